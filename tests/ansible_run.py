@@ -153,8 +153,8 @@ class _Server:
 
 
 def inventory(path: Path, *arguments: str, **environment: str) -> tuple[dict[str, Any], str]:
-    """What `ansible-inventory --list` prints, and what goes to stderr, in one line."""
-    out, told = run("ansible-inventory", "-i", str(path), "--list", *arguments, **environment)
-    # Ansible marks text that is no template, as all that comes of manifests is.
+    """Return what `ansible-inventory --list` prints, and what goes to stderr, in one line."""
+    out, reported = run("ansible-inventory", "-i", str(path), "--list", *arguments, **environment)
+    # Ansible tags text that is no template, as all that comes of manifests is.
     found = json.loads(out, object_hook=lambda value: value.get("__ansible_unsafe", value))
-    return found, " ".join(told.split())
+    return found, " ".join(reported.split())

@@ -94,7 +94,7 @@ def ended(process: int, seconds: float) -> int:
             if time.monotonic() > deadline:
                 os.killpg(process, signal.SIGKILL)
             if os.getppid() != parent:
-                sys.exit("nobody waits for this run any more")
+                sys.exit("the caller of this run is gone")
             time.sleep(0.01)
     except BaseException:
         os.killpg(process, signal.SIGKILL)

@@ -26,7 +26,7 @@ def documented(kind: str, names: list[str]) -> dict:
     return json.loads(run.stdout or "{}")
 
 
-def faults(kind: str, name: str, entry: dict) -> list[str]:
+def findings(kind: str, name: str, entry: dict) -> list[str]:
     doc = entry.get("doc") or {}
     found = [f"{name}: no {key}" for key in NEEDED if not doc.get(key)]
     for key in ("examples", *(() if kind == "inventory" else ("return",))):
@@ -54,10 +54,10 @@ def main() -> int:
         count += len(answers)
         found += [f"{name}: ansible-doc does not find it" for name in names if name not in answers]
         for name, entry in answers.items():
-            found += faults(kind, name, entry)
-    for fault in found:
-        print(fault)
-    print(f"ansible-doc: {count} plugins, {len(found)} faults")
+            found += findings(kind, name, entry)
+    for finding in found:
+        print(finding)
+    print(f"ansible-doc: {count} plugins, {len(found)} findings")
     return 1 if found or not count else 0
 
 

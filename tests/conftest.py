@@ -53,10 +53,10 @@ INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "un
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""
 _MAY_START = re.compile(r"mark\.integration|tests\.(?:aws|gcp|kube)\b")
-"""What a file elsewhere has when some of its tests start something: the marker, or the type of a fixture."""
+"""Text of a file elsewhere of which some tests start something: the marker, or the type of a fixture."""
 LONGEST_FIRST = (
     "e2e/test_serving_stack.py",
-    "e2e/test_faults.py",
+    "e2e/test_failures.py",
     "e2e/test_eks.py",
     "e2e/test_site.py",
     "e2e/test_control_gateway.py",
@@ -132,7 +132,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_finish() -> None:
-    # Otherwise each full collection looks at all tests and all that they import, which stay to the end.
+    # Otherwise each full collection scans all tests and all that they import, which stay to the end.
     gc.collect()
     gc.freeze()
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Texts by which somebody would make another program do something else."""
+"""Texts by which an attacker would make another program do something else."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plai
 
 
 class _Face(in_process._Face):
-    """Keeps what is told besides the result."""
+    """Collector of messages besides the result."""
 
     def __init__(self, module: Any, given: Mapping[str, Any], task: Any) -> None:
         self.warnings: list[str] = []
@@ -40,6 +40,6 @@ def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = Fals
         module.work(face)
     except in_process._Ended as ended:
         result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
-        told = {"warnings": face.warnings, "logged": face.logged} if face else {}
-        return dict(json.loads(json.dumps({"failed": False, **result, **told})))
+        reported = {"warnings": face.warnings, "logged": face.logged} if face else {}
+        return dict(json.loads(json.dumps({"failed": False, **result, **reported})))
     raise AssertionError(f"{module.__name__} came to no result")

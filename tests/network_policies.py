@@ -32,7 +32,7 @@ def may_reach(
     port: int,
     protocol: str = "TCP",
 ) -> bool:
-    """Whether a pod may open a connection to a port of another one. `namespaces`: labels of each."""
+    """Return whether a pod may open a connection to a port of another one. `namespaces`: labels of each."""
     selecting = [
         policy["spec"]
         for policy in policies
@@ -49,7 +49,7 @@ def may_reach(
 
 
 def selects(selector: Object, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects these labels. An empty one selects everything."""
+    """Return whether a label selector selects these labels. An empty one selects everything."""
     assert set(selector) <= {"matchLabels", "matchExpressions"}, selector
     equal = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     return equal and all(_meets(each, labels) for each in selector.get("matchExpressions") or ())
@@ -89,9 +89,9 @@ def _port(rule: Object, target: Pod, port: int, protocol: str) -> bool:
     return not ports or any(_is_port(each, target, port, protocol) for each in ports)
 
 
-def _is_port(wanted: Object, target: Pod, port: int, protocol: str) -> bool:
-    assert set(wanted) <= {"port", "protocol"}, wanted
-    number = wanted.get("port", port)
+def _is_port(desired: Object, target: Pod, port: int, protocol: str) -> bool:
+    assert set(desired) <= {"port", "protocol"}, desired
+    number = desired.get("port", port)
     if isinstance(number, str):
         number = target.ports.get(number)
-    return number == port and wanted.get("protocol", "TCP") == protocol
+    return number == port and desired.get("protocol", "TCP") == protocol

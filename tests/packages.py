@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What tests take out of packages of PyPI that they do not install: `kubernetes_core`, and how others do the same.
+"""Parts of packages of PyPI that tests use and do not install: `kubernetes_core`, and how others do the same.
 
 Uses the standard library and pip. Everything is kept in the cache folder that tests/kube/binaries.py uses too.
 """

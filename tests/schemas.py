@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether an API server would take an object: `check`. Schemas of custom kinds are in tests/data/schemas.
+"""Schemas by which an API server would accept an object: `check`. Schemas of custom kinds are in tests/data/schemas.
 
 Rules in CEL are not among what is checked here (tests/crds/kubernetes has them checked by Kubernetes' own code).
 """
@@ -68,7 +68,7 @@ def check(document: Mapping[str, Any], kubernetes_version: str = KUBERNETES_VERS
 
 @functools.cache
 def definitions() -> dict[tuple[str, str, str], dict[str, Any]]:
-    """What is known of custom kinds, by group, version and kind; `schema` refuses unknown fields."""
+    """Return what is known of custom kinds, by group, version and kind; `schema` refuses unknown fields."""
     found = {}
     for path in sorted(FOLDER.glob("*.json")):
         definition = json.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What servers send that are no API servers, or are ill, byte for byte: pieces of answers, and seconds of silence."""
+"""Answers of servers that are no API servers or are ill, byte for byte: pieces of responses, seconds of silence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drip(before: bytes, piece: bytes, pause: float = _PAUSE) -> Pieces:
 
 
 def endless(before: bytes, piece: bytes) -> Pieces:
-    """As many bytes as somebody reads."""
+    """As many bytes as the client reads."""
     yield before
     yield from itertools.repeat(piece * 65536)
 

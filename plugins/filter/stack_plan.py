@@ -79,7 +79,7 @@ _value:
         - Each component by its key, in the order of waves, with C(state) and C(why) it is not installed, and, of a
           release, C(release), C(version), C(ref), C(repository) and C(values).
         - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)),
-          C(told) (a line about it), and C(installed), the release if it is ours.
+          C(message) (a line about it), and C(installed), the release if it is ours.
       type: dict
       returned: always
     problems:

@@ -67,5 +67,5 @@ class Double(CloudDouble):
 
     def capacity_reservation(self, region: str = "", **reservation: Any) -> Json:
         """Adds a capacity reservation, a block by default, and answers it."""
-        told: Json = self._ask("capacity-reservation", {"region": region or self.region, **reservation})
-        return told
+        reported: Json = self._ask("capacity-reservation", {"region": region or self.region, **reservation})
+        return reported

@@ -104,10 +104,10 @@ def delete_vpc(world: World, call: Call, forward: Forward) -> Answer:
 def detach_internet_gateway(world: World, call: Call, forward: Forward) -> Answer:
     vpc = call.parameters["VpcId"]
     if any(one.public_ip and one.subnet.vpc_id == vpc for one in interfaces(world, call.region)):
-        told = (
+        message = (
             f"Network {vpc} has some mapped public address(es). Please unmap those public address(es) before detaching"
         )
-        raise Refusal("DependencyViolation", f"{told} the gateway.", 400)
+        raise Refusal("DependencyViolation", f"{message} the gateway.", 400)
     return forward()
 
 
@@ -133,11 +133,11 @@ def delete_network_interface(world: World, call: Call, forward: Forward) -> Answ
 
 @hook("ec2", "AssociateRouteTable")
 def associate_route_table(world: World, call: Call, forward: Forward) -> Answer:
-    subnet, wanted = call.parameters.get("SubnetId"), call.parameters["RouteTableId"]
+    subnet, desired = call.parameters.get("SubnetId"), call.parameters["RouteTableId"]
     for table in world.ec2(call.region).route_tables.values():
-        if subnet and table.id != wanted and subnet in table._associations.values():
-            told = f"the specified association for route table {wanted} conflicts with an existing association"
-            raise Refusal("Resource.AlreadyAssociated", told, 400)
+        if subnet and table.id != desired and subnet in table._associations.values():
+            message = f"the specified association for route table {desired} conflicts with an existing association"
+            raise Refusal("Resource.AlreadyAssociated", message, 400)
     return forward()
 
 
@@ -145,8 +145,8 @@ def associate_route_table(world: World, call: Call, forward: Forward) -> Answer:
 def change_tags(_world: World, call: Call, forward: Forward) -> Answer:
     for tag in call.parameters.get("Tags", []):
         if tag["Key"].startswith("aws:"):
-            told = f"Tag keys starting with 'aws:' are reserved for internal use: {tag['Key']}"
-            raise Refusal("InvalidParameterValue", told, 400)
+            message = f"Tag keys starting with 'aws:' are reserved for internal use: {tag['Key']}"
+            raise Refusal("InvalidParameterValue", message, 400)
     return forward()
 
 
@@ -233,11 +233,11 @@ def create_nat_gateway(world: World, call: Call, _forward: Forward) -> Json:
     if kind == "public" and not asked.get("AllocationId"):
         raise Refusal("MissingParameter", "The request must include the AllocationId parameter.", 400)
     if kind == "public" and address is None:
-        told = f"Elastic IP address {asked['AllocationId']} does not exist"
-        raise Refusal("InvalidAllocationID.NotFound", told, 400)
+        message = f"Elastic IP address {asked['AllocationId']} does not exist"
+        raise Refusal("InvalidAllocationID.NotFound", message, 400)
     if address is not None and address.association_id:
-        told = f"resource {address.allocation_id} is already associated with associate-id {address.association_id}"
-        raise Refusal("Resource.AlreadyAssociated", told, 400)
+        message = f"resource {address.allocation_id} is already associated with associate-id {address.association_id}"
+        raise Refusal("Resource.AlreadyAssociated", message, 400)
     tags = {
         tag["Key"]: tag.get("Value", "")
         for specification in asked.get("TagSpecifications", [])
@@ -264,7 +264,7 @@ def _nat(gateway: Any, ec2: Any) -> Json:
         }
         for one in gateway.address_set
     ]
-    told = {
+    message = {
         "CreateTime": gateway._created_at,
         "NatGatewayAddresses": [{name: value for name, value in one.items() if value is not None} for one in addresses],
         "NatGatewayId": gateway.id,
@@ -275,8 +275,8 @@ def _nat(gateway: Any, ec2: Any) -> Json:
         "Tags": [{"Key": key, "Value": value} for key, value in ec2.tags.get(gateway.id, {}).items()],
     }
     if gateway.state == "failed":
-        told |= {"FailureCode": gateway.failure_code, "FailureMessage": gateway.failure_message}
-    return told
+        message |= {"FailureCode": gateway.failure_code, "FailureMessage": gateway.failure_message}
+    return message
 
 
 @hook("ec2", "DescribeNatGateways")
@@ -286,7 +286,7 @@ def describe_nat_gateways(world: World, call: Call, _forward: Forward) -> Json:
     for identifier in ids:
         if identifier not in ec2.nat_gateways:
             raise Refusal("NatGatewayNotFound", f"NAT gateway {identifier} was not found", 400)
-    told = []
+    message = []
     # A gateway is looked at when all but its state is asked for: who waits for a state asks for that.
     stateless = [one for one in asked.get("Filter", []) if one["Name"] != "state"]
     for gateway in ec2.nat_gateways.values():
@@ -301,8 +301,8 @@ def describe_nat_gateways(world: World, call: Call, _forward: Forward) -> Json:
         if gateway.id in world.changing:
             world.changing[gateway.id].look()
         if _wanted(asked.get("Filter", []), values | {"state": [gateway.state]}, tags):
-            told.append(_nat(gateway, ec2))
-    return {"NatGateways": told}
+            message.append(_nat(gateway, ec2))
+    return {"NatGateways": message}
 
 
 @hook("ec2", "DeleteNatGateway")
@@ -361,11 +361,11 @@ def describe_launch_templates(world: World, call: Call, forward: Forward) -> Ans
 def _check_template(data: Json) -> None:
     cards = [one.get("NetworkCardIndex", 0) for one in data.get("NetworkInterfaces", [])]
     if data.get("NetworkInterfaces") and (data.get("SecurityGroupIds") or data.get("SecurityGroups")):
-        told = "Network interfaces and an instance-level security groups may not be specified on the same request"
-        raise Refusal("InvalidParameterCombination", told, 400)
+        message = "Network interfaces and an instance-level security groups may not be specified on the same request"
+        raise Refusal("InvalidParameterCombination", message, 400)
     if len(cards) > 1 and any("AssociatePublicIpAddress" in one for one in data["NetworkInterfaces"]):
-        told = "The associatePublicIPAddress parameter cannot be specified with multiple network interfaces."
-        raise Refusal("InvalidParameterCombination", told, 400)
+        message = "The associatePublicIPAddress parameter cannot be specified with multiple network interfaces."
+        raise Refusal("InvalidParameterCombination", message, 400)
     pairs = [(one.get("NetworkCardIndex", 0), one.get("DeviceIndex")) for one in data.get("NetworkInterfaces", [])]
     if len(set(pairs)) != len(pairs):
         raise Refusal("InvalidParameterValue", "Each network interface requires a unique device index.", 400)
@@ -401,8 +401,8 @@ def describe_capacity_reservations(world: World, call: Call, _forward: Forward) 
     held, ids = world.reservations.get(call.region, []), call.parameters.get("CapacityReservationIds", [])
     for identifier in ids:
         if identifier not in [one["CapacityReservationId"] for one in held]:
-            told = f"The capacity reservation '{identifier}' does not exist"
-            raise Refusal("InvalidCapacityReservationId.NotFound", told, 400)
+            message = f"The capacity reservation '{identifier}' does not exist"
+            raise Refusal("InvalidCapacityReservationId.NotFound", message, 400)
 
     def values(one: Json) -> dict[str, list[str]]:
         return {
@@ -425,7 +425,7 @@ def describe_capacity_reservations(world: World, call: Call, _forward: Forward) 
 
 @hook("ec2", "DescribeRegions")
 def describe_regions(world: World, call: Call, _forward: Forward) -> Json:
-    disabled, told = world.settings.disabled_regions, []
+    disabled, message = world.settings.disabled_regions, []
     known = {region.name: region for region in world.ec2(call.region).describe_regions()}
     for name in call.parameters.get("RegionNames", []):
         if name not in known:
@@ -434,8 +434,8 @@ def describe_regions(world: World, call: Call, _forward: Forward) -> Json:
         enabled = name not in disabled
         if name in call.parameters.get("RegionNames", [name]) and (enabled or call.parameters.get("AllRegions")):
             status = region.opt_in_status if enabled else "not-opted-in"
-            told.append({"RegionName": name, "Endpoint": f"ec2.{name}.amazonaws.com", "OptInStatus": status})
-    return {"Regions": told}
+            message.append({"RegionName": name, "Endpoint": f"ec2.{name}.amazonaws.com", "OptInStatus": status})
+    return {"Regions": message}
 
 
 # --- load balancers, with interfaces in their subnets
@@ -491,8 +491,8 @@ def delete_load_balancer(world: World, call: Call, forward: Forward) -> Answer:
     before = _balancers(world, call)
     given = forward()
     for name in set(before) - set(_balancers(world, call)):
-        told = _description(call.service, name, before[name])
-        ids = [one.id for one in interfaces(world, call.region) if one.description == told]
+        message = _description(call.service, name, before[name])
+        ids = [one.id for one in interfaces(world, call.region) if one.description == message]
         world.changing[f"balancer {name}"] = BalancerCourse(world, call.region, ids)
     return given
 

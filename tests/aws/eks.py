@@ -193,7 +193,7 @@ class Cluster(Resource):
         del self.world.clusters[(self.region, self.name)]
 
     def wire(self) -> Json:
-        told: Json = {
+        reported: Json = {
             "name": self.name,
             "arn": self.arn,
             "createdAt": self.created,
@@ -219,15 +219,15 @@ class Cluster(Resource):
             "deletionProtection": self.protected,
         }
         if self.encryption:
-            told["encryptionConfig"] = self.encryption
+            reported["encryptionConfig"] = self.encryption
         if self.security_group:
             server, authority_pem = self.world.servers.get(self.name) or self.world.servers.get("") or ("", "")
-            told["resourcesVpcConfig"]["clusterSecurityGroupId"] = self.security_group
-            told["endpoint"] = server or f"https://{self.token}.gr7.{self.region}.eks.amazonaws.com"
+            reported["resourcesVpcConfig"]["clusterSecurityGroupId"] = self.security_group
+            reported["endpoint"] = server or f"https://{self.token}.gr7.{self.region}.eks.amazonaws.com"
             data = base64.b64encode(authority_pem.encode()).decode() if authority_pem else authority()
-            told["certificateAuthority"] = {"data": data}
-            told["identity"] = {"oidc": {"issuer": f"https://oidc.eks.{self.region}.amazonaws.com/id/{self.token}"}}
-        return told
+            reported["certificateAuthority"] = {"data": data}
+            reported["identity"] = {"oidc": {"issuer": f"https://oidc.eks.{self.region}.amazonaws.com/id/{self.token}"}}
+        return reported
 
 
 def set_tags(ec2: Any, resource: str, tags: Mapping[str, str]) -> None:
@@ -240,12 +240,12 @@ def group_ids(interface: Any) -> list[str]:
 
 
 def cluster_of(world: World, call: Call, name: str = "", active: bool = False) -> Cluster:
-    wanted = name or call.parameters.get("name") or call.parameters["clusterName"]
-    cluster = world.clusters.get((call.region, wanted))
+    desired = name or call.parameters.get("name") or call.parameters["clusterName"]
+    cluster = world.clusters.get((call.region, desired))
     if cluster is None:
-        raise Refusal("ResourceNotFoundException", f"No cluster found for name: {wanted}.", 404)
+        raise Refusal("ResourceNotFoundException", f"No cluster found for name: {desired}.", 404)
     if active and cluster.status not in ("ACTIVE", "UPDATING"):
-        raise Refusal("InvalidRequestException", f"Cluster '{wanted}' is not in ACTIVE status")
+        raise Refusal("InvalidRequestException", f"Cluster '{desired}' is not in ACTIVE status")
     return cluster  # type: ignore[no-any-return]
 
 
@@ -370,22 +370,22 @@ def delete_cluster(world: World, call: Call) -> Json:
 
 @operation
 def update_cluster_version(world: World, call: Call) -> Json:
-    cluster, wanted = cluster_of(world, call), call.parameters["version"]
+    cluster, desired = cluster_of(world, call), call.parameters["version"]
     at_rest(cluster, "Cluster")
-    if wanted not in world.settings.versions:
+    if desired not in world.settings.versions:
         raise invalid("unsupported Kubernetes version")
-    if _minor(wanted) == _minor(cluster.version):
-        raise invalid(f"Cluster is already at the desired version {wanted}")
-    if _minor(wanted) != _minor(cluster.version) + 1:
-        raise invalid(f"Unsupported Kubernetes minor version update from {cluster.version} to {wanted}")
-    old = [group.name for group in cluster.node_groups.values() if _minor(group.version) + _SKEW < _minor(wanted)]
+    if _minor(desired) == _minor(cluster.version):
+        raise invalid(f"Cluster is already at the desired version {desired}")
+    if _minor(desired) != _minor(cluster.version) + 1:
+        raise invalid(f"Unsupported Kubernetes minor version update from {cluster.version} to {desired}")
+    old = [group.name for group in cluster.node_groups.values() if _minor(group.version) + _SKEW < _minor(desired)]
     if old:
-        raise invalid(f"Nodegroups {', '.join(old)} must be updated before the cluster is updated to {wanted}")
+        raise invalid(f"Nodegroups {', '.join(old)} must be updated before the cluster is updated to {desired}")
 
     def done() -> None:
-        cluster.version = wanted
+        cluster.version = desired
 
-    return {"update": cluster.begin("VersionUpdate", {"Version": wanted, "PlatformVersion": "eks.9"}, done).wire()}
+    return {"update": cluster.begin("VersionUpdate", {"Version": desired, "PlatformVersion": "eks.9"}, done).wire()}
 
 
 def _minor(version: str) -> int:
@@ -441,8 +441,8 @@ def _endpoint_change(cluster: Cluster, asked: Json) -> Change:
     def done() -> None:
         cluster.public, cluster.private, cluster.public_cidrs = public, private, cidrs
 
-    told = {"EndpointPublicAccess": public, "EndpointPrivateAccess": private, "PublicAccessCidrs": cidrs}
-    return "EndpointAccessUpdate", told, done
+    reported = {"EndpointPublicAccess": public, "EndpointPrivateAccess": private, "PublicAccessCidrs": cidrs}
+    return "EndpointAccessUpdate", reported, done
 
 
 def _access_change(_world: World, _call: Call, cluster: Cluster, asked: Json) -> Change:
@@ -522,7 +522,7 @@ def describe_cluster_versions(world: World, call: Call) -> Json:
         version for version in reversed(world.settings.versions) if version in asked.get("clusterVersions", [version])
     ]
     newest = world.settings.versions[-1]
-    told = [
+    reported = [
         {
             "clusterVersion": version,
             "clusterType": "eks",
@@ -535,7 +535,7 @@ def describe_cluster_versions(world: World, call: Call) -> Json:
         for version in offered
         if version == newest or not asked.get("defaultOnly")
     ]
-    return page(call, "clusterVersions", told)
+    return page(call, "clusterVersions", reported)
 
 
 def _tagged(world: World, call: Call) -> dict[str, str]:

@@ -49,8 +49,8 @@ class Addon(Resource):
         status, issues = self.status, self.issues
         if status == "ACTIVE" and self.lacks_nodes:
             status = "DEGRADED"
-            told = "The add-on is unhealthy because it doesn't have the desired number of replicas."
-            issues = [{"code": "InsufficientNumberOfReplicas", "message": told, "resourceIds": []}]
+            message = "The add-on is unhealthy because it doesn't have the desired number of replicas."
+            issues = [{"code": "InsufficientNumberOfReplicas", "message": message, "resourceIds": []}]
         return {
             "addonName": self.name,
             "clusterName": self.cluster.name,
@@ -80,10 +80,10 @@ def _offered(name: str, cluster_version: str) -> list[str]:
 
 def _addon_version(asked: Json, cluster: Cluster, default: str = "") -> str:
     offered = _offered(asked["addonName"], cluster.version)
-    wanted = asked.get("addonVersion") or default or offered[0]
-    if wanted not in (*offered, default):
-        raise invalid(f"Addon version {wanted} specified is not supported for Kubernetes {cluster.version}")
-    return str(wanted)
+    desired = asked.get("addonVersion") or default or offered[0]
+    if desired not in (*offered, default):
+        raise invalid(f"Addon version {desired} specified is not supported for Kubernetes {cluster.version}")
+    return str(desired)
 
 
 def _check_configuration(text: str | None) -> None:
@@ -138,12 +138,12 @@ def update_addon(world: World, call: Call) -> Json:
         addon.version, addon.role = version, asked.get("serviceAccountRoleArn", addon.role)
         addon.configuration = asked.get("configurationValues", addon.configuration)
 
-    told = {"AddonVersion": version}
+    message = {"AddonVersion": version}
     if "resolveConflicts" in asked:
-        told["ResolveConflicts"] = asked["resolveConflicts"]
+        message["ResolveConflicts"] = asked["resolveConflicts"]
     if "configurationValues" in asked:
-        told["ConfigurationValues"] = asked["configurationValues"]
-    return {"update": addon.begin("AddonUpdate", told, done).wire()}
+        message["ConfigurationValues"] = asked["configurationValues"]
+    return {"update": addon.begin("AddonUpdate", message, done).wire()}
 
 
 @operation
@@ -159,11 +159,11 @@ def describe_addon_versions(world: World, call: Call) -> Json:
     asked = call.parameters
     versions = [asked["kubernetesVersion"]] if asked.get("kubernetesVersion") else world.settings.versions
     names = [asked["addonName"]] if asked.get("addonName") else sorted(ADDONS)
-    told = []
+    message = []
     for name in names:
         _offered(name, versions[0])
         numbers = dict.fromkeys(number for version in reversed(versions) for number in _offered(name, version))
-        told.append(
+        message.append(
             {
                 "addonName": name,
                 "type": ADDONS[name][0],
@@ -187,7 +187,7 @@ def describe_addon_versions(world: World, call: Call) -> Json:
                 ],
             }
         )
-    return page(call, "addons", told)
+    return page(call, "addons", message)
 
 
 @operation
@@ -237,13 +237,13 @@ def describe_pod_identity_association(world: World, call: Call) -> Json:
 @operation
 def list_pod_identity_associations(world: World, call: Call) -> Json:
     asked = call.parameters
-    told = [
+    message = [
         {name: have[name] for name in ("clusterName", "namespace", "serviceAccount", "associationArn", "associationId")}
         for have in cluster_of(world, call).associations.values()
         if asked.get("namespace") in (None, have["namespace"])
         and asked.get("serviceAccount") in (None, have["serviceAccount"])
     ]
-    return page(call, "associations", told)
+    return page(call, "associations", message)
 
 
 @operation
@@ -313,11 +313,11 @@ def describe_access_entry(world: World, call: Call) -> Json:
 
 @operation
 def list_access_entries(world: World, call: Call) -> Json:
-    wanted = call.parameters.get("associatedPolicyArn")
+    desired = call.parameters.get("associatedPolicyArn")
     return page(
         call,
         "accessEntries",
-        sorted(arn for arn, entry in _entries(world, call).items() if wanted is None or wanted in entry["policies"]),
+        sorted(arn for arn, entry in _entries(world, call).items() if desired is None or desired in entry["policies"]),
     )
 
 
@@ -360,5 +360,5 @@ def disassociate_access_policy(world: World, call: Call) -> Json:
 @operation
 def list_associated_access_policies(world: World, call: Call) -> Json:
     entry = _entry(world, call)
-    told = page(call, "associatedAccessPolicies", list(entry["policies"].values()))
-    return {"clusterName": entry["clusterName"], "principalArn": entry["principalArn"], **told}
+    message = page(call, "associatedAccessPolicies", list(entry["policies"].values()))
+    return {"clusterName": entry["clusterName"], "principalArn": entry["principalArn"], **message}

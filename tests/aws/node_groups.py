@@ -54,7 +54,7 @@ class NodeGroup(Resource):
         return str(inside or (self.instance_types or ["t3.medium"])[0])
 
     def wire(self) -> Json:
-        told: Json = {
+        message: Json = {
             "nodegroupName": self.name,
             "nodegroupArn": self.arn,
             "clusterName": self.cluster.name,
@@ -75,14 +75,14 @@ class NodeGroup(Resource):
             "tags": self.tags,
         }
         if self.status != "CREATING":
-            told["resources"] = {"autoScalingGroups": [{"name": self.scaling_group}]}
+            message["resources"] = {"autoScalingGroups": [{"name": self.scaling_group}]}
         if self.template:
-            told["launchTemplate"] = {name: self.template[name] for name in ("id", "name", "version")}
+            message["launchTemplate"] = {name: self.template[name] for name in ("id", "name", "version")}
         if self.instance_types or not self.template:
-            told["instanceTypes"] = self.instance_types or ["t3.medium"]
+            message["instanceTypes"] = self.instance_types or ["t3.medium"]
         if not self.template:
-            told["diskSize"] = self.disk_size or 20
-        return told
+            message["diskSize"] = self.disk_size or 20
+        return message
 
     def start(self) -> None:
         """Brings the nodes, of which the double has no more than their interfaces, two at most."""
@@ -116,31 +116,33 @@ class NodeGroup(Resource):
             .get("CapacityReservationSpecification", {})
             .get("CapacityReservationTarget", {})
         )
-        wanted = target.get("CapacityReservationId")
+        expected = target.get("CapacityReservationId")
         held = next(
             (
                 one
                 for one in self.world.reservations.get(self.cluster.region, [])
-                if one["CapacityReservationId"] == wanted
+                if one["CapacityReservationId"] == expected
             ),
             None,
         )
-        reason = _why_not(held, self, str(wanted)) if self.scaling["desiredSize"] else ""
+        reason = _why_not(held, self, str(expected)) if self.scaling["desiredSize"] else ""
         if reason:
             self.fail("CREATE_FAILED", "AsgInstanceLaunchFailures", f"Could not launch On-Demand Instances. {reason}")
         return not reason
 
 
-def _why_not(held: Json | None, group: NodeGroup, wanted: str) -> str:
+def _why_not(held: Json | None, group: NodeGroup, expected: str) -> str:
     zones = {group.world.ec2(group.cluster.region).get_subnet(subnet).availability_zone for subnet in group.subnets}
     if held is None:
-        return f"InvalidCapacityReservationId.NotFound - The capacity reservation ID '{wanted}' does not exist."
+        return f"InvalidCapacityReservationId.NotFound - The capacity reservation ID '{expected}' does not exist."
     if held["State"] != "active" or held.get("ReservationType") != "capacity-block":
-        return f"ReservationCapacityExceeded - The capacity reservation {wanted} is not an active Capacity Block."
+        return f"ReservationCapacityExceeded - The capacity reservation {expected} is not an active Capacity Block."
     if held["InstanceType"] != group.instance_type() or held["AvailabilityZone"] not in zones:
-        return f"ReservationCapacityExceeded - The requested configuration does not match the reservation {wanted}."
+        return f"ReservationCapacityExceeded - The requested configuration does not match the reservation {expected}."
     if group.scaling["desiredSize"] > held["AvailableInstanceCount"]:
-        return f"ReservationCapacityExceeded - The requested reservation does not have sufficient capacity ({wanted})."
+        return (
+            f"ReservationCapacityExceeded - The requested reservation does not have sufficient capacity ({expected})."
+        )
     return ""
 
 
@@ -237,8 +239,8 @@ def create_nodegroup(world: World, call: Call) -> Json:
     asked, cluster = call.parameters, cluster_of(world, call)
     name = asked["nodegroupName"]
     if name in cluster.node_groups:
-        told = f"NodeGroup already exists with name {name} and cluster name {cluster.name}"
-        raise Refusal("ResourceInUseException", told, 409)
+        message = f"NodeGroup already exists with name {name} and cluster name {cluster.name}"
+        raise Refusal("ResourceInUseException", message, 409)
     if cluster.status != "ACTIVE":
         raise Refusal("InvalidRequestException", f"Cluster '{cluster.name}' is not in ACTIVE status")
     for subnet in check_subnets(world, call, asked["subnets"]):
@@ -301,10 +303,10 @@ def update_nodegroup_config(world: World, call: Call) -> Json:
         group.scaling, group.labels, group.taints = scaling, labels, taints
         group.update_config = {**group.update_config, **asked.get("updateConfig", {})}
 
-    told: Json = {}
+    message: Json = {}
     for name, members in _UPDATE_PARAMETERS.items():
-        told |= {kind: asked[name][member] for member, kind in members.items() if member in asked.get(name, {})}
-    return {"update": group.begin("ConfigUpdate", told, done).wire()}
+        message |= {kind: asked[name][member] for member, kind in members.items() if member in asked.get(name, {})}
+    return {"update": group.begin("ConfigUpdate", message, done).wire()}
 
 
 _UPDATE_PARAMETERS = {
@@ -355,7 +357,7 @@ def update_nodegroup_version(world: World, call: Call) -> Json:
     def done() -> None:
         group.version, group.template, group.modified = version, template or group.template, now()
 
-    told = {"Version": version, "ReleaseVersion": f"{version}.2-20261101"}
+    message = {"Version": version, "ReleaseVersion": f"{version}.2-20261101"}
     if template:
-        told |= {"LaunchTemplateName": template["name"], "LaunchTemplateVersion": template["version"]}
-    return {"update": group.begin("VersionUpdate", told, done).wire()}
+        message |= {"LaunchTemplateName": template["name"], "LaunchTemplateVersion": template["version"]}
+    return {"update": group.begin("VersionUpdate", message, done).wire()}

@@ -89,10 +89,10 @@ class Application(Control):
             record["error"] = refusal.code
             return error_answer(call.service, refusal)
         except NotImplementedError as error:
-            told = f"{call.service} {call.operation}: nobody has it here ({error})"
+            reported = f"{call.service} {call.operation}: nobody has it here ({error})"
             record["error"] = "NotInTheDouble"
-            self.invalid.append(told)
-            return error_answer(call.service, Refusal("NotInTheDouble", told, 501))
+            self.invalid.append(reported)
+            return error_answer(call.service, Refusal("NotInTheDouble", reported, 501))
         except Exception:
             record["error"] = "InternalFailure"
             return error_answer(call.service, self.faulty(call))
@@ -108,9 +108,9 @@ class Application(Control):
             )
             raise Refusal(code, "The security token included in the request is invalid.", 403)
         if call.faults:
-            told = f"{call.service} {call.operation}: {'; '.join(call.faults)}"
-            self.invalid.append(told)
-            raise Refusal("InvalidParameterValue" if call.service == "ec2" else "ValidationException", told, 400)
+            reported = f"{call.service} {call.operation}: {'; '.join(call.faults)}"
+            self.invalid.append(reported)
+            raise Refusal("InvalidParameterValue" if call.service == "ec2" else "ValidationException", reported, 400)
         return self.refusals.check(call)
 
     def _once(self, call: Call, act: Callable[[], Answer]) -> Answer:
@@ -195,8 +195,8 @@ def _code(given: Answer) -> str:
     if "<Code>" in text:
         return text.split("<Code>")[1].split("</Code>")[0]
     try:
-        told = json.loads(text)
-        return str(told.get("__type") or told.get("ErrorCode") or given[0]).rpartition("#")[2]
+        reported = json.loads(text)
+        return str(reported.get("__type") or reported.get("ErrorCode") or given[0]).rpartition("#")[2]
     except (ValueError, AttributeError):
         return str(given[0])
 

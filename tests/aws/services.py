@@ -32,8 +32,8 @@ def _file_system(world: World, call: Call, identifier: str, at_rest: bool = True
     if found is None:
         raise Refusal("FileSystemNotFound", f"File system '{identifier}' does not exist.", 404)
     if at_rest and found.life_cycle_state != "available":
-        told = f"File system '{identifier}' is in state {found.life_cycle_state}"
-        raise Refusal("IncorrectFileSystemLifeCycleState", told, 409)
+        message = f"File system '{identifier}' is in state {found.life_cycle_state}"
+        raise Refusal("IncorrectFileSystemLifeCycleState", message, 409)
     return found
 
 
@@ -42,8 +42,8 @@ def create_file_system(world: World, call: Call, _forward: Forward) -> Json:
     asked, backend = call.parameters, world.efs(call.region)
     for have in backend.file_systems_by_id.values():
         if have.creation_token == asked["CreationToken"]:
-            told = f"File system '{have.file_system_id}' already exists with creation token '{have.creation_token}'"
-            raise Refusal("FileSystemAlreadyExists", told, 409, FileSystemId=have.file_system_id)
+            message = f"File system '{have.file_system_id}' already exists with creation token '{have.creation_token}'"
+            raise Refusal("FileSystemAlreadyExists", message, 409, FileSystemId=have.file_system_id)
     if asked.get("KmsKeyId") and not asked.get("Encrypted"):
         raise Refusal("BadRequest", "KmsKeyId needs Encrypted", 400)
     if (asked.get("ThroughputMode") == "provisioned") != ("ProvisionedThroughputInMibps" in asked):
@@ -70,15 +70,15 @@ def create_file_system(world: World, call: Call, _forward: Forward) -> Json:
 
 
 def _file_system_wire(one: Any) -> Json:
-    told = one.info_json()
+    message = one.info_json()
     # Where these are to be absent moto answers null.
     for name in ("KmsKeyId", "AvailabilityZoneName", "AvailabilityZoneId", "Name"):
-        if not told.get(name):
-            told.pop(name, None)
-    if not told.get("ProvisionedThroughputInMibps"):
-        told.pop("ProvisionedThroughputInMibps", None)
-    told["FileSystemProtection"] = {"ReplicationOverwriteProtection": "ENABLED"}
-    return {name: value for name, value in told.items() if name not in ("LifecyclePolicies", "FileSystemPolicy")}
+        if not message.get(name):
+            message.pop(name, None)
+    if not message.get("ProvisionedThroughputInMibps"):
+        message.pop("ProvisionedThroughputInMibps", None)
+    message["FileSystemProtection"] = {"ReplicationOverwriteProtection": "ENABLED"}
+    return {name: value for name, value in message.items() if name not in ("LifecyclePolicies", "FileSystemPolicy")}
 
 
 @hook("efs", "DescribeFileSystems")
@@ -103,10 +103,10 @@ def _meets(asked: Json, one: Any) -> bool:
     return same_id and asked.get("CreationToken") in (None, one.creation_token)
 
 
-def _page(asked: Json, key: str, told: list[Json]) -> Json:
+def _page(asked: Json, key: str, message: list[Json]) -> Json:
     start = int(asked.get("Marker") or 0)
     end = start + int(asked.get("MaxItems") or 100)
-    return {key: told[start:end], **({"NextMarker": str(end)} if end < len(told) else {})}
+    return {key: message[start:end], **({"NextMarker": str(end)} if end < len(message) else {})}
 
 
 @hook("efs", "UpdateFileSystem")
@@ -137,8 +137,8 @@ def delete_file_system(world: World, call: Call, _forward: Forward) -> Json:
         _course(world, target.mount_target_id).look()
     points = [one for one in backend.access_points.values() if one.file_system_id == identifier]
     if found.number_of_mount_targets or points:
-        told = "mount targets" if found.number_of_mount_targets else "access points"
-        raise Refusal("FileSystemInUse", f"The file system '{identifier}' has {told} and cannot be deleted", 409)
+        message = "mount targets" if found.number_of_mount_targets else "access points"
+        raise Refusal("FileSystemInUse", f"The file system '{identifier}' has {message} and cannot be deleted", 409)
     if found.life_cycle_state != "deleting":
         found.life_cycle_state = "deleting"
         world.after_phases(_course(world, identifier), lambda: backend.delete_file_system(identifier))
@@ -198,8 +198,8 @@ def create_mount_target(world: World, call: Call, forward: Forward) -> Answer | 
 
 
 def _target_wire(target: Any) -> Json:
-    told = {name: value for name, value in target.info_json().items() if name != "SecurityGroups"}
-    return {name: value for name, value in told.items() if value is not None}
+    message = {name: value for name, value in target.info_json().items() if name != "SecurityGroups"}
+    return {name: value for name, value in message.items() if value is not None}
 
 
 def _target(world: World, call: Call) -> Any:
@@ -233,8 +233,8 @@ def describe_mount_targets(world: World, call: Call, _forward: Forward) -> Json:
         _course(world, one.mount_target_id).look()
     if "MountTargetId" in asked:
         _target(world, call)
-    told = [_target_wire(one) for one in backend.mount_targets_by_id.values() if meets(one)]
-    return _page(asked, "MountTargets", told)
+    message = [_target_wire(one) for one in backend.mount_targets_by_id.values() if meets(one)]
+    return _page(asked, "MountTargets", message)
 
 
 @hook("efs", "DescribeMountTargetSecurityGroups")
@@ -255,8 +255,8 @@ def modify_mount_target_security_groups(world: World, call: Call, forward: Forwa
 def _target_that_stays(world: World, call: Call) -> None:
     target = _target(world, call)
     if target.life_cycle_state == "deleting":
-        told = f"Mount target '{target.mount_target_id}' is in state {target.life_cycle_state}"
-        raise Refusal("IncorrectMountTargetState", told, 409)
+        message = f"Mount target '{target.mount_target_id}' is in state {target.life_cycle_state}"
+        raise Refusal("IncorrectMountTargetState", message, 409)
 
 
 @hook("efs", "DeleteMountTarget")
@@ -328,10 +328,10 @@ def delete_policy(world: World, call: Call, forward: Forward) -> Answer:
     if policy is not None and any(arn in role.managed_policies for role in iam.roles.values()):
         raise Refusal("DeleteConflict", "Cannot delete a policy attached to entities.", 409)
     if policy is not None and len(policy.versions) > 1:
-        told = (
+        message = (
             "This policy has more than one version. Before you delete a policy, you must delete the policy's versions."
         )
-        raise Refusal("DeleteConflict", told, 409)
+        raise Refusal("DeleteConflict", message, 409)
     return forward()
 
 
@@ -405,13 +405,13 @@ def _tag_wire(group: NodeGroup, key: str, value: str) -> Json:
 @hook("autoscaling", "DescribeAutoScalingGroups")
 def describe_auto_scaling_groups(world: World, call: Call, _forward: Forward) -> Json:
     names = call.parameters.get("AutoScalingGroupNames", [])
-    told = []
+    message = []
     for cluster, group in _groups(world, call.region):
         tags = _scaling_tags(cluster, group)
         if (names and group.scaling_group not in names) or not _tagged(call.parameters.get("Filters", []), tags):
             continue
         ec2 = world.ec2(call.region)
-        told.append(
+        message.append(
             {
                 "AutoScalingGroupName": group.scaling_group,
                 "AutoScalingGroupARN": f"arn:{call.partition}:autoscaling:{call.region}:{ACCOUNT}:autoScalingGroup:"
@@ -427,7 +427,7 @@ def describe_auto_scaling_groups(world: World, call: Call, _forward: Forward) ->
                 "Tags": [_tag_wire(group, key, value) for key, value in tags.items()],
             }
         )
-    return {"AutoScalingGroups": told}
+    return {"AutoScalingGroups": message}
 
 
 def _tagged(filters: list[Json], tags: dict[str, str]) -> bool:
@@ -445,7 +445,7 @@ def _tagged(filters: list[Json], tags: dict[str, str]) -> bool:
 
 @hook("autoscaling", "DescribeTags")
 def describe_scaling_tags(world: World, call: Call, _forward: Forward) -> Json:
-    told = [
+    message = [
         _tag_wire(group, key, value)
         for cluster, group in _groups(world, call.region)
         for key, value in _scaling_tags(cluster, group).items()
@@ -453,8 +453,8 @@ def describe_scaling_tags(world: World, call: Call, _forward: Forward) -> Json:
     members = {"auto-scaling-group": "ResourceId", "key": "Key", "value": "Value"}
     for one in call.parameters.get("Filters", []):
         member = members.get(one["Name"])
-        told = [tag for tag in told if member is None or tag[member] in one.get("Values", [])]
-    return {"Tags": told}
+        message = [tag for tag in message if member is None or tag[member] in one.get("Values", [])]
+    return {"Tags": message}
 
 
 def _scaling_group(world: World, call: Call, name: str) -> NodeGroup:
@@ -477,15 +477,15 @@ def change_scaling_tags(world: World, call: Call, _forward: Forward) -> Json:
 
 @hook("autoscaling", "SetDesiredCapacity")
 def set_desired_capacity(world: World, call: Call, _forward: Forward) -> Json:
-    group, wanted = (
+    group, desired = (
         _scaling_group(world, call, call.parameters["AutoScalingGroupName"]),
         call.parameters["DesiredCapacity"],
     )
-    if not group.scaling["minSize"] <= wanted <= group.scaling["maxSize"]:
+    if not group.scaling["minSize"] <= desired <= group.scaling["maxSize"]:
         raise Refusal(
-            "ValidationError", f"New SetDesiredCapacity value {wanted} is outside the bounds of the group", 400
+            "ValidationError", f"New SetDesiredCapacity value {desired} is outside the bounds of the group", 400
         )
-    group.scaling["desiredSize"] = wanted
+    group.scaling["desiredSize"] = desired
     return {}
 
 

@@ -54,8 +54,8 @@ def test_versions_of_addons_follow_the_cluster(account: Account) -> None:
     account.cluster(version="1.35")
     account.eks.create_addon(clusterName="one", addonName="kube-proxy")
     assert account.look("addon", "kube-proxy", until="ACTIVE")["addonVersion"].startswith("v1.35.")
-    told = account.eks.describe_addon_versions(kubernetesVersion="1.36", addonName="kube-proxy")["addons"][0]
-    default = [one for one in told["addonVersions"] if one["compatibilities"][0]["defaultVersion"]]
+    reported = account.eks.describe_addon_versions(kubernetesVersion="1.36", addonName="kube-proxy")["addons"][0]
+    default = [one for one in reported["addonVersions"] if one["compatibilities"][0]["defaultVersion"]]
     assert default[0]["addonVersion"].startswith("v1.36.")
     schema = account.eks.describe_addon_configuration(addonName="kube-proxy", addonVersion="v1.36.0-eksbuild.2")
     assert json.loads(schema["configurationSchema"])["type"] == "object"

@@ -93,7 +93,7 @@ def test_a_call_that_is_sent_twice_makes_one(account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"version": "9.99"}, "unsupported Kubernetes version"),
         ({"roleArn": "arn:aws:iam::123456789012:role/none"}, "could not be assumed"),
@@ -104,7 +104,7 @@ def test_a_call_that_is_sent_twice_makes_one(account: Account) -> None:
         ({"resourcesVpcConfig": {"endpointPublicAccess": False}}, "cannot both be disabled"),
     ],
 )
-def test_what_a_cluster_cannot_be(account: Account, change: Json, told: str) -> None:
+def test_what_a_cluster_cannot_be(account: Account, change: Json, reported: str) -> None:
     account.network()
     account.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
     account.role("plain", "eks.amazonaws.com")
@@ -118,7 +118,7 @@ def test_what_a_cluster_cannot_be(account: Account, change: Json, told: str) -> 
     if asked["resourcesVpcConfig"].get("subnetIds") == "first":
         asked["resourcesVpcConfig"]["subnetIds"] = account.subnets[:1]
     asked["resourcesVpcConfig"].setdefault("subnetIds", account.subnets)
-    with refused("InvalidParameterException", told):
+    with refused("InvalidParameterException", reported):
         account.eks.create_cluster(**asked)
     assert account.eks.list_clusters()["clusters"] == []
 
@@ -143,9 +143,9 @@ def test_server_of_a_cluster(aws: Double, account: Account) -> None:
 
 def test_versions(aws: Double, account: Account) -> None:
     account.cluster(version="1.34")
-    told = account.eks.describe_cluster_versions()["clusterVersions"]
-    assert [one["clusterVersion"] for one in told] == ["1.36", "1.35", "1.34", "1.33", "1.32"]
-    assert [one["clusterVersion"] for one in told if one["defaultVersion"]] == ["1.36"]
+    reported = account.eks.describe_cluster_versions()["clusterVersions"]
+    assert [one["clusterVersion"] for one in reported] == ["1.36", "1.35", "1.34", "1.33", "1.32"]
+    assert [one["clusterVersion"] for one in reported if one["defaultVersion"]] == ["1.36"]
     assert len(account.eks.describe_cluster_versions(clusterVersions=["1.35", "1.99"])["clusterVersions"]) == 1
     with refused("InvalidParameterException", "Unsupported Kubernetes minor version update from 1.34 to 1.36"):
         account.eks.update_cluster_version(name="one", version="1.36")

@@ -58,7 +58,7 @@ def test_a_node_group_comes_and_goes(account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "told"),
+    ("change", "code", "reported"),
     [
         ({"subnets": ["subnet-0"]}, "InvalidParameterException", "does not exist"),
         ({"nodeRole": "arn:aws:iam::123456789012:role/none"}, "InvalidParameterException", "could not be assumed"),
@@ -99,13 +99,13 @@ def test_a_node_group_comes_and_goes(account: Account) -> None:
         ({"launchTemplate": {"name": "block"}}, "InvalidParameterException", "market type capacity-block"),
     ],
 )
-def test_what_a_node_group_cannot_be(account: Account, change: Json, code: str, told: str) -> None:
+def test_what_a_node_group_cannot_be(account: Account, change: Json, code: str, reported: str) -> None:
     account.cluster()
     account.ec2.create_launch_template(LaunchTemplateName="gpu", LaunchTemplateData=TEMPLATE)
     block = TEMPLATE | {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
     account.ec2.create_launch_template(LaunchTemplateName="block", LaunchTemplateData=block)
     asked = {"nodeRole": account.roles["node"], "subnets": account.subnets} | change
-    with refused(code, told):
+    with refused(code, reported):
         account.eks.create_nodegroup(clusterName="one", nodegroupName="gpu", **asked)
     assert account.eks.list_nodegroups(clusterName="one")["nodegroups"] == []
 
@@ -194,7 +194,7 @@ def test_node_groups_can_fail(aws: Double, account: Account) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reservation", "told"),
+    ("reservation", "reported"),
     [
         ({}, ""),
         ({"State": "expired"}, "not an active Capacity Block"),
@@ -205,7 +205,7 @@ def test_node_groups_can_fail(aws: Double, account: Account) -> None:
         (None, "does not exist"),
     ],
 )
-def test_capacity_blocks(aws: Double, account: Account, reservation: Json | None, told: str) -> None:
+def test_capacity_blocks(aws: Double, account: Account, reservation: Json | None, reported: str) -> None:
     account.cluster()
     held = {"CapacityReservationId": "cr-0"}
     if reservation is not None:
@@ -222,13 +222,13 @@ def test_capacity_blocks(aws: Double, account: Account, reservation: Json | None
     account.ec2.create_launch_template(LaunchTemplateName="gpu", LaunchTemplateData=data)
     group = account.nodes(
         "gpu",
-        until="CREATE_FAILED" if told else "ACTIVE",
+        until="CREATE_FAILED" if reported else "ACTIVE",
         launchTemplate={"name": "gpu", "version": "1"},
         capacityType="CAPACITY_BLOCK",
         amiType="AL2023_x86_64_NVIDIA",
         scalingConfig={"minSize": 0, "maxSize": 2, "desiredSize": 2},
     )
-    assert told in " ".join(issue["message"] for issue in group["health"]["issues"])
+    assert reported in " ".join(issue["message"] for issue in group["health"]["issues"])
 
 
 def test_unknown_reservations(aws: Double, account: Account) -> None:
@@ -249,8 +249,8 @@ def test_leaked_interfaces(aws: Double, account: Account) -> None:
     account.look("nodegroup", "system")
     with refused("ResourceNotFoundException"):
         account.look("nodegroup", "system")
-    wanted = [{"Name": "description", "Values": ["aws-K8S-*"]}, {"Name": "status", "Values": ["available"]}]
-    found = account.ec2.describe_network_interfaces(Filters=wanted)["NetworkInterfaces"]
+    desired = [{"Name": "description", "Values": ["aws-K8S-*"]}, {"Name": "status", "Values": ["available"]}]
+    found = account.ec2.describe_network_interfaces(Filters=desired)["NetworkInterfaces"]
     assert len(found) == 1
     account.eks.delete_cluster(name="one")
     account.look("cluster")

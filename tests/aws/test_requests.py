@@ -25,15 +25,15 @@ def test_requests_are_held_against_the_models(aws: Double, account: Account) -> 
         account.efs.create_file_system(CreationToken="t", ThroughputMode="bogus")
     with refused("ValidationException", "is not like"):
         account.iam.create_policy(PolicyName="a b", PolicyDocument="{}")
-    told = aws.invalid()
-    assert len(told) == 4
-    assert told[0] == "eks CreateAddon: resolveConflicts: 'OVERWITE' is none of OVERWRITE, NONE, PRESERVE"
+    reported = aws.invalid()
+    assert len(reported) == 4
+    assert reported[0] == "eks CreateAddon: resolveConflicts: 'OVERWITE' is none of OVERWRITE, NONE, PRESERVE"
     assert all(call["error"] for call in aws.calls()[-4:])
     aws.reset()
 
 
 @pytest.mark.parametrize(
-    ("service", "body", "headers", "told"),
+    ("service", "body", "headers", "reported"),
     [
         (
             "ec2",
@@ -55,13 +55,15 @@ def test_requests_are_held_against_the_models(aws: Double, account: Account) -> 
         ),
     ],
 )
-def test_unknown_members_are_told(aws: Double, service: str, body: bytes, headers: dict[str, str], told: str) -> None:
+def test_unknown_members_are_told(
+    aws: Double, service: str, body: bytes, headers: dict[str, str], reported: str
+) -> None:
     scope = f"AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20261120/us-west-2/{service}/aws4_request, Signature=0"
     path = "/clusters" if service == "eks" else "/"
     request = urllib.request.Request(aws.url + path, data=body, headers={"Authorization": scope, **headers})
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request)
-    assert aws.invalid() == [told]
+    assert aws.invalid() == [reported]
     aws.reset()
 
 
@@ -164,8 +166,8 @@ def test_what_nobody_has_is_told(aws: Double) -> None:
 
 
 def test_caller(aws: Double) -> None:
-    told = aws.client("sts").get_caller_identity()
-    assert (told["Account"], told["Arn"]) == ("123456789012", "arn:aws:iam::123456789012:user/moto")
+    reported = aws.client("sts").get_caller_identity()
+    assert (reported["Account"], reported["Arn"]) == ("123456789012", "arn:aws:iam::123456789012:user/moto")
 
 
 def test_unknown_credentials(aws: Double) -> None:
@@ -185,8 +187,8 @@ def test_assumed_roles_are_known(aws: Double, account: Account) -> None:
     keys = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="session")["Credentials"]
 
     session = boto3.session.Session(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], "us-west-2")
-    told = session.client("sts", endpoint_url=aws.url).get_caller_identity()
-    assert told["Arn"] == "arn:aws:sts::123456789012:assumed-role/fleet/session"
+    reported = session.client("sts", endpoint_url=aws.url).get_caller_identity()
+    assert reported["Arn"] == "arn:aws:sts::123456789012:assumed-role/fleet/session"
 
 
 def test_regions(aws: Double) -> None:

@@ -40,7 +40,7 @@ def test_token_reviews(aws: Double, account: Account) -> None:
     assert "system:masters" in review["status"]["user"]["groups"]
     assert aws.token_review(_token(sts, "one"), "one")["status"]["authenticated"] is True
     assert aws.token_review(_token(sts, "one"), "two")["status"]["error"] == "the token is for cluster one"
-    for token, told in (
+    for token, message in (
         ("x", "does not begin with"),
         ("k8s-aws-v1.!", "not base64url"),
         ("k8s-aws-v1.aHR0cHM6Ly9leGFtcGxlLmNvbS8", "not one of STS"),
@@ -50,7 +50,7 @@ def test_token_reviews(aws: Double, account: Account) -> None:
     ):
         status = aws.token_review(token)["status"]
         assert status["authenticated"] is False
-        assert told in status["error"]
+        assert message in status["error"]
 
 
 def test_tokens_of_others(aws: Double, account: Account) -> None:

@@ -156,8 +156,8 @@ def faults(call: Call, request: Request, body: bytes) -> list[str]:
     operation = strict_model(call.service).operation_model(call.operation)
     if operation.input_shape is None:
         return []
-    told = shape_faults(operation.input_shape, call.parameters)
-    return told or _unknown_members(call, operation, request, body)
+    reported = shape_faults(operation.input_shape, call.parameters)
+    return reported or _unknown_members(call, operation, request, body)
 
 
 def shape_faults(shape: botocore.model.Shape, value: Any) -> list[str]:
@@ -176,19 +176,21 @@ def _limits(shape: botocore.model.Shape, value: Any, path: str) -> list[str]:
             for name, one in value.items()
             for fault in _limits(shape.members[name], one, f"{path}.{name}".lstrip("."))
         ]
-    told = []
+    reported = []
     greatest = shape.metadata.get("max")
     if shape.type_name == "list":
-        told = [fault for index, one in enumerate(value) for fault in _limits(shape.member, one, f"{path}[{index}]")]
+        reported = [
+            fault for index, one in enumerate(value) for fault in _limits(shape.member, one, f"{path}[{index}]")
+        ]
     elif shape.type_name == "map":
         for key, one in value.items():
-            told += _limits(shape.key, key, f"{path} (key)") + _limits(shape.value, one, f"{path}.{key}")
+            reported += _limits(shape.key, key, f"{path} (key)") + _limits(shape.value, one, f"{path}.{key}")
     elif shape.type_name == "string":
-        told = _text_limits(shape, str(value), path)
+        reported = _text_limits(shape, str(value), path)
     size = value if isinstance(value, (int, float)) else len(value) if hasattr(value, "__len__") else 0
     if greatest is not None and size > greatest:
-        told.append(f"{path}: {value!r} is more than {greatest}")
-    return told
+        reported.append(f"{path}: {value!r} is more than {greatest}")
+    return reported
 
 
 def _text_limits(shape: Any, value: str, path: str) -> list[str]:
@@ -219,19 +221,19 @@ def _unknown_members(call: Call, operation: Any, request: Request, body: bytes) 
         if not request.form:
             return []
         return [f"{name}: is unknown" for name in sorted(set(request.form) - set(written["body"]))]
-    told = [f"{name} (query): is unknown" for name in sorted(set(request.args) - set(written["query_string"]))]
+    reported = [f"{name} (query): is unknown" for name in sorted(set(request.args) - set(written["query_string"]))]
     if body and isinstance(written["body"], (bytes, str)):
-        told += _more_members(json.loads(body), json.loads(written["body"] or "{}"), "")
-    return told
+        reported += _more_members(json.loads(body), json.loads(written["body"] or "{}"), "")
+    return reported
 
 
 def _more_members(sent: Any, known: Any, path: str) -> list[str]:
     if isinstance(sent, dict) and isinstance(known, dict):
-        told = []
+        reported = []
         for name, value in sent.items():
             where = f"{path}.{name}".lstrip(".")
-            told += _more_members(value, known[name], where) if name in known else [f"{where}: is unknown"]
-        return told
+            reported += _more_members(value, known[name], where) if name in known else [f"{where}: is unknown"]
+        return reported
     if isinstance(sent, list) and isinstance(known, list):
         return [
             fault
@@ -244,11 +246,15 @@ def _more_members(sent: Any, known: Any, path: str) -> list[str]:
 def answer(call: Call, result: Json) -> tuple[Answer, list[str]]:
     """An answer in the protocol of the service, and what its model does not allow in it."""
     strict = strict_model(call.service).operation_model(call.operation)
-    told = shape_faults(strict.output_shape, result) if strict.output_shape is not None else []
+    reported = shape_faults(strict.output_shape, result) if strict.output_shape is not None else []
     serializer = get_serializer_class(call.service, protocol_of(call.service))
     written = serializer(operation_model=_moto_operation(call.service, call.operation)).serialize(result)
     body = written["body"]
-    return (written["status_code"], dict(written["headers"]), body.encode() if isinstance(body, str) else body), told
+    return (
+        written["status_code"],
+        dict(written["headers"]),
+        body.encode() if isinstance(body, str) else body,
+    ), reported
 
 
 def error_answer(service: str, refusal: Refusal) -> Answer:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a whole run costs: `builds.py CLUSTERS DEPLOYMENTS` writes the manifests of a fleet and builds it twice.
+"""Measure what a whole run costs: `builds.py CLUSTERS DEPLOYMENTS` writes the manifests of a fleet and builds it twice.
 
 Printed is one JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), seconds of the
 `first` build into an empty folder and of the `second`, which finds nothing to do, and the peak `memory` (MiB).

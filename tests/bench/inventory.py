@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the inventory costs: seconds to read it from manifests and from its cache, and for the connections of all hosts.
+"""Measure the inventory: seconds to read it from manifests and from its cache, and for the connections of all hosts.
 
 `manifests` and `cache` are the plugin in a process that has Ansible loaded. `variables` is what Ansible takes to give
 the variables of every host, which is a part of `connections`, the filter. Run by hand.

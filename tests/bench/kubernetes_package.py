@@ -110,8 +110,8 @@ def served() -> dict[str, Any]:
         answers.setdefault(path, empty)["resources"].append(entry)
         group, slash, version = api_version.partition("/")
         if slash:
-            told = {"groupVersion": api_version, "version": version}
-            groups[group] = {"name": group, "versions": [told], "preferredVersion": told}
+            reported = {"groupVersion": api_version, "version": version}
+            groups[group] = {"name": group, "versions": [reported], "preferredVersion": reported}
     return {**answers, "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}}
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What live clusters cost: whole runs of ansible-playbook, beside looped tasks of `kubernetes.core.k8s`.
+"""Measure what live clusters cost: whole runs of ansible-playbook, beside looped tasks of `kubernetes.core.k8s`.
 
 The first table is `apply` with 20 objects for each cluster: `apply` onto clusters that have none of them, `none` the
 second run, which has nothing to change. `k8s` and `k8s none` are the same objects in a loop of `kubernetes.core.k8s`
@@ -99,7 +99,7 @@ MODEL = builds.MODEL.replace("replicas: 1", "replicas: 2")
 
 @dataclass(frozen=True)
 class Run:
-    """What a process and its children took: seconds, seconds of CPU, MiB of the largest."""
+    """Costs of a process and its children: seconds, seconds of CPU, MiB of the largest."""
 
     seconds: float
     cpu: float
@@ -220,7 +220,7 @@ def kubeconfig(path: Path, server: str, ca: Path) -> Path:
 
 
 def stood_in(bench: Bench, server: str, ca: Path, clusters: Sequence[str], prefix: str) -> dict[str, Path]:
-    """Kubeconfigs of clusters that nobody has used yet."""
+    """Kubeconfigs of clusters that are not used yet."""
     folder = bench.folder / "kubeconfigs"
     return {name: kubeconfig(folder / f"{prefix}{name}", f"{server}/clusters/{prefix}{name}", ca) for name in clusters}
 
@@ -310,7 +310,7 @@ def looped(bench: Bench, build: Path, kubeconfigs: Mapping[str, Path]) -> tuple[
 
 
 def loops_need() -> tuple[list[Path], str]:
-    """Where the collection of loops is, or why it cannot be had."""
+    """Return where the collection of loops is, or why it cannot be had."""
     try:
         return [kubernetes_core()], ""
     except UnavailableError as error:
@@ -383,15 +383,15 @@ def reconcile_row(bench: Bench, server: str, ca: Path, clusters: int) -> str:
 
 
 def stats(server: str, ca: Path) -> dict[str, Any]:
-    """What the stand-in was asked since this was called last."""
+    """Return what the stand-in was asked since this was called last."""
     import ssl
     import urllib.request
 
     context = ssl.create_default_context(cafile=str(ca))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     with opener.open(f"{server}/stats", timeout=30) as answer:
-        told: dict[str, Any] = json.loads(answer.read())
-    return told
+        reported: dict[str, Any] = json.loads(answer.read())
+    return reported
 
 
 def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: Path, loops: Loops) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What scheduling and building cost: seconds and peak memory on synthetic fleets.
+"""Measure what scheduling and building cost: seconds and peak memory on synthetic fleets.
 
 Each row runs in a process of its own. `load` is the time to read the fleet from documents; `first` is the first call of
 the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
@@ -65,7 +65,7 @@ def measure(clusters: int, pools: int, deployments: int, replicas: int, others: 
         asked = (Request("gpu", 1 + number % 4, (memory.format(40_000 + number),)),)
         return Engine("main", (Member("Standalone", 1, asked),), 1 + number % 2)
 
-    wanted = [
+    desired = [
         Deployment("ml-team", f"model-{number:04}", replicas // deployments, (engine(number),))
         for number in range(deployments)
     ]
@@ -89,7 +89,7 @@ def measure(clusters: int, pools: int, deployments: int, replicas: int, others: 
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()
-        decided = schedule(wanted, fleet, running)
+        decided = schedule(desired, fleet, running)
         seconds.append(time.perf_counter() - begin)
     return {
         "load": loaded,
@@ -166,7 +166,7 @@ def row(cells: Sequence[object], widths: Sequence[int]) -> str:
 
 
 def measured(script: str, *arguments: int) -> dict[str, float]:
-    """What a script that runs by itself found."""
+    """Return what a script that runs by itself found."""
     command = [sys.executable, script, *map(str, arguments)]
     found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found

@@ -5,7 +5,7 @@
 A cluster is the path `/clusters/NAME`, and is there from the first request on. Objects are kept in memory, read by
 list (by label, in pages) and get, written by server-side apply, create, replace, merge patch and delete, and of kinds
 that are served from the start or by a CustomResourceDefinition. What controllers and drivers would do is done with the
-write itself: workloads are available, routes accepted, gateways have addresses. Beside those, `/stats` tells requests
+write itself: workloads are available, routes accepted, gateways have addresses. Beside those, `/stats` has requests
 by method and the CPU seconds of this process since it was last asked.
 
 It is no measure of correctness: there is no schema, so nothing is defaulted or refused and every list belongs to one
@@ -88,7 +88,7 @@ class RefusedError(Exception):
 
 
 class Kind:
-    """What is served of a kind, with the objects: by namespace and name, and as they are sent."""
+    """A kind as it is served, with the objects: by namespace and name, and as they are sent."""
 
     def __init__(self, api_version: str, plural: str, kind: str, namespaced: bool) -> None:
         self.api_version, self.plural, self.kind, self.namespaced = api_version, plural, kind, namespaced
@@ -143,8 +143,8 @@ class Cluster:
         listed = []
         for served in self.kinds.values():
             if served.api_version == api_version:
-                told = {"kind": served.kind, "namespaced": served.namespaced, "verbs": verbs, "singularName": ""}
-                listed += [{"name": served.plural, **told}, {"name": f"{served.plural}/status", **told}]
+                reported = {"kind": served.kind, "namespaced": served.namespaced, "verbs": verbs, "singularName": ""}
+                listed += [{"name": served.plural, **reported}, {"name": f"{served.plural}/status", **reported}]
         if not listed:
             raise RefusedError(404, "NotFound", "the server could not find the requested resource")
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": listed}
@@ -259,8 +259,8 @@ class Cluster:
 
 
 def _condition(kind: str, generation: int = 1) -> Object:
-    told = {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _NOW}
-    return {**told, "observedGeneration": generation}
+    reported = {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _NOW}
+    return {**reported, "observedGeneration": generation}
 
 
 def _available(value: Object) -> Object:
@@ -277,8 +277,10 @@ def _accepted(value: Object) -> Object:
     generation = value["metadata"]["generation"]
     conditions = [_condition(kind, generation) for kind in ("Accepted", "ResolvedRefs")]
     parents = value["spec"].get("parentRefs") or ()
-    told = [{"parentRef": each, "controllerName": "example.com/gateway", "conditions": conditions} for each in parents]
-    return {"parents": told}
+    reported = [
+        {"parentRef": each, "controllerName": "example.com/gateway", "conditions": conditions} for each in parents
+    ]
+    return {"parents": reported}
 
 
 def _programmed(value: Object) -> Object:
@@ -317,7 +319,7 @@ def merged(value: Any, sent: Any) -> Any:
 
 
 def _content(sent: Object) -> Object:
-    """What of an applied object can belong to a manager."""
+    """Return what of an applied object can belong to a manager."""
     metadata = {key: value for key, value in sent["metadata"].items() if key in ("labels", "annotations")}
     kept = {key: value for key, value in sent.items() if key not in ("apiVersion", "kind", "metadata")}
     return {**kept, **({"metadata": metadata} if metadata else {})}
@@ -328,7 +330,7 @@ def _fields(value: Any) -> Object:
 
 
 def _remove(value: Any, fields: Object, sent: Any) -> None:
-    """Take away what a manager owned and no longer sends."""
+    """Remove what a manager owned and no longer sends."""
     for key, below in fields.items():
         name = key.removeprefix("f:")
         if not isinstance(value, dict) or name not in value:
@@ -362,16 +364,16 @@ class _Fields:
 
 
 def selector(text: str, of: Callable[[Object], Any]) -> Callable[[Object], bool]:
-    """Whether an object matches a selector: `key`, `key=value` and `key in (…)`, with commas between."""
+    """Return whether an object matches a selector: `key`, `key=value` and `key in (…)`, with commas between."""
     tests: list[Callable[[Any], bool]] = []
     for term in _terms(text):
         key, _, values = term.partition(" in ")
-        name, equals, wanted = term.replace("==", "=").partition("=")
+        name, equals, desired = term.replace("==", "=").partition("=")
         if values:
             allowed = frozenset(values.strip("()").split(","))
             tests.append(lambda found, key=key, allowed=allowed: found.get(key) in allowed)
         elif equals:
-            tests.append(lambda found, name=name, wanted=wanted: found.get(name) == wanted)
+            tests.append(lambda found, name=name, desired=desired: found.get(name) == desired)
         else:
             tests.append(lambda found, name=name: name in found)
     return lambda value: not tests or all(test(of(value)) for test in tests)
@@ -420,9 +422,9 @@ class Servers:
     def _stats(self) -> dict[str, Any]:
         spent = resource.getrusage(resource.RUSAGE_SELF)
         total = spent.ru_utime + spent.ru_stime
-        told = {"requests": dict(self._counts), "cpu": total - self._spent, "mib": spent.ru_maxrss / 1024}
+        reported = {"requests": dict(self._counts), "cpu": total - self._spent, "mib": spent.ru_maxrss / 1024}
         self._counts, self._spent = Counter(), total
-        return told
+        return reported
 
 
 def _routed(
@@ -513,8 +515,8 @@ class Connection(asyncio.Protocol):
             self._buffer = rest[length:]
             method, target, _ = first.split(" ")
             code, body = self._servers.answer(method, target, headers.get("content-type", ""), rest[:length])
-            told = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\n"
-            self._transport.write(f"{told}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            reported = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\n"
+            self._transport.write(f"{reported}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
 async def _serve(folder: Path) -> None:

@@ -42,10 +42,10 @@ class Control:
         if method is None:
             return 404, _JSON, b'{"message": "no such control"}'
         try:
-            told = method(**(json.loads(body) if body else {}))
+            message = method(**(json.loads(body) if body else {}))
         except (TypeError, ValueError, KeyError) as error:
             return 400, _JSON, json.dumps({"message": str(error)}).encode()
-        return 200, _JSON, json.dumps(told, default=str).encode()
+        return 200, _JSON, json.dumps(message, default=str).encode()
 
     def record(self, call: Call) -> Json:
         """Notes a call. What its `error` is can be filled in later."""
@@ -74,18 +74,18 @@ class Control:
     def control_invalid(self) -> list[str]:
         return self.invalid
 
-    def control_refuse(self, **wanted: Any) -> None:
-        self.refusals.add(**wanted)
+    def control_refuse(self, **desired: Any) -> None:
+        self.refusals.add(**desired)
 
     def control_refusals(self) -> list[Json]:
         return self.refusals.pending()
 
-    def control_refuse_each_once(self, **wanted: Any) -> None:
-        self.refusals.each_once(**wanted)
+    def control_refuse_each_once(self, **desired: Any) -> None:
+        self.refusals.each_once(**desired)
 
-    def control_settings(self, **wanted: Any) -> Json:
+    def control_settings(self, **desired: Any) -> Json:
         settings = self.settings
-        for name, value in wanted.items():
+        for name, value in desired.items():
             if not hasattr(settings, name):
                 raise ValueError(f"there is no setting {name}")
             setattr(settings, name, value)

@@ -73,30 +73,30 @@ class CloudDouble:
     def invalid(self) -> list[str]:
         """Requests that the cloud's own description of its API does not allow, those that the double lacks, and its own
         faulty answers."""
-        told: list[str] = self._ask("invalid")
-        return told
+        message: list[str] = self._ask("invalid")
+        return message
 
-    def refuse(self, **wanted: Any) -> None:
+    def refuse(self, **desired: Any) -> None:
         """Refuses the `at`-th mutating call from now, or call of an `operation`, `times` times.
 
         :param wanted: at, operation, service, parameter (text that the parameters have), code, message, status, times,
             after (the call takes effect, and its answer gets lost), effect (it takes effect, and is told as refused).
         """
-        self._ask("refuse", wanted)
+        self._ask("refuse", desired)
 
     def refusals(self) -> list[Json]:
         """Refusals that have not come to pass."""
-        told: list[Json] = self._ask("refusals")
-        return told
+        message: list[Json] = self._ask("refusals")
+        return message
 
-    def refuse_each_once(self, enabled: bool = True, **wanted: Any) -> None:
+    def refuse_each_once(self, enabled: bool = True, **desired: Any) -> None:
         """Refuses every distinct mutating call when it is first seen. `wanted`: code, message, status, after."""
-        self._ask("refuse-each-once", {"enabled": enabled, **wanted})
+        self._ask("refuse-each-once", {"enabled": enabled, **desired})
 
-    def settings(self, **wanted: Any) -> Json:
+    def settings(self, **desired: Any) -> Json:
         """Sets what world.Settings has. Answers all settings."""
-        told: Json = self._ask("settings", wanted)
-        return told
+        message: Json = self._ask("settings", desired)
+        return message
 
     def cluster_server(self, url: str, ca_pem: str = "", name: str = "") -> None:
         """What the cloud answers as address and CA of a cluster: of one, or of all."""
@@ -104,19 +104,19 @@ class CloudDouble:
 
     def token_review(self, token: str, cluster: str = "") -> Json:
         """What the token webhook says of a token: `url`/double/token-review of any cluster, with /NAME of that one."""
-        told: Json = self._ask(
+        message: Json = self._ask(
             f"token-review/{cluster}", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
         )
-        return told
+        return message
 
     def reset(self) -> None:
         """Forgets all objects, calls, refusals and settings."""
         self._ask("reset")
 
-    def _ask(self, what: str, told: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, what: str, message: Mapping[str, Any] | None = None) -> Any:
         request = urllib.request.Request(
             f"{self.url}/double/{what}",
-            data=json.dumps(told or {}).encode(),
+            data=json.dumps(message or {}).encode(),
             headers={"Content-Type": "application/json"},
         )
         try:

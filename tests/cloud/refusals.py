@@ -106,22 +106,22 @@ class Refusals:
         self._seen = set()
 
     def pending(self) -> list[dict[str, Any]]:
-        return [asdict(wanted) for wanted in self._wanted]
+        return [asdict(desired) for desired in self._wanted]
 
     def check(self, call: Call) -> Refusal | None:
         """What is answered to a call although it takes effect: a refusal, or LOST. None for the answer that it has.
 
         :raises Refusal: for a call that is refused.
         """
-        for wanted in [wanted for wanted in self._wanted if wanted.meets(call)]:
-            if wanted.skip:
-                wanted.skip -= 1
+        for desired in [desired for desired in self._wanted if desired.meets(call)]:
+            if desired.skip:
+                desired.skip -= 1
                 continue
-            wanted.times -= 1
-            if not wanted.times:
-                self._wanted.remove(wanted)
-            refusal = Refusal(wanted.code, wanted.message, wanted.status)
-            return self._refuse(refusal, wanted.after, wanted.effect)
+            desired.times -= 1
+            if not desired.times:
+                self._wanted.remove(desired)
+            refusal = Refusal(desired.code, desired.message, desired.status)
+            return self._refuse(refusal, desired.after, desired.effect)
         if self._once is not None and call.mutating:
             distinct = self._distinct(call)
             if distinct not in self._seen:

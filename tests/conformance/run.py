@@ -49,13 +49,13 @@ REFERENCE = Options(accounting="Nodes", search="Greedy")
 
 def decide(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to a placement case, in the form of its `expect`."""
-    wanted = adapters.deployment(parsed(case["deployment"]), {})
-    wanted = replace(wanted, cluster_selector={}, hold="" if case.get("fill", True) else "only what runs is kept")
+    desired = adapters.deployment(parsed(case["deployment"]), {})
+    desired = replace(desired, cluster_selector={}, hold="" if case.get("fill", True) else "only what runs is kept")
     catalogue = adapters.DeviceCatalogue()
     clusters = [adapters.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
     options = replace(REFERENCE, **case.get("options", {}))
     decided = schedule(
-        [wanted], clusters, [adapters.replica(parsed(document)) for document in case["replicas"]], options
+        [desired], clusters, [adapters.replica(parsed(document)) for document in case["replicas"]], options
     )
     held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
@@ -117,7 +117,7 @@ def verdict(case: dict[str, Any]) -> str:
     return "match" if selector.evaluate(Device.from_wire(case["device"])).match else "no-match"
 
 
-def wanted_verdict(case: dict[str, Any]) -> str:
+def desired_verdict(case: dict[str, Any]) -> str:
     recorded = (case.get("kubernetes") or {}).get("verdict", case["expect"])
     return "no-match" if recorded == "eval-error" else recorded
 
@@ -125,7 +125,7 @@ def wanted_verdict(case: dict[str, Any]) -> str:
 def check(case: dict[str, Any]) -> str:
     """Empty when the answer is the recorded one, else the difference in words."""
     if "expression" in case:
-        got, want = verdict(case), wanted_verdict(case)
+        got, want = verdict(case), desired_verdict(case)
         return "" if got == want else f"{case['expression']}\n    want {want}\n    got  {got}"
     answer, want_answer = decide(case), expected(case["expect"])
     if answer == want_answer:

@@ -51,12 +51,12 @@ def rendered() -> dict[str, str]:
 
 
 def differences() -> list[str]:
-    """What is not as it would be written, one line each."""
-    wanted = rendered()
+    """Return what is not as it would be written, one line each."""
+    desired = rendered()
     found = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.yaml")}
-    lines = [f"{name}: missing" for name in wanted.keys() - found.keys()]
-    lines += [f"{name}: no kind makes it" for name in found.keys() - wanted.keys()]
-    lines += [f"{name}: stale" for name in wanted.keys() & found.keys() if wanted[name] != found[name]]
+    lines = [f"{name}: missing" for name in desired.keys() - found.keys()]
+    lines += [f"{name}: no kind makes it" for name in found.keys() - desired.keys()]
+    lines += [f"{name}: stale" for name in desired.keys() & found.keys() if desired[name] != found[name]]
     return sorted(lines)
 
 
@@ -69,11 +69,11 @@ def main() -> int:
         print("\n".join(lines) or "The definitions are up to date.")
         return 1 if lines else 0
     TARGET.mkdir(parents=True, exist_ok=True)
-    wanted = rendered()
+    desired = rendered()
     for path in TARGET.glob("*.yaml"):
-        if path.name not in wanted:
+        if path.name not in desired:
             path.unlink()
-    for name, text in wanted.items():
+    for name, text in desired.items():
         (TARGET / name).write_text(text, encoding="utf-8")
     return 0
 

@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 _MORE = (
     Pool("large", 2, 4, "81559Mi", "Hopper"),
     # What a scheduler could take as well, if nothing kept pods on the pool that was chosen.
-    Pool("stranger", 1, 8, "81559Mi", "Hopper", label=False),
+    Pool("unlabelled", 1, 8, "81559Mi", "Hopper", label=False),
 )
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What there is in a cloud at two times, or in two clouds, compared."""
+"""Contents of a cloud at two times, or in two clouds, compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kinds = Mapping[str, list[Object]]
 
 
 def differences(before: Kinds, after: Kinds, fleeting: re.Pattern[str]) -> list[str]:
-    """What there was and is no more, and what is there now, a line each, by kind; but for `fleeting` fields."""
+    """Return what there was and is no more, and what is there now, a line each, by kind; but for `fleeting` fields."""
     found = []
     for kind in sorted({*before, *after}):
         was, now = (_lines(kinds.get(kind, []), fleeting) for kinds in (before, after))
@@ -25,20 +25,22 @@ def differences(before: Kinds, after: Kinds, fleeting: re.Pattern[str]) -> list[
     return found
 
 
-def comparable(kinds: Kinds, fleeting: re.Pattern[str], told: Callable[[str], str]) -> dict[str, list[str]]:
-    """Objects without `fleeting` fields, and with texts as they are `told`, by kind."""
+def comparable(kinds: Kinds, fleeting: re.Pattern[str], reported: Callable[[str], str]) -> dict[str, list[str]]:
+    """Objects without `fleeting` fields, and with texts as they are `reported`, by kind."""
     return {
-        kind: sorted(text(lasting(each, fleeting, told)) for each in found) for kind, found in kinds.items() if found
+        kind: sorted(text(lasting(each, fleeting, reported)) for each in found)
+        for kind, found in kinds.items()
+        if found
     }
 
 
-def lasting(value: Any, fleeting: re.Pattern[str], told: Callable[[str], str] = str) -> Any:
-    """A value without `fleeting` fields, with texts as they are `told`, and with lists in an order of their own."""
+def lasting(value: Any, fleeting: re.Pattern[str], reported: Callable[[str], str] = str) -> Any:
+    """A value without `fleeting` fields, with texts as they are `reported`, and with lists in an order of their own."""
     if isinstance(value, Mapping):
-        return {key: lasting(part, fleeting, told) for key, part in value.items() if not fleeting.match(str(key))}
+        return {key: lasting(part, fleeting, reported) for key, part in value.items() if not fleeting.match(str(key))}
     if isinstance(value, (list, tuple)):
-        return sorted((lasting(part, fleeting, told) for part in value), key=text)
-    return told(value) if isinstance(value, str) else value
+        return sorted((lasting(part, fleeting, reported) for part in value), key=text)
+    return reported(value) if isinstance(value, str) else value
 
 
 def text(value: Any) -> str:

@@ -32,7 +32,7 @@ _POOL_PARENT = {
     "namespace": "modelplane-system",
 }
 _PAUSE = 0.2
-_LOOK_AGAIN = 1.0
+_OBSERVE_AGAIN = 1.0
 _WATCH = 30.0
 """Seconds: after the end of a watch, and of one while something is missing that something else refers to."""
 
@@ -62,7 +62,7 @@ class GatewayController:
             # What the server refuses or does not answer now, it is asked again.
             with contextlib.suppress(*PASSING):
                 objects = objects or Objects(kubeconfig)
-                seconds = _LOOK_AGAIN if unresolved else _WATCH
+                seconds = _OBSERVE_AGAIN if unresolved else _WATCH
                 unresolved = False
                 for value in objects.watch(api_version, kind, seconds):
                     if self._stopped.is_set():
@@ -70,7 +70,7 @@ class GatewayController:
                     unresolved |= not self._act(objects, value)
 
     def _act(self, objects: Objects, value: Object) -> bool:
-        """Whether everything is there that an object refers to."""
+        """Return whether everything is there that an object refers to."""
         metadata = value["metadata"]
         missing = [reference for reference in _references(value) if objects.get(*reference) is None]
         status = self._status(value, f"{missing[0][1]} {missing[0][2]} is not there" if missing else "")
@@ -86,7 +86,7 @@ class GatewayController:
             )
         return not missing
 
-    def _status(self, value: Object, fault: str) -> Object:
+    def _status(self, value: Object, message: str) -> Object:
         generation = value["metadata"]["generation"]
         if value["kind"] == "GatewayClass":
             return {"conditions": [_condition("Accepted", generation)]}
@@ -95,7 +95,7 @@ class GatewayController:
                 "addresses": [{"type": "IPAddress", "value": self._address}],
                 "conditions": [_condition(kind, generation) for kind in ("Accepted", "Programmed")],
             }
-        conditions = [_condition("Accepted", generation), _condition("ResolvedRefs", generation, fault)]
+        conditions = [_condition("Accepted", generation), _condition("ResolvedRefs", generation, message)]
         if value["kind"] == "InferencePool":
             return {"parents": [{"parentRef": _POOL_PARENT, "conditions": conditions}]}
         parents = value["spec"].get("parentRefs") or ()
@@ -107,7 +107,7 @@ class GatewayController:
 
 
 def _references(value: Object) -> Iterator[tuple[str, str, str, str]]:
-    """What an HTTPRoute or an InferencePool leads to: API version, kind, name, namespace."""
+    """Yield what an HTTPRoute or an InferencePool leads to: API version, kind, name, namespace."""
     namespace = value["metadata"].get("namespace", "")
     if value["kind"] == "InferencePool":
         yield "v1", "Service", value["spec"]["endpointPickerRef"]["name"], namespace
@@ -119,12 +119,12 @@ def _references(value: Object) -> Iterator[tuple[str, str, str, str]]:
             yield version, kind, reference["name"], reference.get("namespace") or namespace
 
 
-def _condition(kind: str, generation: int, fault: str = "") -> Mapping[str, Any]:
+def _condition(kind: str, generation: int, message: str = "") -> Mapping[str, Any]:
     return {
         "type": kind,
-        "status": "False" if fault else "True",
-        "reason": "BackendNotFound" if fault else kind,
-        "message": fault,
+        "status": "False" if message else "True",
+        "reason": "BackendNotFound" if message else kind,
+        "message": message,
         "lastTransitionTime": _SINCE,
         "observedGeneration": generation,
     }

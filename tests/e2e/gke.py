@@ -102,13 +102,13 @@ class World(clouds.World[Double]):
 
     def policy(self) -> list[Object]:
         """Who may do what in the project, with conditions."""
-        told = self.call(
+        message = self.call(
             "cloudresourcemanager",
             "POST",
             f"projects/{self.project}:getIamPolicy",
             {"options": {"requestedPolicyVersion": 3}},
         )
-        bindings: list[Object] = told["bindings"]
+        bindings: list[Object] = message["bindings"]
         return bindings
 
     def keys(self, account: str) -> list[Object]:

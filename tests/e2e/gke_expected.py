@@ -93,45 +93,45 @@ class Cluster:
         return {f"modelplane-ai-{key}": value for key, value in ours.items()}
 
     def labelled(self, found: Mapping[str, str]) -> None:
-        wanted = {**self.mark, **self.labels}
-        assert {key: found.get(key) for key in wanted} == wanted, found
+        desired = {**self.mark, **self.labels}
+        assert {key: found.get(key) for key in desired} == desired, found
 
     def described(self, found: Mapping[str, Any]) -> None:
         """An object that takes no labels says whose it is."""
         assert found["description"] == " ".join(f"{key}={value}" for key, value in self.mark.items())
 
 
-def check(world: World, wanted: Cluster) -> None:
+def check(world: World, desired: Cluster) -> None:
     """All that Google has of a cluster."""
     for each in CHECKS:
-        each(world, wanted)
+        each(world, desired)
 
 
 # The network
 
 
-def check_network(world: World, wanted: Cluster) -> None:
-    found = world.get("compute", f"{_global(world)}/networks/{wanted.gke_name}")
+def check_network(world: World, desired: Cluster) -> None:
+    found = world.get("compute", f"{_global(world)}/networks/{desired.gke_name}")
     # A network without the field is one of the older kind, which has no subnetworks.
     assert found["autoCreateSubnetworks"] is False
-    assert [_path(each) for each in found["subnetworks"]] == [_subnetwork(world, wanted)]
-    wanted.described(found)
+    assert [_path(each) for each in found["subnetworks"]] == [_subnetwork(world, desired)]
+    desired.described(found)
 
 
-def check_subnetwork(world: World, wanted: Cluster) -> None:
-    found = world.get("compute", _subnetwork(world, wanted))
-    assert _path(found["network"]) == f"{_global(world)}/networks/{wanted.gke_name}"
-    assert found["ipCidrRange"] == wanted.nodes
+def check_subnetwork(world: World, desired: Cluster) -> None:
+    found = world.get("compute", _subnetwork(world, desired))
+    assert _path(found["network"]) == f"{_global(world)}/networks/{desired.gke_name}"
+    assert found["ipCidrRange"] == desired.nodes
     ranges = {each["rangeName"]: each["ipCidrRange"] for each in found["secondaryIpRanges"]}
-    assert ranges == {"pods": wanted.pods, "services": wanted.services}
+    assert ranges == {"pods": desired.pods, "services": desired.services}
     # Images and models of Google are reached without addresses on the Internet.
     assert found["privateIpGoogleAccess"] is True
-    wanted.described(found)
+    desired.described(found)
 
 
-def check_nothing_else(world: World, wanted: Cluster) -> None:
+def check_nothing_else(world: World, desired: Cluster) -> None:
     """Neither NAT nor addresses nor rules but GKE's own; no instance of Filestore."""
-    network = f"{_global(world)}/networks/{wanted.gke_name}"
+    network = f"{_global(world)}/networks/{desired.gke_name}"
     rules = [
         each["name"]
         for each in world.get("compute", f"{_global(world)}/firewalls").get("items", ())
@@ -139,19 +139,19 @@ def check_nothing_else(world: World, wanted: Cluster) -> None:
     ]
     assert rules
     assert all(rule.startswith("gke-") for rule in rules), rules
-    regional = f"projects/{world.project}/regions/{wanted.region}"
+    regional = f"projects/{world.project}/regions/{desired.region}"
     assert not world.get("compute", f"{regional}/routers").get("items")
     instances = world.get("file", f"projects/{world.project}/locations/-/instances").get("instances", ())
     networks = {used["network"] for each in instances for used in each["networks"]}
-    assert not {wanted.gke_name, network} & networks
+    assert not {desired.gke_name, network} & networks
 
 
 def _global(world: World) -> str:
     return f"projects/{world.project}/global"
 
 
-def _subnetwork(world: World, wanted: Cluster) -> str:
-    return f"projects/{world.project}/regions/{wanted.region}/subnetworks/{wanted.gke_name}"
+def _subnetwork(world: World, desired: Cluster) -> str:
+    return f"projects/{world.project}/regions/{desired.region}/subnetworks/{desired.gke_name}"
 
 
 def _path(link: str) -> str:
@@ -161,23 +161,23 @@ def _path(link: str) -> str:
 # APIs and rights
 
 
-def check_service(world: World, wanted: Cluster) -> None:
+def check_service(world: World, desired: Cluster) -> None:
     found = world.get("serviceusage", f"projects/{world.project}/services/file.googleapis.com")
-    assert found["state"] == "ENABLED", wanted
+    assert found["state"] == "ENABLED", desired
 
 
-def check_service_account(world: World, wanted: Cluster) -> None:
-    account = email(wanted.name, world.project)
+def check_service_account(world: World, desired: Cluster) -> None:
+    account = email(desired.name, world.project)
     found = world.get("iam", f"projects/{world.project}/serviceAccounts/{account}")
-    assert found["displayName"] == f"Crossplane GKECluster {wanted.name}"
-    wanted.described(found)
+    assert found["displayName"] == f"Crossplane GKECluster {desired.name}"
+    desired.described(found)
     assert not found.get("disabled")
     assert len(world.keys(account)) == 1
 
 
-def check_rights(world: World, wanted: Cluster) -> None:
+def check_rights(world: World, desired: Cluster) -> None:
     """The account may do everything with clusters, at any time, and nothing else; what others may is as before."""
-    member = f"serviceAccount:{email(wanted.name, world.project)}"
+    member = f"serviceAccount:{email(desired.name, world.project)}"
     bindings = [each for each in world.policy() if member in each["members"]]
     assert [each["role"] for each in bindings] == ["roles/container.admin"]
     assert not any("condition" in each for each in bindings)
@@ -188,34 +188,34 @@ def check_rights(world: World, wanted: Cluster) -> None:
 # GKE
 
 
-def check_cluster(world: World, wanted: Cluster) -> None:
-    found = world.cluster(wanted.name)
-    assert (found["status"], found["location"]) == ("RUNNING", wanted.region)
-    assert found["currentMasterVersion"].startswith(f"{wanted.version}.")
-    assert found["networkConfig"]["network"] == f"{_global(world)}/networks/{wanted.gke_name}"
-    assert found["networkConfig"]["subnetwork"] == _subnetwork(world, wanted)
+def check_cluster(world: World, desired: Cluster) -> None:
+    found = world.cluster(desired.name)
+    assert (found["status"], found["location"]) == ("RUNNING", desired.region)
+    assert found["currentMasterVersion"].startswith(f"{desired.version}.")
+    assert found["networkConfig"]["network"] == f"{_global(world)}/networks/{desired.gke_name}"
+    assert found["networkConfig"]["subnetwork"] == _subnetwork(world, desired)
     addresses = found["ipAllocationPolicy"]
     assert addresses["useIpAliases"] is True
     assert addresses["clusterSecondaryRangeName"] == "pods"
     assert addresses["servicesSecondaryRangeName"] == "services"
-    assert addresses["clusterIpv4CidrBlock"] == wanted.pods
-    assert addresses["servicesIpv4CidrBlock"] == wanted.services
+    assert addresses["clusterIpv4CidrBlock"] == desired.pods
+    assert addresses["servicesIpv4CidrBlock"] == desired.services
     assert found["releaseChannel"] == {"channel": "REGULAR"}
     assert found["workloadIdentityConfig"] == {"workloadPool": f"{world.project}.svc.id.goog"}
     assert found["addonsConfig"]["gcpFilestoreCsiDriverConfig"] == {"enabled": True}
-    assert sorted(found["locations"]) == sorted(wanted.zones)
+    assert sorted(found["locations"]) == sorted(desired.zones)
     assert {place: _held(found, place) for place in _UNSET_OF_CLUSTER} == dict.fromkeys(_UNSET_OF_CLUSTER)
     assert found["networkConfig"]["datapathProvider"] == "ADVANCED_DATAPATH"
-    wanted.labelled(found["resourceLabels"])
+    desired.labelled(found["resourceLabels"])
 
 
-def check_node_pools(world: World, wanted: Cluster) -> None:
-    found = world.get("container", f"{world.place(wanted.name)}/nodePools")["nodePools"]
+def check_node_pools(world: World, desired: Cluster) -> None:
+    found = world.get("container", f"{world.place(desired.name)}/nodePools")["nodePools"]
     # That which GKE would make by itself is not there.
-    assert {each["name"] for each in found} == set(wanted.all_pools)
+    assert {each["name"] for each in found} == set(desired.all_pools)
     _check_rights_of_nodes(world, {each["config"]["serviceAccount"] for each in found})
     for each in found:
-        _check_pool(wanted, wanted.all_pools[each["name"]], each)
+        _check_pool(desired, desired.all_pools[each["name"]], each)
 
 
 def _check_rights_of_nodes(world: World, accounts: set[str]) -> None:
@@ -225,10 +225,10 @@ def _check_rights_of_nodes(world: World, accounts: set[str]) -> None:
     assert roles == {"roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader"}
 
 
-def _check_pool(wanted: Cluster, pool: NodePool, found: Object) -> None:
+def _check_pool(desired: Cluster, pool: NodePool, found: Object) -> None:
     config = found["config"]
     assert found["status"] == "RUNNING", found
-    assert found["version"].startswith(f"{wanted.version}.")
+    assert found["version"].startswith(f"{desired.version}.")
     assert (config["machineType"], config["diskSizeGb"], config["imageType"]) == (
         pool.machine,
         pool.disk,
@@ -240,7 +240,7 @@ def _check_pool(wanted: Cluster, pool: NodePool, found: Object) -> None:
     assert scaling["enabled"] is True
     assert (scaling.get("minNodeCount", 0), scaling["maxNodeCount"]) == (least, most), found["name"]
     assert found.get("initialNodeCount", 0) == first
-    assert sorted(found["locations"]) == sorted(pool.zones or wanted.zones)
+    assert sorted(found["locations"]) == sorted(pool.zones or desired.zones)
     labels = pool.labels(found["name"])
     assert config["labels"] == labels
     if pool.accelerator:
@@ -261,7 +261,7 @@ def _check_pool(wanted: Cluster, pool: NodePool, found: Object) -> None:
     assert found["upgradeSettings"] == spare
     assert found["management"] == {"autoUpgrade": True, "autoRepair": True}
     assert {place: _held(found, place) for place in _UNSET_OF_POOL} == dict.fromkeys(_UNSET_OF_POOL)
-    wanted.labelled(config["resourceLabels"])
+    desired.labelled(config["resourceLabels"])
 
 
 def _held(value: Any, path: str) -> Any:
@@ -274,11 +274,11 @@ def _held(value: Any, path: str) -> Any:
 # In the cluster
 
 
-def check_storage_class(wanted: Cluster, plane: ControlPlane) -> None:
+def check_storage_class(desired: Cluster, plane: ControlPlane) -> None:
     found = plane.get("storage.k8s.io/v1", "StorageClass", "modelplane-rwx")
     assert found is not None
     assert (found["provisioner"], found["volumeBindingMode"]) == ("filestore.csi.storage.gke.io", "Immediate")
-    assert found["parameters"] == {"tier": "enterprise", "network": wanted.gke_name}
+    assert found["parameters"] == {"tier": "enterprise", "network": desired.gke_name}
     assert found["allowVolumeExpansion"] is True
     # What the API server sets when nobody says anything else.
     assert found.get("reclaimPolicy", "Delete") == "Delete"

@@ -46,7 +46,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of Ansible did: the recap's counts by host, and all that it printed."""
+    """Result of a run of Ansible: the recap's counts by host, and all that it printed."""
 
     code: int
     recap: Mapping[str, Mapping[str, int]]
@@ -98,7 +98,7 @@ class LiveFleet:
         self._controllers: list[GatewayController] = []
 
     def prepare(self, nodes: int = 2, devices: int = 2, more: Sequence[Pool] = ()) -> None:
-        """What a cluster has before the fleet comes: APIs, nodes with devices, a gateway with an address; and
+        """Create what a cluster has before the fleet: APIs, nodes with devices, a gateway with an address; and
         controllers of gateways. The nodes are those of a pool `gpu`, and `more`."""
         self.settings |= {"fleet_serving_stack": "provided", "fleet_control_gateway": "provided"}
         pools = [Pool("gpu", nodes, devices), *more]
@@ -123,7 +123,7 @@ class LiveFleet:
         self.close()
 
     def clear(self) -> None:
-        """Take away whatever is left of a fleet, its users' resources as well, so that the clusters can be those of
+        """Remove whatever is left of a fleet, its users' resources as well, so that the clusters can be those of
         another one."""
         for plane in (self.control, *self.workloads.values()):
             for kind, namespace, name in sorted(self._left(plane), key=lambda key: key[0] == "Namespace"):
@@ -192,7 +192,7 @@ class LiveFleet:
         found = {}
         served = plane.objects.kinds()
         for api_version, kind in KINDS:
-            # A definition may go while objects are looked for.
+            # A definition may go while objects are listed.
             with contextlib.suppress(NotFoundError, ResourceNotFoundError):
                 listed = (api_version, kind) in served and plane.objects.list(
                     api_version, kind, labels=labels.get(api_version, MANAGED)
@@ -208,7 +208,7 @@ class LiveFleet:
         return found
 
     def kubectl(self, *arguments: str, cluster: str = "") -> str:
-        """What kubectl prints, of the control cluster unless another one is named."""
+        """Return what kubectl prints, of the control cluster unless another one is named."""
         return kubectl(self.workloads[cluster] if cluster else self.control, *arguments)
 
     def pods(self, cluster: str) -> list[Object]:
@@ -258,7 +258,7 @@ KINDS: Sequence[tuple[str, str]] = (
 
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
-    """What kubectl prints."""
+    """Return what kubectl prints."""
     command = [str(plane.program("kubectl")), f"--kubeconfig={plane.kubeconfig}", *arguments]
     return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
 
@@ -298,7 +298,7 @@ def _prepare(plane: ControlPlane, pools: Sequence[Pool]) -> None:
 
 
 def _prepare_control(plane: ControlPlane) -> None:
-    """What the chart of the control gateway brings."""
+    """CRDs of the chart of the control gateway."""
     plane.install_crds(GATEWAY_API)
     plane.create_namespace("traefik-system")
     labels = {"app.kubernetes.io/name": "traefik"}

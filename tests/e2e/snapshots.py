@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a fleet's clusters hold, without what differs between two runs that did the same."""
+"""Snapshots of a fleet's clusters, without what differs between two runs that did the same."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def normalized(value: Object) -> Object:
     return plain
 
 
-def differences(wanted: Snapshot, found: Snapshot) -> str:
-    """What is missing, too much, and different, for people; empty when nothing is."""
-    lines = [f"missing: {key}" for key in sorted(set(wanted) - set(found))]
-    lines += [f"too much: {key}" for key in sorted(set(found) - set(wanted))]
-    for key in sorted(set(wanted) & set(found)):
-        if wanted[key] != found[key]:
-            texts = [yaml.safe_dump(side[key]).splitlines() for side in (wanted, found)]
-            lines += [f"different: {key}", *difflib.unified_diff(*texts, "wanted", "found", lineterm="", n=2)]
+def differences(desired: Snapshot, found: Snapshot) -> str:
+    """Return what is missing, too much, and different, for people; empty when nothing is."""
+    lines = [f"missing: {key}" for key in sorted(set(desired) - set(found))]
+    lines += [f"too much: {key}" for key in sorted(set(found) - set(desired))]
+    for key in sorted(set(desired) & set(found)):
+        if desired[key] != found[key]:
+            texts = [yaml.safe_dump(side[key]).splitlines() for side in (desired, found)]
+            lines += [f"different: {key}", *difflib.unified_diff(*texts, "desired", "found", lineterm="", n=2)]
     return "\n".join(lines)
 
 
 def serving(plane: ControlPlane) -> dict[str, str]:
-    """Ready pods that requests go to and that nobody has begun to delete: uid -> deployment."""
+    """Ready pods that requests go to and that are not being deleted: uid -> deployment."""
     return {
         pod["metadata"]["uid"]: pod["metadata"]["labels"]["modelplane.ai/deployment"]
         for pod in plane.objects.list("v1", "Pod", labels="modelplane.ai/serving")
@@ -92,7 +92,7 @@ def serving(plane: ControlPlane) -> dict[str, str]:
 
 
 def _place(pod: Object) -> str:
-    """What a pod is one of, and how it is doing: its own name is random."""
+    """Return what a pod is one of, and how it is doing: its own name is random."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     owner = labels.get("modelplane.ai/replica") or labels.get("app.kubernetes.io/name") or metadata.get("generateName")

@@ -51,7 +51,7 @@ REGISTRY = {
 _PROMETHEUS = ("monitoring.coreos.com/v1", "Prometheus")
 # Of which there are others after a while, whatever anybody does.
 _FLEETING = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", "pods.metrics.k8s.io")
-# The controller of LeaderWorkerSets runs beside these clusters, and brings its definition before any stack does.
+# The controller of LeaderWorkerSets runs beside these clusters, and installs its definition before any stack does.
 _EQUIPMENT = {
     "APIService /v1.leaderworkerset.x-k8s.io",
     "CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io",
@@ -136,7 +136,7 @@ class Mirror:
 
     @property
     def asked(self) -> int:
-        """How many requests there were."""
+        """Return how many requests there were."""
         return len(self.registry.requests) + len(self.repository.requests)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
-from ansible_collections.modelplane.fleet.tests.e2e.looking import (
+from ansible_collections.modelplane.fleet.tests.e2e.observing import (
     Writes,
     check_placement,
     check_ways,
@@ -29,7 +29,7 @@ def kubectl_apply(live: LiveFleet, folder: Path, text: str) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def first(live: LiveFleet, tmp_path_factory: pytest.TempPathFactory) -> Run:
     live.settings["fleet_resources"] = []
-    # The first run of all brings the definitions, if nothing else.
+    # The first run of all installs the definitions, if nothing else.
     live.run("site")
     live.control.create_namespace("team")
     text = fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west")
@@ -38,7 +38,7 @@ def first(live: LiveFleet, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return live.run("site").ok()
 
 
-def test_resources_of_the_control_cluster_are_brought_to_life(live: LiveFleet, first: Run) -> None:
+def test_resources_of_the_control_cluster_are_reconciled(live: LiveFleet, first: Run) -> None:
     assert not first.failed
     assert live.is_true("ModelDeployment", "solo", "team")
     check_placement(live)

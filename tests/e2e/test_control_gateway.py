@@ -48,7 +48,7 @@ class OnlyControl:
 
 
 class Controllers:
-    """What the pods of MetalLB and Traefik would do: the first gives a load balancer an address of its pool, the other
+    """Stand-in for the pods of MetalLB and Traefik: the first gives a load balancer an address of its pool, the other
     takes classes and Gateways as its own, and says the address that its Service has."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -76,10 +76,10 @@ class Controllers:
 
     def _balance(self, objects: Objects) -> None:
         service = objects.get("v1", "Service", "traefik", "traefik-system") or {}
-        wanted = service.get("spec", {}).get("type") == "LoadBalancer"
+        desired = service.get("spec", {}).get("type") == "LoadBalancer"
         has = service.get("status", {}).get("loadBalancer", {}).get("ingress")
         with contextlib.suppress(ResourceNotFoundError):
-            pools = objects.list(METALLB, "IPAddressPool") if wanted and not has else []
+            pools = objects.list(METALLB, "IPAddressPool") if desired and not has else []
             for pool in pools:
                 first = pool["spec"]["addresses"][0].partition("-")[0]
                 status = {"status": {"loadBalancer": {"ingress": [{"ip": first}]}}}
@@ -111,7 +111,7 @@ class Controllers:
 
 
 class Control:
-    """The control cluster, and the playbook that brings its gateway there."""
+    """The control cluster, and the playbook that installs its gateway there."""
 
     def __init__(self, live: LiveFleet, plane: ControlPlane, collections: Path) -> None:
         self.live = live
@@ -132,7 +132,7 @@ class Control:
         return self.live.run(playbook, *arguments, **self._environment)
 
     def again(self) -> tuple[int, Sequence[Any]]:
-        """What a run changes that has nothing to do, and what it writes."""
+        """Return what a run changes that has nothing to do, and what it writes."""
         since = self.plane.audit_position()
         changed = self.run().ok().changed
         # Webhooks are asked whether they answer, with what is not kept.
@@ -194,14 +194,14 @@ def control(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Te
 def test_check_mode_lists_what_would_be_installed(control: Control) -> None:
     run = control.run("--check").ok()
     assert run.changed > 0
-    for told in ("install mp-traefik 40.2.0 into traefik-system", "install mp-metallb 0.14.9 into metallb-system"):
-        assert told in run.output
+    for reported in ("install mp-traefik 40.2.0 into traefik-system", "install mp-metallb 0.14.9 into metallb-system"):
+        assert reported in run.output
     assert control.releases() == set()
     assert control.gone(SYSTEM)
     assert not control.plane.objects.list(DEFINITION, "CustomResourceDefinition", labels="app.kubernetes.io/managed-by")
 
 
-def test_the_gateway_is_there_and_its_address_is_told(control: Control) -> None:
+def test_the_gateway_is_there_and_its_address_is_reported(control: Control) -> None:
     control.run().ok()
     assert control.releases() == {"mp-traefik", "mp-metallb"}
     assert control.shown() == ADDRESS
@@ -279,8 +279,8 @@ def test_an_autoscaler_can_scale_what_the_example_names(control: Control) -> Non
     path = f"/apis/{api}/namespaces/{namespace}/modeldeployments/{name}/scale"
     scale = json.loads(control.live.kubectl("get", "--raw", path))
     assert (scale["spec"]["replicas"], scale["status"]["selector"]) == (1, f"modelplane.ai/deployment={name}")
-    wanted = {"spec": {"replicas": 3}}
-    control.plane.objects.patch(api, target["kind"], name, wanted, namespace, subresource="scale")
+    desired = {"spec": {"replicas": 3}}
+    control.plane.objects.patch(api, target["kind"], name, desired, namespace, subresource="scale")
     assert control.again() == (0, [])
     since = control.plane.audit_position()
     control.run(playbook="reconcile").ok()
@@ -297,7 +297,7 @@ def test_it_stays_while_something_is_scaled_by_it(control: Control) -> None:
     assert "keda is needed by ScaledObject ml-team/qwen3-8b" in " ".join(refused.output.split())
     assert control.releases() == {"mp-traefik", "mp-keda"}
     control.plane.objects.delete("keda.sh/v1alpha1", "ScaledObject", "qwen3-8b", "ml-team")
-    # What is not asked for stays unless somebody says that it is to go.
+    # What is not asked for stays unless it is disabled.
     assert control.again() == (0, [])
 
 
@@ -340,7 +340,7 @@ def test_it_goes_and_leaves_definitions_and_rights(control: Control) -> None:
     assert {"gateway.networking.k8s.io", "modelplane.ai"} <= groups
     assert not {"metallb.io", "keda.sh"} & groups
     assert control.there("v1", "ServiceAccount", "modelplane-control-plane", SYSTEM)
-    # What the fleet applied too is its own to take away. The gateway is asked for again, and is gone already.
+    # What the fleet applied too is its own to remove. The gateway is asked for again, and is gone already.
     assert control.run(playbook="teardown").ok().recap["control"]["changed"] == 0
     until("all of the fleet is gone", lambda: control.gone("metallb-system"))
     assert not control.there(fleets.API, "InferenceGateway", "default")

@@ -154,29 +154,29 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
     assert run.changed > 0
     assert world.changes == []
     assert world.differences(empty) == []
-    for wanted in WANTED.values():
+    for desired in WANTED.values():
         for name in (
-            wanted.vpc,
-            *wanted.public.values(),
-            *wanted.private.values(),
-            wanted.aws_name,
-            *(wanted.role(role) for role in ("cluster", "node", "efs-csi", "cluster-autoscaler")),
-            f"{wanted.name}-efs",
+            desired.vpc,
+            *desired.public.values(),
+            *desired.private.values(),
+            desired.aws_name,
+            *(desired.role(role) for role in ("cluster", "node", "efs-csi", "cluster-autoscaler")),
+            f"{desired.name}-efs",
             "system",
-            *wanted.groups,
+            *desired.groups,
         ):
             assert name in run.output, name
-    told = " ".join(run.output.split())
+    reported = " ".join(run.output.split())
     for words in (
         "create addon aws-efs-csi-driver",
         "create pod identity association kube-system/cluster-autoscaler",
         "cluster-autoscaler is installed in the cluster",
-        *(f"create EKS cluster {wanted.aws_name}" for wanted in WANTED.values()),
-        *(f"create VPC {wanted.aws_name}" for wanted in WANTED.values()),
-        *(f"create IAM role {wanted.role('node')}" for wanted in WANTED.values()),
-        *(f"create security group {wanted.name}-efs" for wanted in WANTED.values()),
+        *(f"create EKS cluster {desired.aws_name}" for desired in WANTED.values()),
+        *(f"create VPC {desired.aws_name}" for desired in WANTED.values()),
+        *(f"create IAM role {desired.role('node')}" for desired in WANTED.values()),
+        *(f"create security group {desired.name}-efs" for desired in WANTED.values()),
     ):
-        assert words in told, words
+        assert words in reported, words
 
 
 def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
@@ -333,8 +333,8 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
         ),
         FAST: replace(WANTED[FAST], groups=groups, version="1.36", tags={"team": "inference"}),
     }
-    for cluster, wanted in after.items():
-        eks_expected.check(world.client(cluster), wanted)
+    for cluster, desired in after.items():
+        eks_expected.check(world.client(cluster), desired)
     account = world.content()
     for cluster, region in REGIONS.items():
         addon = world.client(cluster)("eks").describe_addon(clusterName=aws_name(cluster), addonName="coredns")
@@ -382,10 +382,10 @@ def test_clusters_of_another_fleet_are_left_alone(world: World) -> None:
     with world.of_host(SEED, eks_cluster_state="absent"):
         run = world.provision("-e", "fleet_name=others")
     assert run.failed == set(REGIONS), run.output
-    told = " ".join(run.output.split())
-    for wanted in WANTED.values():
+    reported = " ".join(run.output.split())
+    for desired in WANTED.values():
         owner = "has another owner: modelplane.ai/fleet=default in its tags, not others"
-        assert f"VPC {wanted.aws_name} exists already, and {owner}" in told, told
+        assert f"VPC {desired.aws_name} exists already, and {owner}" in reported, reported
     assert world.changes == []
     assert world.differences(before) == []
 
@@ -418,9 +418,9 @@ def test_a_second_removal_changes_nothing(world: World) -> None:
 def leak(world: World, cluster: str) -> None:
     """What controllers in a cluster leave behind in its network: load balancers with their groups of targets and of
     rules, and network interfaces."""
-    client, wanted = world.client(cluster), WANTED[cluster]
-    vpc = eks_expected.vpc_id(client, wanted)
-    public = list(eks_expected.subnet_ids(client, wanted, "public").values())
+    client, desired = world.client(cluster), WANTED[cluster]
+    vpc = eks_expected.vpc_id(client, desired)
+    public = list(eks_expected.subnet_ids(client, desired, "public").values())
     owned = [{"Key": f"kubernetes.io/cluster/{aws_name(cluster)}", "Value": "owned"}]
     groups = [
         client("ec2").create_security_group(GroupName=name, Description="leaked", VpcId=vpc)["GroupId"]
@@ -436,7 +436,7 @@ def leak(world: World, cluster: str) -> None:
         Listeners=[{"Protocol": "tcp", "LoadBalancerPort": 80, "InstancePort": 80}],
         Tags=owned,
     )
-    private = list(eks_expected.subnet_ids(client, wanted, "private").values())
+    private = list(eks_expected.subnet_ids(client, desired, "private").values())
     for subnet in private:
         client("ec2").create_network_interface(SubnetId=subnet, Groups=groups[:1], Description="aws-K8S-i-0123456789")
     assert len(ec2(client, "network_interfaces", vpc_id=vpc)) >= len(private)

@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.tests.e2e.clouds import child_name
 from ansible_collections.modelplane.fleet.tests.e2e.eks import REGION, SEED, World
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import KINDS_OF_CONTROL, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, Pool
-from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways
+from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes, check_placement, check_ways
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.stack.sources import pack
 

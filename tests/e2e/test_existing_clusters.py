@@ -26,7 +26,7 @@ Object = dict[str, Any]
 
 
 def definition(group: str, kind: str, plural: str, version: str = "v1", **metadata: Any) -> Object:
-    """A kind of somebody else that takes any fields."""
+    """A kind of another owner that takes any fields."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     versions = [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
@@ -72,7 +72,7 @@ class Place:
         groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": {"east": host}}}
         inventory = self.folder / "hosts.json"
         inventory.write_text(json.dumps({"all": {"vars": common, "children": groups}}))
-        out, _told = ansible_run.run(
+        out, _err = ansible_run.run(
             "ansible-playbook",
             "modelplane.fleet.check",
             "-i",
@@ -160,7 +160,7 @@ def test_what_the_report_says_makes_it_right(place: Place) -> None:
     assert "no controller for Services of type LoadBalancer" in report
 
 
-def test_openshift_is_told_and_gets_what_pods_need_there(place: Place) -> None:
+def test_openshift_is_reported_and_gets_what_pods_need_there(place: Place) -> None:
     plane = place.plane
     plane.apply(definition("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints"))
     plane.wait_for(

@@ -9,7 +9,7 @@ import re
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM, LiveFleet, Run
-from ansible_collections.modelplane.fleet.tests.e2e.looking import (
+from ansible_collections.modelplane.fleet.tests.e2e.observing import (
     Writes,
     built,
     check_placement,
@@ -103,7 +103,7 @@ def test_a_second_run_changes_nothing_and_writes_nothing(live: LiveFleet) -> Non
     assert writes.all == []
 
 
-def test_check_mode_tells_what_a_run_changes_and_writes_nothing(live: LiveFleet) -> None:
+def test_check_mode_reports_what_a_run_changes_and_writes_nothing(live: LiveFleet) -> None:
     live.edit("models.yaml", fleets.split("pair"), fleets.split("pair", tag=NEW))
     live.edit("models.yaml", fleets.service("chat", "small"), fleets.service("chat", "small", "elastic"))
     before, files = contents(live), built(live)
@@ -112,10 +112,10 @@ def test_check_mode_tells_what_a_run_changes_and_writes_nothing(live: LiveFleet)
     assert contents(live) == before
     assert built(live) == files
     assert writes.lasting == []
-    told = set(re.findall(r"^\+\+\+ after: ((?:control|east|west): \S+ \S+?)$", checked.output, re.MULTILINE))
+    reported = set(re.findall(r"^\+\+\+ after: ((?:control|east|west): \S+ \S+?)$", checked.output, re.MULTILINE))
     done = live.run("site").ok()
     after = contents(live)
-    assert told == {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    assert reported == {key for key in {*before, *after} if before.get(key) != after.get(key)}
     assert checked.changed > 0
     assert done.changed > 0
     check_placement(live)
@@ -152,19 +152,19 @@ def test_a_number_that_a_manifest_has_as_well_is_a_conflict(live: LiveFleet) -> 
 
 
 def test_teardown_leaves_nothing_of_ours_and_all_of_others(live: LiveFleet) -> None:
-    metadata = {"name": "of-somebody-else", "namespace": SYSTEM}
+    metadata = {"name": "of-another-user", "namespace": SYSTEM}
     plant = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     foreign = [(plane, plane.apply(plant)[0]["metadata"]["uid"]) for plane in planes(live)]
     live.run("teardown").ok()
     left = {plane.name: everything(plane) for plane in planes(live)}
     assert (left["east"], left["west"]) == ([], [])
-    # The namespace of the fleet's records holds something of somebody else.
+    # The namespace of the fleet's records holds an object of another user.
     assert {name.partition("/")[0] for name in left["control"]} == {"configmap", "namespace"}
     for plane, uid in foreign:
-        there = plane.get("v1", "ConfigMap", "of-somebody-else", SYSTEM)
+        there = plane.get("v1", "ConfigMap", "of-another-user", SYSTEM)
         assert there is not None
         assert there["metadata"]["uid"] == uid
-        plane.objects.delete("v1", "ConfigMap", "of-somebody-else", SYSTEM)
+        plane.objects.delete("v1", "ConfigMap", "of-another-user", SYSTEM)
     assert live.run("teardown").ok().changed == 1
     assert {plane.name: everything(plane) for plane in planes(live)} == {"control": [], "east": [], "west": []}
     assert live.run("teardown").ok().changed == 0

@@ -257,8 +257,8 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
             labels={"team": "inference"},
         ),
     }
-    for cluster, wanted in after.items():
-        gke_expected.check(world, wanted)
+    for cluster, desired in after.items():
+        gke_expected.check(world, desired)
         assert _identifiers(world, cluster) == before[cluster]
     # The autoscaler brings no pool into its bounds by itself.
     sizes = [call for call in world.double.calls(mutating=True) if call["operation"].endswith("setSize")]

@@ -138,33 +138,33 @@ def test_each_operation_ends_in_an_error_once(world: World, undisturbed: Mapping
     world.double.disable_service("file.googleapis.com")
     for kind in MAKING:
         world.double.fail(kind, code="INTERNAL", message=f"The {kind} broke.")
-    told = fail_until_well(world.provision, len(MAKING))
+    reported = fail_until_well(world.provision, len(MAKING))
     for kind in MAKING:
-        assert f"The {kind} broke." in told, (kind, told)
+        assert f"The {kind} broke." in reported, (kind, reported)
     assert world.provision().ok().changed == 0
     gke_expected.check(world, WANTED)
     assert world.unlike(undisturbed["made"]) == []
     for kind in REMOVING:
         world.double.fail(kind, code="INTERNAL", message=f"To {kind} broke.")
-    told = fail_until_well(world.remove, len(REMOVING))
+    reported = fail_until_well(world.remove, len(REMOVING))
     for kind in REMOVING:
-        assert f"To {kind} broke." in told, (kind, told)
+        assert f"To {kind} broke." in reported, (kind, reported)
     assert world.unlike(undisturbed["empty"]) == []
 
 
 def fail_until_well(run_once: Callable[[], Run], most: int) -> str:
     """Run until a run succeeds, which so many times at most do not; what was told."""
-    told = []
+    reported = []
     for _ in range(most + 1):
         run = run_once()
-        told.append(run.output)
+        reported.append(run.output)
         if run.code == 0:
-            return "\n".join(told)
+            return "\n".join(reported)
     raise AssertionError(run.output)
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "told"),
+    ("code", "message", "reported"),
     [
         ("GCE_STOCKOUT", "Current errors: [GCE_STOCKOUT]: Instance creation failed.", "add zones to the pool"),
         (
@@ -176,12 +176,12 @@ def fail_until_well(run_once: Callable[[], Run], most: int) -> str:
     ids=["stockout", "quota"],
 )
 def test_a_pool_without_machines_is_made_anew(
-    world: World, undisturbed: Mapping[str, Any], code: str, message: str, told: str
+    world: World, undisturbed: Mapping[str, Any], code: str, message: str, reported: str
 ) -> None:
     world.double.fail("node pool", "l4", code=code, message=message)
     run = world.provision()
     assert run.failed == {NAME}, run.output
-    assert told in run.output
+    assert reported in run.output
     world.provision().ok()
     assert world.unlike(undisturbed["made"]) == []
     world.remove().ok()

@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
     Run,
     device,
 )
-from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways
+from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes, check_placement, check_ways
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double as Gcp
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.stack.sources import names

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
-from ansible_collections.modelplane.fleet.tests.e2e.looking import (
+from ansible_collections.modelplane.fleet.tests.e2e.observing import (
     check_placement,
     check_ways,
     contents,
@@ -39,23 +39,23 @@ def test_replicas_spread(live: LiveFleet, first: Run) -> None:
     assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west"]
 
 
-def test_an_object_of_somebody_else_is_left_alone(live: LiveFleet) -> None:
-    """It has the name of one that is wanted. The host of that cluster fails, the others go on."""
+def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
+    """It has the name of one that is desired. The host of that cluster fails, the others go on."""
     west = live.workloads["west"]
     ours = next(value for (kind, *_), value in live.ours(west).items() if kind == "Service")
     name, namespace = ours["metadata"]["name"], ours["metadata"]["namespace"]
     west.objects.delete("v1", "Service", name, namespace)
-    spec = {"ports": [{"port": 1}], "selector": {"app": "of-somebody-else"}}
+    spec = {"ports": [{"port": 1}], "selector": {"app": "of-another-user"}}
     plant = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
     (foreign,) = west.apply(plant)
     live.edit("models.yaml", OLD, NEW)
     run = live.run("site")
     assert run.code != 0
     assert run.failed == {"west"}
-    told = " ".join(run.output.split())
-    assert f"Service {namespace}/{name}" in told
-    assert "is not ours" in told
-    assert "kube-tests" in told
+    reported = " ".join(run.output.split())
+    assert f"Service {namespace}/{name}" in reported
+    assert "is not ours" in reported
+    assert "kube-tests" in reported
     assert west.get("v1", "Service", name, namespace) == foreign
     assert tags(live, "east") == {NEW}
     west.objects.delete("v1", "Service", name, namespace)
@@ -65,15 +65,15 @@ def test_an_object_of_somebody_else_is_left_alone(live: LiveFleet) -> None:
 
 
 def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_path: Path) -> None:
-    """One of three is there: one went away, and one never answered. The replicas of the former may well serve: nobody
-    can tell, so they keep their endpoints, and none is placed elsewhere."""
+    """One of three is there: one went away, and one never answered. The replicas of the former may well serve: that is
+    unknown, so they keep their endpoints, and none is placed elsewhere."""
     live.settings |= {"fleet_timeout": 3, "fleet_retries": 1}
     live.write("north.yaml", fleets.cluster("north"))
     endpoints = {key: value for key, value in contents(live).items() if "ModelEndpoint" in key or "HTTPRoute" in key}
     live.edit("models.yaml", NEW, OLD)
     live.workloads["west"].kill_api_server()
     try:
-        with nobody_there(live, tmp_path) as kubeconfig:
+        with no_one_there(live, tmp_path) as kubeconfig:
             live.kubeconfigs["north"] = str(kubeconfig)
             run = live.run("site")
             again = live.run("site")
@@ -144,7 +144,7 @@ def test_an_evicting_taint_of_a_manifest_drains_as_well(live: LiveFleet) -> None
 
 
 class Watched:
-    """How many ready pods a deployment has on all clusters together, again and again while it is entered."""
+    """Counts of the ready pods of a deployment on all clusters together, taken repeatedly while it is entered."""
 
     def __init__(self, live: LiveFleet, deployment: str) -> None:
         self._live = live
@@ -174,7 +174,7 @@ class Watched:
 
 
 @contextmanager
-def nobody_there(live: LiveFleet, folder: Path) -> Iterator[Path]:
+def no_one_there(live: LiveFleet, folder: Path) -> Iterator[Path]:
     """A kubeconfig for an address on which nothing listens."""
     port = Port()
     east = live.workloads["east"]

@@ -69,7 +69,7 @@ def world(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
 
 
 def sizes(world: World) -> dict[str, int]:
-    """How many nodes each pool is brought to."""
+    """Return the size that each pool was set to."""
     found = {}
     for name in REGIONS:
         world.settle(name)

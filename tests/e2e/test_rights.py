@@ -117,12 +117,12 @@ def guide(live: LiveFleet, kubernetes_programs: Mapping[str, Path]) -> Iterator[
     live.control.create_namespace("ml-team")
     live.control.apply(secret("token", "ml-team", {"HF_TOKEN": TOKEN}))
     keys = found.folder / "keys"
-    preview, bring = found.commands("3. Definitions and rights")
+    preview, install = found.commands("3. Definitions and rights")
     assert found.run(preview).changed == 1
     assert not keys.exists()
-    assert found.run(bring).changed == 4
+    assert found.run(install).changed == 4
     since = {name: plane.audit_position() for name, plane in planes.items()}
-    again = found.run(bring)
+    again = found.run(install)
     assert again.changed == 0, again.output
     for name, plane in planes.items():
         assert plane.write_requests(since[name]) == []
@@ -130,14 +130,14 @@ def guide(live: LiveFleet, kubernetes_programs: Mapping[str, Path]) -> Iterator[
         assert path.stat().st_mode & 0o777 == 0o600
         assert yaml.safe_load(path.read_text())["users"][0]["user"]["token"] not in again.output
     yield found
-    found.run(f"{bring} -e control_plane_rights=false")
+    found.run(f"{install} -e control_plane_rights=false")
     for name, plane in planes.items():
         assert not plane.objects.list(POLICY, "ValidatingAdmissionPolicy", labels=MANAGED), name
     live.control.objects.delete(CORE, "Secret", "token", "ml-team")
 
 
 def of_rights(key: tuple[str, str, str]) -> bool:
-    """Whether an object came with the rights, and stays when the fleet goes."""
+    """Return whether an object came with the rights, and stays when the fleet goes."""
     kind, namespace, name = key
     if kind == "ConfigMap" and name.startswith("modelplane-record-"):
         return ".control-plane." in name or ".workload-cluster." in name
@@ -174,7 +174,7 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     assert again.changed == 0, again.output
     shown = guide.run(get).output
     assert all(each in shown for each in ("inferencecluster", "east", "modeldeployment", "qwen3-8b", "modelservice"))
-    status, *daily, loop, preview, teardown = guide.commands("5. Every day")
+    status, *daily, loop, preview, teardown = guide.commands("5. Operations")
     guide.run(scale)
     guide.run(reconcile, status)
     assert len([*engines(live, "east"), *engines(live, "west")]) == 2

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet
-from ansible_collections.modelplane.fleet.tests.e2e.looking import (
+from ansible_collections.modelplane.fleet.tests.e2e.observing import (
     RESOURCE,
     allocated,
     became_ready,

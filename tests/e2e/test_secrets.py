@@ -4,7 +4,7 @@
 
 Where one may be: a Secret's value in Secrets, those of the control cluster and the copies on workload clusters; a
 variable's literal value in `env` of a manifest in what is composed of that manifest, files of the build folder and
-objects alike, as it is what pods get. It is masked wherever people look: diffs, plan.json, report.html, messages.
+objects alike, as it is what pods get. It is masked wherever people read: diffs, plan.json, report.html, messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.faulty_proxy import FaultyProxy
+from ansible_collections.modelplane.fleet.tests.e2e.failing_proxy import FailingProxy
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import MANAGED, LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.snapshots import serving
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
@@ -79,7 +79,7 @@ def planted(live: LiveFleet, fleet: Fleet, tmp_path_factory: pytest.TempPathFact
     keys = tmp_path_factory.mktemp("keys")
     folder = tmp_path_factory.mktemp("left")
     before = (dict(live.kubeconfigs), live.control_kubeconfig, dict(live.settings))
-    proxies = {plane.name: FaultyProxy(plane, keys / plane.name, TOKENS[plane.name]) for plane in fleet.all}
+    proxies = {plane.name: FailingProxy(plane, keys / plane.name, TOKENS[plane.name]) for plane in fleet.all}
     live.settings |= {"fleet_build": str(folder / "build"), "fleet_report": str(folder / "report.html")}
     live.settings |= {"fleet_lease": 10}
     live.kubeconfigs |= {"east": "", "west": str(proxies["west"].kubeconfig)}
@@ -104,7 +104,7 @@ def planted(live: LiveFleet, fleet: Fleet, tmp_path_factory: pytest.TempPathFact
 
 
 class Copies:
-    """Whether a value was in a Secret of a workload cluster at any time. A copy goes when a cache is filled."""
+    """Record of values that were in a Secret of a workload cluster at any time. A copy goes when a cache is filled."""
 
     def __init__(self, live: LiveFleet, value: str) -> None:
         self.found = False
@@ -227,15 +227,15 @@ def test_teardown_gives_no_secret_away(planted: Planted) -> None:
 
 def check(planted: Planted) -> None:
     credentials = [*TOKENS.values(), *HF, PROVIDER, WRONG]
-    looked_at = 0
+    searched = 0
     for name, text in planted.left():
-        looked_at += 1
+        searched += 1
         assert not found_in(text, *credentials), f"{name} has a secret: {_around(text, *credentials)}"
         if not (name.startswith("build/") and name.endswith(".yaml")):
             assert not found_in(text, *API_KEY), f"{name} has a variable's value: {_around(text, *API_KEY)}"
     names = {name for name, _ in planted.left()}
     assert {"ansible.log", "report.html", "build/plan.json", "build/report.html"} & names >= {"ansible.log"}
-    assert looked_at > len(planted.said) + 10, sorted(names)
+    assert searched > len(planted.said) + 10, sorted(names)
     for plane in (planted.live.control, *planted.live.workloads.values()):
         for key, value in planted.live.ours(plane).items():
             text = json.dumps(value)
@@ -244,6 +244,6 @@ def check(planted: Planted) -> None:
 
 
 def _around(text: str, *values: str) -> str:
-    """What a person needs to see where it leaked."""
+    """Return what a person needs to see where it leaked."""
     place = min(text.find(spelling) for value in values for spelling in spellings(value) if spelling in text)
     return text[max(0, place - 300) : place + 60]

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import POOL_LABEL, SYSTEM, LiveFleet, Pool, Run, until
-from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes
+from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes
 from ansible_collections.modelplane.fleet.tests.e2e.stacks import RELEASES, Mirror, releases
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
@@ -28,7 +28,7 @@ GATEWAY = "mp-gateway-helm"
 
 
 class Stack:
-    """The clusters, where their charts are, and the playbook that brings the stack there."""
+    """The clusters, where their charts are, and the playbook that installs the stack there."""
 
     def __init__(self, live: LiveFleet, charts: Path, mirror: Mirror, collections: Path) -> None:
         self.live = live
@@ -41,7 +41,7 @@ class Stack:
         return self.live.run("serving_stack", *arguments, **self.environment)
 
     def status(self, cluster: str, release: str) -> list[str]:
-        """What Helm's Secrets say of the revisions of a release, the latest last."""
+        """Return what Helm's Secrets say of the revisions of a release, the latest last."""
         found = self.live.workloads[cluster].objects.list("v1", "Secret", labels=f"owner=helm,name={release}")
         labels = sorted((each["metadata"]["labels"] for each in found), key=lambda each: int(each["version"]))
         return [each["status"] for each in labels]
@@ -65,7 +65,7 @@ def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
         mirror.repository,
         stacks.acting(live, Pool("gpu")),
     ):
-        # What others have brought to a cluster is used, and stays.
+        # What others have installed on a cluster is used, and stays.
         live.workloads["east"].install_crds(GATEWAY_API)
         live.workloads["west"].create_namespace("monitoring")
         live.settings |= {"serving_stack_timeout": 60}

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import GATEWAY, KINDS_OF_CONTROL, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, SYSTEM, LiveFleet, Pool
-from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways, planes
+from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes, check_placement, check_ways, planes
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
@@ -71,7 +71,7 @@ def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
     with Writes(site.live) as writes:
         run = site.live.run("site", **site.environment).ok()
     assert run.changed == 0
-    # Two questions tell that there is nothing to do.
+    # Two requests show that there is nothing to do.
     assert "Write a kubeconfig for Helm" not in run.output
     # Webhooks are asked in dry runs whether they work.
     assert writes.lasting == []

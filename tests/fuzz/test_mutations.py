@@ -3,7 +3,7 @@
 """Mutated manifests and arbitrary bytes: loading answers with resources and problems, never with an exception, and what
 is left can be planned.
 
-`FUZZ_EXAMPLES` is the number of examples of each test (200 unless told).
+`FUZZ_EXAMPLES` is the number of examples of each test (200 by default).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ fuzz = settings(
 
 
 def check(loaded: Loaded, *files: str, readable: bool = False) -> None:
-    """What holds for every answer: problems name their file and place, and no identity is both valid and invalid."""
+    """Check every answer: problems name their file and place, and no identity is both valid and invalid."""
     for problem in loaded.problems:
         assert problem.message
         assert problem.file in files

@@ -67,7 +67,7 @@ class Account:
         return {**shown, "disabled": True} if self.disabled else shown
 
 
-def made(world: World, project: str, account_id: str, wanted: Json) -> Account:
+def made(world: World, project: str, account_id: str, desired: Json) -> Account:
     """A new service account, with the key that Google has of each."""
     email = f"{account_id}@{project}.iam.gserviceaccount.com"
     unique = world.identifier()
@@ -80,8 +80,8 @@ def made(world: World, project: str, account_id: str, wanted: Json) -> Account:
             "projectId": project,
             "uniqueId": unique,
             "email": email,
-            "displayName": wanted.get("displayName", ""),
-            "description": wanted.get("description", ""),
+            "displayName": desired.get("displayName", ""),
+            "description": desired.get("description", ""),
             "oauth2ClientId": unique,
             "etag": base64_text(world.token(8)),
         },
@@ -142,11 +142,11 @@ def create(world: World, call: Call) -> Json:
         raise _invalid(
             'Invalid service account ID. It must match the regular expression "^[a-z]([-a-z0-9]{4,28}[a-z0-9])$".'
         )
-    wanted = call.body.get("serviceAccount") or {}
-    _check_texts(wanted)
+    desired = call.body.get("serviceAccount") or {}
+    _check_texts(desired)
     if f"{account_id}@{call.project}.iam.gserviceaccount.com" in world.accounts:
         raise Refusal("ALREADY_EXISTS", f"Service account {account_id} already exists within project {call.path}.", 409)
-    return made(world, call.project, account_id, wanted).shown()
+    return made(world, call.project, account_id, desired).shown()
 
 
 @serves("iam", "projects.serviceAccounts.get")
@@ -164,13 +164,13 @@ def list_(world: World, call: Call) -> Json:
 def patch(world: World, call: Call) -> Json:
     """Only what `updateMask` names changes."""
     account = _found(world, call)
-    wanted = call.body.get("serviceAccount") or {}
+    desired = call.body.get("serviceAccount") or {}
     mask = [name for name in call.body.get("updateMask", "").split(",") if name]
     wrong = [name for name in mask if name not in ("displayName", "description")]
     if not mask or wrong:
         raise _invalid(f"The update mask has to name displayName or description, not {', '.join(wrong) or 'nothing'}.")
-    _check_texts(wanted)
-    account.body.update({name: wanted.get(name, "") for name in mask}, etag=base64_text(world.token(8)))
+    _check_texts(desired)
+    account.body.update({name: desired.get(name, "") for name in mask}, etag=base64_text(world.token(8)))
     return account.shown()
 
 
@@ -217,9 +217,9 @@ def create_key(world: World, call: Call) -> Json:
 
 @serves("iam", "projects.serviceAccounts.keys.list")
 def list_keys(world: World, call: Call) -> Json:
-    wanted = call.parameters.get("keyTypes") or ["USER_MANAGED", "SYSTEM_MANAGED"]
+    desired = call.parameters.get("keyTypes") or ["USER_MANAGED", "SYSTEM_MANAGED"]
     found = [each.shown() for each in _found(world, call).keys.values()]
-    found = [each for each in found if each["keyType"] in wanted]
+    found = [each for each in found if each["keyType"] in desired]
     return {"keys": found} if found else {}
 
 
@@ -259,18 +259,18 @@ def _found(world: World, call: Call) -> Account:
 
 def _at(world: World, path: str) -> Account:
     """By its address, or its number."""
-    _, project, _, wanted = path.split("/")
+    _, project, _, desired = path.split("/")
     for account in world.accounts.values():
-        if wanted in (account.email, account.body["uniqueId"]) and project in (account.project, "-"):
+        if desired in (account.email, account.body["uniqueId"]) and project in (account.project, "-"):
             found: Account = account
             return found
     raise Refusal("NOT_FOUND", f"Unknown service account: {path}.", 404)
 
 
-def _check_texts(wanted: Json) -> None:
-    if len(wanted.get("displayName", "").encode()) > 100:
+def _check_texts(desired: Json) -> None:
+    if len(desired.get("displayName", "").encode()) > 100:
         raise _invalid("The display name must not be longer than 100 bytes.")
-    if len(wanted.get("description", "").encode()) > 256:
+    if len(desired.get("description", "").encode()) > 256:
         raise _invalid("The description must not be longer than 256 bytes.")
 
 

@@ -40,8 +40,8 @@ def server_config(world: World, call: Call) -> Json:
 
 @serves("container", "projects.locations.clusters.create")
 def create(world: World, call: Call) -> Json:
-    wanted = dict(call.body.get("cluster") or {})
-    name = wanted.get("name", "")
+    expected = dict(call.body.get("cluster") or {})
+    name = expected.get("name", "")
     if not NAME.fullmatch(name):
         raise invalid(f'Cluster name "{name}" must be up to 40 lower-case letters, digits and dashes.')
     location = call.path.split("/")[3]
@@ -50,18 +50,18 @@ def create(world: World, call: Call) -> Json:
     world.look(path)
     if path in world.clusters:
         raise Refusal("ALREADY_EXISTS", f"Already exists: {path}.", 409)
-    network, subnetwork = _network(world, call, wanted)
-    channel = wanted.get("releaseChannel", {}).get("channel", "REGULAR")
-    version = versions.chosen(world, wanted.get("initialClusterVersion", ""), channel)
-    check_labels(wanted.get("resourceLabels", {}))
-    pool = wanted.get("workloadIdentityConfig", {}).get("workloadPool")
+    network, subnetwork = _network(world, call, expected)
+    channel = expected.get("releaseChannel", {}).get("channel", "REGULAR")
+    version = versions.chosen(world, expected.get("initialClusterVersion", ""), channel)
+    check_labels(expected.get("resourceLabels", {}))
+    pool = expected.get("workloadIdentityConfig", {}).get("workloadPool")
     if pool not in (None, f"{call.project}.svc.id.goog"):
         raise invalid(f'Workload pool "{pool}" is not that of the project.')
-    _check_networking(wanted.get("networkConfig", {}))
-    _check_encryption(location, wanted.get("databaseEncryption", {}))
-    _check_authorized(wanted.get("masterAuthorizedNetworksConfig", {}))
-    pools = _pools(wanted)
-    cluster = Cluster(world, path, _filled(world, path, wanted, version, network, subnetwork), network, subnetwork)
+    _check_networking(expected.get("networkConfig", {}))
+    _check_encryption(location, expected.get("databaseEncryption", {}))
+    _check_authorized(expected.get("masterAuthorizedNetworksConfig", {}))
+    pools = _pools(expected)
+    cluster = Cluster(world, path, _filled(world, path, expected, version, network, subnetwork), network, subnetwork)
     made = [node_pools.made(cluster, each) for each in pools]
     names = [each.name for each in made]
     if len(set(names)) != len(names):
@@ -100,9 +100,9 @@ def list_(world: World, call: Call) -> Json:
 def update(world: World, call: Call) -> Json:
     """One `desired*` in a call."""
     cluster = find(world, call.path)
-    wanted = dict(call.body.get("update") or {})
-    etag = wanted.pop("etag", "")
-    desired = [key for key in wanted if key != "desiredNodePoolId"]
+    expected = dict(call.body.get("update") or {})
+    etag = expected.pop("etag", "")
+    desired = [key for key in expected if key != "desiredNodePoolId"]
     if len(desired) != 1:
         raise invalid(f"Exactly one update can be applied in a call, not {len(desired)}: {', '.join(desired)}.")
     serve = _UPDATES.get(desired[0])
@@ -111,7 +111,7 @@ def update(world: World, call: Call) -> Json:
     refuse_busy(cluster)
     if etag and etag != cluster.body["etag"]:
         raise Refusal("ABORTED", "The etag of the cluster is another one.", 409)
-    return serve(cluster, wanted[desired[0]], wanted)
+    return serve(cluster, expected[desired[0]], expected)
 
 
 @serves("container", "projects.locations.clusters.updateMaster")
@@ -190,10 +190,10 @@ def busy(world: World, name: str, operation_type: str, polls: int | None) -> Jso
 # Updates: of the cluster, what is desired, and the whole update.
 
 
-def _master(cluster: Cluster, wanted: str, _: Json) -> Json:
+def _master(cluster: Cluster, expected: str, _: Json) -> Json:
     channel = cluster.body["releaseChannel"].get("channel", "")
     have = cluster.body["currentMasterVersion"]
-    version = versions.chosen(cluster.world, wanted, channel)
+    version = versions.chosen(cluster.world, expected, channel)
     if versions.key(version) < versions.key(have):
         raise invalid(f'Master cannot be downgraded to "{version}": it is at "{have}".')
     if versions.key(version)[1] > versions.key(have)[1] + 1:
@@ -207,25 +207,25 @@ def _master(cluster: Cluster, wanted: str, _: Json) -> Json:
     return changing(cluster, "UPGRADE_MASTER", "upgrade master", cluster.path, change)
 
 
-def _nodes(cluster: Cluster, wanted: str, update_: Json) -> Json:
+def _nodes(cluster: Cluster, expected: str, update_: Json) -> Json:
     name = update_.get("desiredNodePoolId", "")
     if name not in cluster.pools:
         raise Refusal("NOT_FOUND", f"Not found: {cluster.path}/nodePools/{name}.", 404)
-    return node_pools.upgraded(cluster.pools[name], wanted)
+    return node_pools.upgraded(cluster.pools[name], expected)
 
 
-def _addons(cluster: Cluster, wanted: Json, _: Json) -> Json:
+def _addons(cluster: Cluster, expected: Json, _: Json) -> Json:
     def change() -> None:
-        for name, config in wanted.items():
+        for name, config in expected.items():
             cluster.body["addonsConfig"][name] = dict(config)
 
     return changing(cluster, "UPDATE_CLUSTER", "update cluster", cluster.path, change)
 
 
 def _replaced(field: str) -> Callable[[Cluster, Any, Json], Json]:
-    def serve(cluster: Cluster, wanted: Any, _: Json) -> Json:
+    def serve(cluster: Cluster, expected: Any, _: Json) -> Json:
         return changing(
-            cluster, "UPDATE_CLUSTER", "update cluster", cluster.path, lambda: cluster.body.update({field: wanted})
+            cluster, "UPDATE_CLUSTER", "update cluster", cluster.path, lambda: cluster.body.update({field: expected})
         )
 
     return serve
@@ -241,47 +241,49 @@ def _networking(cluster: Cluster, more: Json) -> Json:
     )
 
 
-def _private_nodes(cluster: Cluster, wanted: bool, _: Json) -> Json:
-    return _networking(cluster, {"defaultEnablePrivateNodes": wanted})
+def _private_nodes(cluster: Cluster, expected: bool, _: Json) -> Json:
+    return _networking(cluster, {"defaultEnablePrivateNodes": expected})
 
 
-def _multi_networking(cluster: Cluster, wanted: bool, _: Json) -> Json:
-    body = {**cluster.body["networkConfig"], "enableMultiNetworking": wanted}
+def _multi_networking(cluster: Cluster, expected: bool, _: Json) -> Json:
+    body = {**cluster.body["networkConfig"], "enableMultiNetworking": expected}
     _check_networking(body)
-    return _networking(cluster, {"enableMultiNetworking": wanted})
+    return _networking(cluster, {"enableMultiNetworking": expected})
 
 
-def _encryption(cluster: Cluster, wanted: Json, _: Json) -> Json:
-    _check_encryption(cluster.location, wanted)
-    return _replaced("databaseEncryption")(cluster, {**wanted, "currentState": f"CURRENT_STATE_{wanted['state']}"}, {})
+def _encryption(cluster: Cluster, expected: Json, _: Json) -> Json:
+    _check_encryption(cluster.location, expected)
+    return _replaced("databaseEncryption")(
+        cluster, {**expected, "currentState": f"CURRENT_STATE_{expected['state']}"}, {}
+    )
 
 
-def _authorized(cluster: Cluster, wanted: Json, _: Json) -> Json:
-    _check_authorized(wanted)
-    return _replaced("masterAuthorizedNetworksConfig")(cluster, wanted, {})
+def _authorized(cluster: Cluster, expected: Json, _: Json) -> Json:
+    _check_authorized(expected)
+    return _replaced("masterAuthorizedNetworksConfig")(cluster, expected, {})
 
 
-def _check_networking(wanted: Json) -> None:
+def _check_networking(expected: Json) -> None:
     """Refuse more networks without the datapath that has them ("Set up multi-network support for Pods": it needs GKE
     Dataplane V2)."""
-    if wanted.get("enableMultiNetworking") and wanted.get("datapathProvider") != "ADVANCED_DATAPATH":
+    if expected.get("enableMultiNetworking") and expected.get("datapathProvider") != "ADVANCED_DATAPATH":
         raise invalid("Multi-networking needs GKE Dataplane V2 (datapath_provider ADVANCED_DATAPATH).")
 
 
-def _check_encryption(location: str, wanted: Json) -> None:
+def _check_encryption(location: str, expected: Json) -> None:
     """Refuse a key that the cluster cannot use ("Encrypt secrets at the application layer": the key is in the
     location of the cluster)."""
-    if wanted.get("state") != "ENCRYPTED":
+    if expected.get("state") != "ENCRYPTED":
         return
-    parts = wanted.get("keyName", "").split("/")
+    parts = expected.get("keyName", "").split("/")
     if len(parts) != 8 or parts[3] != location:
-        raise invalid(f'Key "{wanted.get("keyName", "")}" of database_encryption must be in {location}.')
+        raise invalid(f'Key "{expected.get("keyName", "")}" of database_encryption must be in {location}.')
 
 
-def _check_authorized(wanted: Json) -> None:
+def _check_authorized(expected: Json) -> None:
     """Refuse what is no range of addresses ("Customize your network isolation": CIDR blocks, 50 at most)."""
-    blocks = wanted.get("cidrBlocks", [])
-    if blocks and not wanted.get("enabled"):
+    blocks = expected.get("cidrBlocks", [])
+    if blocks and not expected.get("enabled"):
         raise invalid("cidr_blocks need master authorized networks to be enabled.")
     if len(blocks) > 50:
         raise invalid("There can be 50 cidr_blocks at most.")
@@ -292,17 +294,17 @@ def _check_authorized(wanted: Json) -> None:
             raise invalid(f"Invalid cidr_block: {error}.") from error
 
 
-def _identity(cluster: Cluster, wanted: Json, _: Json) -> Json:
-    if wanted.get("workloadPool", "") not in ("", f"{cluster.project}.svc.id.goog"):
-        raise invalid(f'Workload pool "{wanted["workloadPool"]}" is not that of the project.')
-    return _replaced("workloadIdentityConfig")(cluster, wanted, {})
+def _identity(cluster: Cluster, expected: Json, _: Json) -> Json:
+    if expected.get("workloadPool", "") not in ("", f"{cluster.project}.svc.id.goog"):
+        raise invalid(f'Workload pool "{expected["workloadPool"]}" is not that of the project.')
+    return _replaced("workloadIdentityConfig")(cluster, expected, {})
 
 
-def _locations(cluster: Cluster, wanted: list[str], _: Json) -> Json:
-    for zone in wanted:
+def _locations(cluster: Cluster, expected: list[str], _: Json) -> Json:
+    for zone in expected:
         if zone not in catalogue.REGIONS[catalogue.region_of(cluster.location)]:
             raise invalid(f'Zone "{zone}" is not in {cluster.location}.')
-    return _replaced("locations")(cluster, wanted, {})
+    return _replaced("locations")(cluster, expected, {})
 
 
 _UPDATES: dict[str, Callable[[Cluster, Any, Json], Json]] = {
@@ -330,11 +332,11 @@ def _known_location(location: str) -> None:
         raise invalid(f'Location "{location}" does not exist.')
 
 
-def _network(world: World, call: Call, wanted: Json) -> tuple[str, str]:
+def _network(world: World, call: Call, expected: Json) -> tuple[str, str]:
     """The paths of the network and the subnetwork."""
-    network = compute.network_path(call.project, wanted.get("network") or "default")
+    network = compute.network_path(call.project, expected.get("network") or "default")
     region = catalogue.region_of(call.path.split("/")[3])
-    given = wanted.get("subnetwork") or "default"
+    given = expected.get("subnetwork") or "default"
     subnetwork = relative(given) if "/" in given else f"projects/{call.project}/regions/{region}/subnetworks/{given}"
     if network not in world.compute:
         raise invalid(f'Network "{network}" does not exist.')
@@ -343,7 +345,7 @@ def _network(world: World, call: Call, wanted: Json) -> tuple[str, str]:
         raise invalid(f'Subnetwork "{subnetwork}" is not in network "{network}".')
     if f"/regions/{region}/" not in subnetwork:
         raise invalid(f'Subnetwork "{subnetwork}" is not in region {region}.')
-    policy = wanted.get("ipAllocationPolicy", {})
+    policy = expected.get("ipAllocationPolicy", {})
     ranges = {entry["rangeName"] for entry in found.get("secondaryIpRanges", ())}
     for key, what in (("clusterSecondaryRangeName", "Pod"), ("servicesSecondaryRangeName", "Services")):
         if policy.get(key) and not policy.get("useIpAliases"):
@@ -353,10 +355,10 @@ def _network(world: World, call: Call, wanted: Json) -> tuple[str, str]:
     return network, subnetwork
 
 
-def _pools(wanted: Json) -> list[Json]:
+def _pools(expected: Json) -> list[Json]:
     """The pools that it begins with."""
-    pools = [dict(each) for each in wanted.pop("nodePools", [])]
-    count, config = wanted.pop("initialNodeCount", None), wanted.pop("nodeConfig", None)
+    pools = [dict(each) for each in expected.pop("nodePools", [])]
+    count, config = expected.pop("initialNodeCount", None), expected.pop("nodeConfig", None)
     if pools and (count is not None or config is not None):
         raise invalid("Cluster.node_pools and Cluster.initial_node_count or node_config cannot both be set.")
     if not pools and not count:
@@ -388,11 +390,11 @@ _GIVEN: Json = {
 """What a cluster has that was made with nothing said of it."""
 
 
-def _filled(world: World, path: str, wanted: Json, version: str, network: str, subnetwork: str) -> Json:
+def _filled(world: World, path: str, expected: Json, version: str, network: str, subnetwork: str) -> Json:
     """The cluster with all that Google adds."""
     location = path.split("/")[3]
     zones = list(catalogue.REGIONS[location][:3]) if location in catalogue.REGIONS else [location]
-    policy = wanted.get("ipAllocationPolicy", {})
+    policy = expected.get("ipAllocationPolicy", {})
     ranges = {each["rangeName"]: each["ipCidrRange"] for each in world.compute[subnetwork].get("secondaryIpRanges", ())}
     pods = ranges.get(policy.get("clusterSecondaryRangeName", ""), "10.4.0.0/14")
     services = ranges.get(policy.get("servicesSecondaryRangeName", ""), "34.118.224.0/20")
@@ -401,7 +403,7 @@ def _filled(world: World, path: str, wanted: Json, version: str, network: str, s
         "locations": zones,
         **deepcopy(_GIVEN),
         "maintenancePolicy": {"resourceVersion": f"{number:08x}"},
-        **wanted,
+        **expected,
         "id": world.token(64, "0123456789abcdef"),
         "etag": world.token(8),
         "labelFingerprint": world.token(8, "0123456789abcdef"),
@@ -419,7 +421,7 @@ def _filled(world: World, path: str, wanted: Json, version: str, network: str, s
         "servicesIpv4Cidr": services,
         "nodeIpv4CidrSize": 24,
         "networkConfig": {
-            **wanted.get("networkConfig", {}),
+            **expected.get("networkConfig", {}),
             "network": network,
             "subnetwork": subnetwork,
             "defaultSnatStatus": {},
@@ -440,7 +442,7 @@ def _filled(world: World, path: str, wanted: Json, version: str, network: str, s
             "networkPolicyConfig": {"disabled": True},
             "dnsCacheConfig": {"enabled": True},
             "gcePersistentDiskCsiDriverConfig": {"enabled": True},
-            **wanted.get("addonsConfig", {}),
+            **expected.get("addonsConfig", {}),
         },
     }
 

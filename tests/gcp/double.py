@@ -38,8 +38,8 @@ class Double(CloudDouble):
             self.add_project(self.project)
         return self
 
-    def __exit__(self, *told: object) -> None:
-        super().__exit__(*told)
+    def __exit__(self, *reported: object) -> None:
+        super().__exit__(*reported)
         self._folder.cleanup()
 
     @property
@@ -79,8 +79,8 @@ class Double(CloudDouble):
 
     def key(self, project: str = "") -> Json:
         """The key of a service account that may do everything in the project, as its file says it."""
-        told: Json = self._ask("key", {"project": project or self.project})
-        return told
+        reported: Json = self._ask("key", {"project": project or self.project})
+        return reported
 
     def key_file(self) -> str:
         """The path of a file with `key`."""
@@ -94,7 +94,7 @@ class Double(CloudDouble):
         :param audience: whom it is for, when not for the double.
         """
         place = Path(self._folder.name) / "subject-token"
-        told = self._ask(
+        reported = self._ask(
             "federation",
             {
                 "project": self.project,
@@ -104,13 +104,13 @@ class Double(CloudDouble):
                 "audience": audience,
             },
         )
-        place.write_text(told["token"])
-        return self._write("federation.json", json.dumps(told["config"]))
+        place.write_text(reported["token"])
+        return self._write("federation.json", json.dumps(reported["config"]))
 
     def add_project(self, name: str) -> Json:
         """Adds a project: its name and number."""
-        told: Json = self._ask("project", {"name": name})
-        return told
+        reported: Json = self._ask("project", {"name": name})
+        return reported
 
     def expire_tokens(self) -> None:
         """Lets all access tokens that were handed out expire."""
@@ -125,13 +125,13 @@ class Double(CloudDouble):
         :param name: only what is called so.
         :param pool_status: what a node pool is then, ERROR (by default) or RUNNING_WITH_ERROR.
         """
-        wanted = {"kind": kind, "name": name, "code": code, "message": message, "pool_status": pool_status}
-        self._ask("fail", wanted)
+        desired = {"kind": kind, "name": name, "code": code, "message": message, "pool_status": pool_status}
+        self._ask("fail", desired)
 
     def busy(self, name: str, operation_type: str = "UPGRADE_MASTER", polls: int | None = None) -> Json:
         """Lets Google itself begin something with a cluster, which takes so many polls. Answers the operation."""
-        told: Json = self._ask("busy", {"name": name, "operation_type": operation_type, "polls": polls})
-        return told
+        reported: Json = self._ask("busy", {"name": name, "operation_type": operation_type, "polls": polls})
+        return reported
 
     def change(self, path: str, **fields: Any) -> None:
         """Changes an object behind the back of whoever made it. `path`: from `projects` on."""
@@ -139,8 +139,8 @@ class Double(CloudDouble):
 
     def policy(self) -> Json:
         """The policy of the project."""
-        told: Json = self._ask("policy", {"project": self.project})
-        return told
+        reported: Json = self._ask("policy", {"project": self.project})
+        return reported
 
     def change_policy(self, role: str, member: str) -> None:
         """Adds a member to the policy of the project, as somebody else would."""
@@ -157,33 +157,33 @@ class Double(CloudDouble):
 
     def load_balancer(self, cluster: str, service: str = "", internal: bool = False) -> list[str]:
         """The paths of what Kubernetes makes for a load balancer, and leaves when the cluster goes first."""
-        told: list[str] = self._ask("load-balancer", {"cluster": cluster, "service": service, "internal": internal})
-        return told
+        reported: list[str] = self._ask("load-balancer", {"cluster": cluster, "service": service, "internal": internal})
+        return reported
 
     def volume(self, cluster: str, claim: str = "models", network: str = "", tier: str = "ENTERPRISE") -> str:
         """The instance of Filestore that the driver makes for a claim of a volume. Its path."""
-        told: str = self._ask("volume", {"cluster": cluster, "claim": claim, "network": network, "tier": tier})
-        return told
+        reported: str = self._ask("volume", {"cluster": cluster, "claim": claim, "network": network, "tier": tier})
+        return reported
 
     def plant(self, collection: str, **body: Any) -> Json:
         """Puts an object of Compute Engine there. `collection`: such as `projects/p/global/firewalls`."""
-        told: Json = self._ask("plant", {"collection": collection, "body": body})
-        return told
+        reported: Json = self._ask("plant", {"collection": collection, "body": body})
+        return reported
 
     def objects(self) -> list[str]:
         """The paths of all that there is in the project, but for what a project begins with."""
-        told: list[str] = self._ask("objects", {"project": self.project})
-        return told
+        reported: list[str] = self._ask("objects", {"project": self.project})
+        return reported
 
     def object(self, path: str) -> Json:
         """An object as its API returns it, without a call and without that time passes. Raises ValueError for none."""
-        told: Json = self._ask("object", {"path": path})
-        return told
+        reported: Json = self._ask("object", {"path": path})
+        return reported
 
     def token(self, scope: str = "https://www.googleapis.com/auth/cloud-platform") -> str:
         """An access token of the account of `key`, without a call for it."""
-        told: str = self._ask("token", {"project": self.project, "scope": scope})
-        return told
+        reported: str = self._ask("token", {"project": self.project, "scope": scope})
+        return reported
 
     def request(
         self, service: str, verb: str, path: str, body: Json | None = None, *, token: str | None = None

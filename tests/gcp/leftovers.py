@@ -83,8 +83,8 @@ def _from_outside(found: Cluster, name: str, described: str) -> tuple[_Parts, Js
         "healthChecks": [compute_link(f"{checks}/{check['name']}")],
         "instances": [compute_link(machine) for machine in found.machines()],
     }
-    told = '{"kubernetes.io/cluster-id":"x"}'
-    health = _firewall(f"k8s-{found.uid}-node-http-hc", compute_link(found.network), _tag(found), told, _HEALTH)
+    message = '{"kubernetes.io/cluster-id":"x"}'
+    health = _firewall(f"k8s-{found.uid}-node-http-hc", compute_link(found.network), _tag(found), message, _HEALTH)
     way = {
         "loadBalancingScheme": "EXTERNAL",
         "target": compute_link(f"{pools}/{name}"),
@@ -117,7 +117,7 @@ def volume(
     found = _cluster(world, cluster)
     name = f"pvc-{uuid.uuid5(uuid.NAMESPACE_URL, found.path + claim)}"
     location = found.location if tier == "ENTERPRISE" else found.zones[0]
-    told = {
+    message = {
         "kubernetes_io_created-for_pvc_name": claim,
         "kubernetes_io_created-for_pvc_namespace": "models",
         "storage_gke_io_created-by": "filestore_csi_storage_gke_io",
@@ -125,7 +125,7 @@ def volume(
         **labels,
     }
     return filestore.plant(
-        world, found.project, location, name, network or found.network.rpartition("/")[2], told, tier
+        world, found.project, location, name, network or found.network.rpartition("/")[2], message, tier
     )
 
 

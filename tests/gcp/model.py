@@ -208,10 +208,10 @@ def changing(
         change()
         thing.touch()
 
-    def undone(told: Json) -> None:
+    def undone(reported: Json) -> None:
         thing.body["status"] = before
         if failed:
-            failed(told)
+            failed(reported)
 
     return start_container(cluster.world, operation_type, kind, target, done, undone, failure=failure)
 

@@ -40,8 +40,8 @@ _TOGETHER = {"machineType", "diskType", "diskSizeGb", "imageType", "accelerators
 @serves("container", "projects.locations.clusters.nodePools.create")
 def create(world: World, call: Call) -> Json:
     cluster = find(world, call.path.removesuffix("/nodePools"))
-    wanted = dict(call.body.get("nodePool") or {})
-    pool = made(cluster, wanted)
+    desired = dict(call.body.get("nodePool") or {})
+    pool = made(cluster, desired)
     world.look(pool.path)
     if pool.name in cluster.pools:
         raise Refusal("ALREADY_EXISTS", f"Already exists: {pool.path}.", 409)
@@ -138,24 +138,24 @@ def set_size(world: World, call: Call) -> Json:
 def set_autoscaling(world: World, call: Call) -> Json:
     """The autoscaler does not bring a pool into new bounds by itself."""
     cluster, pool = _of(world, call)
-    wanted = _autoscaling(call.body.get("autoscaling") or {})
+    desired = _autoscaling(call.body.get("autoscaling") or {})
     refuse_busy(cluster)
     return changing(
-        cluster, "UPDATE_CLUSTER", "update node pool", pool.path, lambda: pool.body.update(autoscaling=wanted)
+        cluster, "UPDATE_CLUSTER", "update node pool", pool.path, lambda: pool.body.update(autoscaling=desired)
     )
 
 
 @serves("container", "projects.locations.clusters.nodePools.setManagement")
 def set_management(world: World, call: Call) -> Json:
     cluster, pool = _of(world, call)
-    wanted = call.body.get("management") or {}
+    desired = call.body.get("management") or {}
     refuse_busy(cluster)
     return changing(
         cluster,
         "SET_NODE_POOL_MANAGEMENT",
         "update node pool",
         pool.path,
-        lambda: pool.body.update(management=dict(wanted)),
+        lambda: pool.body.update(management=dict(desired)),
     )
 
 
@@ -163,22 +163,22 @@ def set_management(world: World, call: Call) -> Json:
 def update(world: World, call: Call) -> Json:
     """One thing in a call, but for what the machines are made of."""
     cluster, pool = _of(world, call)
-    wanted = {key: value for key, value in call.body.items() if key not in ("name", "etag")}
+    desired = {key: value for key, value in call.body.items() if key not in ("name", "etag")}
     if call.body.get("etag") not in (None, "", pool.body["etag"]):
         raise Refusal("ABORTED", "The etag of the node pool is another one.", 409)
-    if not wanted:
+    if not desired:
         raise invalid("At least one field of the node pool has to be updated.")
-    if len(wanted) > 1 and not set(wanted) <= _TOGETHER:
-        raise invalid(f"{', '.join(sorted(wanted))} cannot be updated in one call.")
+    if len(desired) > 1 and not set(desired) <= _TOGETHER:
+        raise invalid(f"{', '.join(sorted(desired))} cannot be updated in one call.")
     refuse_busy(cluster)
-    if set(wanted) == {"nodeVersion"}:
-        return upgraded(pool, wanted["nodeVersion"])
+    if set(desired) == {"nodeVersion"}:
+        return upgraded(pool, desired["nodeVersion"])
     changed = deepcopy(pool.body)
-    for field, value in wanted.items():
+    for field, value in desired.items():
         _apply(cluster, changed, field, value)
     _check(cluster, changed)
     # Machines of another kind are others.
-    kind = "UPGRADE_NODES" if set(wanted) & _TOGETHER else "UPDATE_CLUSTER"
+    kind = "UPGRADE_NODES" if set(desired) & _TOGETHER else "UPDATE_CLUSTER"
 
     def change() -> None:
         status = pool.body["status"]
@@ -191,31 +191,31 @@ def update(world: World, call: Call) -> Json:
     return changing(cluster, kind, "update node pool", pool.path, change)
 
 
-def upgraded(pool: Pool, wanted: str) -> Json:
+def upgraded(pool: Pool, desired: str) -> Json:
     """Begins the upgrade of a pool: to a version that is not ahead of the control plane."""
     cluster = pool.cluster
     master = cluster.body["currentMasterVersion"]
     channel = cluster.body["releaseChannel"].get("channel", "")
-    version = master if wanted in ("-", "") else versions.chosen(cluster.world, wanted, channel)
+    version = master if desired in ("-", "") else versions.chosen(cluster.world, desired, channel)
     if versions.key(version) > versions.key(master):
         raise invalid(f'Node version "{version}" must not be newer than the master version "{master}".')
     return changing(cluster, "UPGRADE_NODES", "upgrade node pool", pool.path, lambda: pool.body.update(version=version))
 
 
-def made(cluster: Cluster, wanted: Json) -> Pool:
+def made(cluster: Cluster, desired: Json) -> Pool:
     """A pool with all that Google adds. Raises Refusal for one that GKE does not make."""
-    wanted = deepcopy(wanted)
-    name = wanted.get("name", "")
+    desired = deepcopy(desired)
+    name = desired.get("name", "")
     if not NAME.fullmatch(name):
         raise invalid(f'Node pool name "{name}" must be up to 40 lower-case letters, digits and dashes.')
-    autoscaling = _autoscaling(wanted.get("autoscaling") or {})
-    nodes = wanted.get("initialNodeCount", 0)
+    autoscaling = _autoscaling(desired.get("autoscaling") or {})
+    nodes = desired.get("initialNodeCount", 0)
     least, most = autoscaling.get("minNodeCount", 0), autoscaling.get("maxNodeCount", nodes)
     if autoscaling.get("enabled") and "totalMaxNodeCount" not in autoscaling and not least <= nodes <= most:
         raise invalid(f"initial_node_count {nodes} of node pool {name} must be from {least} to {most}.")
     master = cluster.body["currentMasterVersion"]
     channel = cluster.body["releaseChannel"].get("channel", "")
-    version = wanted.get("version", "")
+    version = desired.get("version", "")
     version = (
         master
         if version in ("", "-") or versions.matches(master, version)
@@ -223,13 +223,13 @@ def made(cluster: Cluster, wanted: Json) -> Pool:
     )
     if versions.key(version) > versions.key(master):
         raise invalid(f'Node version "{version}" must not be newer than the master version "{master}".')
-    config = wanted.get("config") or {}
+    config = desired.get("config") or {}
     body = {
         "management": {"autoUpgrade": True, "autoRepair": True},
         "upgradeSettings": {"maxSurge": 1, "strategy": "SURGE"},
         "maxPodsConstraint": {"maxPodsPerNode": "110"},
-        **wanted,
-        "locations": list(wanted.get("locations") or cluster.zones),
+        **desired,
+        "locations": list(desired.get("locations") or cluster.zones),
         "initialNodeCount": nodes,
         "autoscaling": autoscaling,
         "version": version,
@@ -238,7 +238,7 @@ def made(cluster: Cluster, wanted: Json) -> Pool:
         "selfLink": container_link(cluster.world, f"{cluster.path}/nodePools/{name}"),
         "podIpv4CidrSize": 24,
         "networkConfig": {
-            **wanted.get("networkConfig", {}),
+            **desired.get("networkConfig", {}),
             "podRange": cluster.body["ipAllocationPolicy"].get("clusterSecondaryRangeName", ""),
             "podIpv4CidrBlock": cluster.body["clusterIpv4Cidr"],
             "podIpv4RangeUtilization": 0.0039,
@@ -328,25 +328,25 @@ def _failed(pool: Pool, failure: Json) -> None:
     pool.cluster.touch()
 
 
-def _autoscaling(wanted: Json) -> Json:
-    if not wanted.get("enabled"):
-        if any(wanted.get(key) for key in ("minNodeCount", "maxNodeCount", "totalMinNodeCount", "totalMaxNodeCount")):
+def _autoscaling(desired: Json) -> Json:
+    if not desired.get("enabled"):
+        if any(desired.get(key) for key in ("minNodeCount", "maxNodeCount", "totalMinNodeCount", "totalMaxNodeCount")):
             raise invalid("Bounds of autoscaling can only be set when it is enabled.")
         return {}
-    per_zone = "minNodeCount" in wanted or "maxNodeCount" in wanted
-    total = "totalMinNodeCount" in wanted or "totalMaxNodeCount" in wanted
+    per_zone = "minNodeCount" in desired or "maxNodeCount" in desired
+    total = "totalMinNodeCount" in desired or "totalMaxNodeCount" in desired
     if per_zone and total:
         raise invalid("min_node_count and max_node_count exclude total_min_node_count and total_max_node_count.")
     least, most = (
-        (wanted.get("totalMinNodeCount", 0), wanted.get("totalMaxNodeCount", 0))
+        (desired.get("totalMinNodeCount", 0), desired.get("totalMaxNodeCount", 0))
         if total
-        else (wanted.get("minNodeCount", 0), wanted.get("maxNodeCount", 0))
+        else (desired.get("minNodeCount", 0), desired.get("maxNodeCount", 0))
     )
     if most < 1:
         raise invalid("autoscaling.max_node_count must be greater than zero.")
     if not 0 <= least <= most:
         raise invalid(f"autoscaling.min_node_count {least} must not be more than max_node_count {most}.")
-    return {"locationPolicy": "BALANCED", **wanted}
+    return {"locationPolicy": "BALANCED", **desired}
 
 
 def _check(cluster: Cluster, body: Json) -> None:
@@ -428,23 +428,23 @@ def _check_capacity(body: Json) -> None:
         raise invalid("max_run_duration of flex-start must be at most 7 days.")
 
 
-def _check_upgrades(wanted: Json) -> None:
+def _check_upgrades(desired: Json) -> None:
     """Refuse upgrades that change no node, or too many at once ("Configure surge upgrades": both cannot be 0, and they
     are 20 at most together)."""
-    if wanted.get("strategy", "SURGE") != "SURGE":
+    if desired.get("strategy", "SURGE") != "SURGE":
         return
-    nodes = wanted.get("maxSurge", 0) + wanted.get("maxUnavailable", 0)
+    nodes = desired.get("maxSurge", 0) + desired.get("maxUnavailable", 0)
     if not 1 <= nodes <= 20:
         raise invalid("max_surge and max_unavailable of upgrade_settings must be 1 to 20 together.")
 
 
-def _check_networks(cluster: Cluster, wanted: Json) -> None:
+def _check_networks(cluster: Cluster, desired: Json) -> None:
     """Refuse more interfaces of nodes where the cluster has none ("Set up multi-network support for Pods": at a
     cluster with multi-networking, which needs GKE Dataplane V2), and on networks that do not exist."""
-    more = wanted.get("additionalNodeNetworkConfigs", ())
-    if not more and not wanted.get("acceleratorNetworkProfile"):
+    more = desired.get("additionalNodeNetworkConfigs", ())
+    if not more and not desired.get("acceleratorNetworkProfile"):
         return
-    if more and wanted.get("acceleratorNetworkProfile"):
+    if more and desired.get("acceleratorNetworkProfile"):
         raise invalid("accelerator_network_profile excludes additional_node_network_configs.")
     if not cluster.body["networkConfig"].get("enableMultiNetworking"):
         raise invalid("Additional node networks need a cluster with multi-networking enabled.")
@@ -453,9 +453,9 @@ def _check_networks(cluster: Cluster, wanted: Json) -> None:
             raise invalid(f'Network "{each["network"]}" does not exist.')
 
 
-def _check_accelerators(machine_type: str, wanted: Sequence[Json]) -> None:
+def _check_accelerators(machine_type: str, desired: Sequence[Json]) -> None:
     machine = catalogue.MACHINES[machine_type]
-    given = [(each.get("acceleratorType", ""), int(each.get("acceleratorCount", 0))) for each in wanted]
+    given = [(each.get("acceleratorType", ""), int(each.get("acceleratorCount", 0))) for each in desired]
     if machine.accelerator and given != [(machine.accelerator, machine.accelerators)]:
         raise invalid(
             f'Machine type "{machine_type}" has {machine.accelerators} accelerators of type {machine.accelerator}: the '

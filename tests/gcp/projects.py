@@ -187,11 +187,11 @@ def get_policy(world: World, call: Call) -> Json:
 @serves("cloudresourcemanager", "projects.setIamPolicy")
 def set_policy(world: World, call: Call) -> Json:
     project = found(world, call)
-    wanted = deepcopy(call.body.get("policy") or {})
+    desired = deepcopy(call.body.get("policy") or {})
     if world.settings.policy_conflicts:
         world.settings.policy_conflicts -= 1
         change_policy(project, "roles/viewer", f"user:other{project.etag}@example.com")
-    etag = wanted.pop("etag", "")
+    etag = desired.pop("etag", "")
     if not etag:
         raise _invalid("The policy has no etag: without it, changes of others are lost.")
     if etag != _etag(project):
@@ -200,15 +200,15 @@ def set_policy(world: World, call: Call) -> Json:
             "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff.",
             409,
         )
-    bindings = wanted.get("bindings", [])
+    bindings = desired.get("bindings", [])
     conditions = any("condition" in binding for binding in [*bindings, *project.policy["bindings"]])
-    if conditions and wanted.get("version", 0) < 3:
+    if conditions and desired.get("version", 0) < 3:
         raise _invalid("A policy with conditions has to be of version 3.")
     _check_bindings(world, bindings)
-    wanted["bindings"] = [binding for binding in bindings if binding.get("members")]
-    project.policy = wanted
+    desired["bindings"] = [binding for binding in bindings if binding.get("members")]
+    project.policy = desired
     project.etag += 1
-    return {**deepcopy(wanted), "etag": _etag(project)}
+    return {**deepcopy(desired), "etag": _etag(project)}
 
 
 @serves("cloudresourcemanager", "projects.testIamPermissions")
@@ -269,9 +269,9 @@ def get_service(world: World, call: Call) -> Json:
 def list_services(world: World, call: Call) -> Json:
     project = found(world, call)
     services = [_service(project, name) for name in sorted(_TITLES)]
-    wanted = call.parameters.get("filter", "")
-    if wanted:
-        services = [each for each in services if f"state:{each['state']}" == wanted]
+    desired = call.parameters.get("filter", "")
+    if desired:
+        services = [each for each in services if f"state:{each['state']}" == desired]
     return {"services": services}
 
 

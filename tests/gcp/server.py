@@ -71,9 +71,9 @@ class Application(Control):
             return self._login("sts", path, lambda: tokens.exchange(self.world, body))
         found = api(service).find(verb, unquote(rest)) if service in SERVICES else None
         if found is None:
-            told = f"{verb} {target}: no method of Google's APIs"
-            self.invalid.append(told)
-            return 404, {"Content-Type": "text/html"}, f"<!DOCTYPE html><title>Error 404</title>{told}".encode()
+            reported = f"{verb} {target}: no method of Google's APIs"
+            self.invalid.append(reported)
+            return 404, {"Content-Type": "text/html"}, f"<!DOCTYPE html><title>Error 404</title>{reported}".encode()
         method, parameters = found
         return self._serve(_call(method, parameters, query, unquote(rest), body, headers), method, headers)
 
@@ -95,7 +95,7 @@ class Application(Control):
         noted = self.record(call)
         try:
             call.principal = tokens.principal_of(self.world, headers.get("Authorization", ""), call.service)
-            told = self._checked(call)
+            reported = self._checked(call)
             answer = self._served(call, method)
         except Refusal as refusal:
             noted["error"] = refusal.code
@@ -105,19 +105,19 @@ class Application(Control):
         except Exception:
             noted["error"] = "INTERNAL"
             return error_answer(call.service, self.faulty(call))
-        if told is LOST:
+        if reported is LOST:
             return 0, {}, b""
-        if told:
-            noted["error"] = told.code
-            return error_answer(call.service, told)
+        if reported:
+            noted["error"] = reported.code
+            return error_answer(call.service, reported)
         return json_answer(answer)
 
     def _checked(self, call: Call) -> Refusal | None:
         """Refuses what cannot be served. What is answered although it takes effect, if a test wants that."""
         if call.faults:
-            told = "; ".join(call.faults)
-            self.invalid.append(f"{call.service} {call.operation}: {told}")
-            raise Refusal("INVALID_ARGUMENT", f"Invalid JSON payload received. {told}", 400)
+            reported = "; ".join(call.faults)
+            self.invalid.append(f"{call.service} {call.operation}: {reported}")
+            raise Refusal("INVALID_ARGUMENT", f"Invalid JSON payload received. {reported}", 400)
         told_refusal = self.refusals.check(call)
         if call.project not in ("", "-"):
             project = projects.found(self.world, call)
@@ -192,8 +192,8 @@ class Application(Control):
     def control_fail(
         self, kind: str, name: str = "", code: str = "INTERNAL", message: str = "Internal error.", pool_status: str = ""
     ) -> None:
-        wanted = {"kind": kind, "name": name, "code": code, "message": message, "pool_status": pool_status}
-        self.world.failures.append(wanted)
+        desired = {"kind": kind, "name": name, "code": code, "message": message, "pool_status": pool_status}
+        self.world.failures.append(desired)
 
     def control_cluster_server(self, url: str, ca_pem: str = "", name: str = "") -> None:
         self.world.servers[name] = (url, ca_pem)
@@ -218,11 +218,11 @@ class Application(Control):
     def control_disable_service(self, name: str, project: str = PROJECT) -> None:
         self.world.projects[project].services.discard(name)
 
-    def control_load_balancer(self, **wanted: Any) -> list[str]:
-        return leftovers.load_balancer(self.world, **wanted)
+    def control_load_balancer(self, **desired: Any) -> list[str]:
+        return leftovers.load_balancer(self.world, **desired)
 
-    def control_volume(self, **wanted: Any) -> str:
-        return leftovers.volume(self.world, **wanted)
+    def control_volume(self, **desired: Any) -> str:
+        return leftovers.volume(self.world, **desired)
 
     def control_plant(self, collection: str, body: Json) -> Json:
         return compute.plant(self.world, collection, body)

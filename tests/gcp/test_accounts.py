@@ -195,6 +195,6 @@ def test_instances_of_filestore(gcp: Double, project: Project) -> None:
 
 
 def test_the_project(project: Project) -> None:
-    told = project.call("cloudresourcemanager", "GET", project.path)
-    assert (told["projectId"], told["projectNumber"]) == (project.name, "123456789012")
+    reported = project.call("cloudresourcemanager", "GET", project.path)
+    assert (reported["projectId"], reported["projectNumber"]) == (project.name, "123456789012")
     assert project.call("cloudresourcemanager", "GET", "projects/123456789012")["projectId"] == project.name

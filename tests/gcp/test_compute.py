@@ -131,9 +131,9 @@ def test_a_subnetwork_is_patched_with_its_fingerprint(project: Project) -> None:
 
 def test_a_subnetwork_only_grows(project: Project) -> None:
     project.make_network()
-    for wanted, why in (("10.0.0.0/25", "must be a superset"), ("10.0.0.0/15", "overlaps")):
+    for desired, why in (("10.0.0.0/25", "must be a superset"), ("10.0.0.0/15", "overlaps")):
         with pytest.raises(Refused, match=why):
-            project.call("compute", "POST", f"{project.subnetwork}/expandIpCidrRange", {"ipCidrRange": wanted})
+            project.call("compute", "POST", f"{project.subnetwork}/expandIpCidrRange", {"ipCidrRange": desired})
     project.change("compute", "POST", f"{project.subnetwork}/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/20"})
     assert project.call("compute", "GET", project.subnetwork)["ipCidrRange"] == "10.0.0.0/20"
 

@@ -216,9 +216,9 @@ def test_one_update_in_a_call(project: Project) -> None:
 
 def test_a_control_plane_is_upgraded_by_one_minor_version(gcp: Double, project: Project) -> None:
     project.make_cluster(initialClusterVersion="1.34")
-    for wanted, why in (("1.36", "more than a minor at a time"), ("1.33", "cannot be downgraded")):
+    for desired, why in (("1.36", "more than a minor at a time"), ("1.33", "cannot be downgraded")):
         with pytest.raises(Refused, match=why):
-            project.call("container", "PUT", project.cluster, {"update": {"desiredMasterVersion": wanted}})
+            project.call("container", "PUT", project.cluster, {"update": {"desiredMasterVersion": desired}})
     gcp.settings(polls=1)
     operation = project.call("container", "PUT", project.cluster, {"update": {"desiredMasterVersion": "1.35"}})
     assert operation["operationType"] == "UPGRADE_MASTER"

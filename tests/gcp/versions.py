@@ -26,20 +26,20 @@ def offered(world: World, channel: str) -> list[str]:
     return sorted(world.settings.versions.get(channel) or world.settings.versions["REGULAR"], key=key)
 
 
-def chosen(world: World, wanted: str, channel: str) -> str:
+def chosen(world: World, desired: str, channel: str) -> str:
     """The version that is meant: the newest of those that begin with it."""
-    if wanted in ("", "-"):
+    if desired in ("", "-"):
         return default(world, channel)
-    if wanted == "latest":
+    if desired == "latest":
         return offered(world, channel)[-1]
-    found = [each for each in offered(world, channel) if matches(each, wanted)]
+    found = [each for each in offered(world, channel) if matches(each, desired)]
     if not found:
         raise Refusal(
-            "INVALID_ARGUMENT", f'Master version "{wanted}" is unsupported in the release channel {channel}.', 400
+            "INVALID_ARGUMENT", f'Master version "{desired}" is unsupported in the release channel {channel}.', 400
         )
     return found[-1]
 
 
-def matches(version: str, wanted: str) -> bool:
+def matches(version: str, desired: str) -> bool:
     """Whether a version is one of those that a text as `1`, `1.35`, `1.35.2` or a whole version means."""
-    return version == wanted or version.startswith((f"{wanted}.", f"{wanted}-"))
+    return version == desired or version.startswith((f"{desired}.", f"{desired}-"))

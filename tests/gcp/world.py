@@ -150,8 +150,8 @@ class World:
     ) -> Operation:
         """Begins what takes time. It is over at once when a test has set no polls."""
         left = self.settings.polls if polls is None else polls
-        wanted = failure or self.failure(kind, target)
-        operation = Operation(kind, target, body, left, done, finish, failed, wanted)
+        desired = failure or self.failure(kind, target)
+        operation = Operation(kind, target, body, left, done, finish, failed, desired)
         self.operations[path] = operation
         if not left:
             operation.look()

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What was asked of an API server, from its audit log."""
+"""Requests to an API server, from its audit log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AuditLog:
         self.path = path
 
     def position(self) -> int:
-        """Where the log ends now: what `requests` takes as `since`."""
+        """Return where the log ends now: what `requests` takes as `since`."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def requests(self, since: int = 0) -> list[Request]:

@@ -4,7 +4,7 @@
 
     python3 tests/kube/binaries.py          # what `make kube` runs
 
-A program is looked for in the folder that KUBEBUILDER_ASSETS names (as users of envtest know it), then in a cache
+A program is searched in the folder that KUBEBUILDER_ASSETS names (as users of envtest know it), then in a cache
 folder whose name is the digest of what it is built from. Uses the standard library alone.
 """
 

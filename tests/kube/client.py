@@ -23,8 +23,8 @@ USER_AGENT = "kube-tests"
 # https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 PASSING = (ApiException, ResourceNotFoundError, HTTPError, OSError, KeyError, ValueError)
-"""What `Objects` raise while an API server comes, goes or is asked at a bad time, so that one asks again. KeyError: the
-client asked in vain what kinds there are. ValueError: an answer was cut."""
+"""Errors that `Objects` raise while an API server starts, stops or is busy; requests are repeated then. KeyError: the
+kinds could not be listed. ValueError: an answer was cut."""
 
 
 class Objects:
@@ -38,7 +38,7 @@ class Objects:
         self._dynamic: DynamicClient | None = None
 
     def ready(self) -> bool:
-        """Whether the API server answers and calls itself ready."""
+        """Return whether the API server answers and calls itself ready."""
         try:
             answer = self._api.rest_client.request("GET", self._api.configuration.host + "/readyz", _request_timeout=2)
         except MaxRetryError as error:
@@ -115,7 +115,7 @@ class Objects:
         return found
 
     def knows(self, api_version: str, kind: str) -> bool:
-        """Whether the API server serves a kind."""
+        """Return whether the API server serves a kind."""
         if (api_version, kind) not in self.kinds():
             return False
         try:

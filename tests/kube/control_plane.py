@@ -30,7 +30,7 @@ CONTROL = ("kube-controller-manager",)
 WORKLOAD = ("kube-controller-manager", "kube-scheduler", "kwok", "lws")
 
 ADMIN = "admin"
-# The user as which the methods of ControlPlane write, so that their requests are told from those of what is tested.
+# The user of writes by the methods of ControlPlane, so that its own requests are not counted.
 TESTS = "tests"
 _MASTERS = ("system:masters",)
 _SYSTEM_USERS = frozenset({TESTS, *(f"system:{name}" for name in WORKLOAD)})
@@ -171,7 +171,7 @@ class ControlPlane:
             port.release()
 
     def pause(self) -> None:
-        """Stop all processes where they are, as each takes some percent of a processor when nobody asks anything."""
+        """Stop all processes where they are, as each takes some percent of a processor when idle."""
         for process in self._all.values():
             process.pause()
 
@@ -184,7 +184,7 @@ class ControlPlane:
     def start_api_server(self) -> None:
         """Start the API server (again), on its port and with its data; wait until it is ready."""
         folder = self.folder
-        disabled = ["TaintNodesByCondition"]  # Its taint of new nodes is taken away by the node lifecycle controller.
+        disabled = ["TaintNodesByCondition"]  # Its taint of new nodes is removed by the node lifecycle controller.
         if "kube-controller-manager" not in self.components:
             disabled.append("ServiceAccount")
         webhook = (
@@ -226,7 +226,7 @@ class ControlPlane:
         """Wait until what was removed is gone, as the garbage collector of Kubernetes removes what belonged to it.
         Raises TimeoutError.
 
-        The collector stops for minutes when API groups come and go, so kube-controller-manager starts anew; more than
+        The collector stops for minutes when API groups come and go, so kube-controller-manager starts again; more than
         once, as groups may still be going while it starts, and each time later, as a busy machine starts it slowly.
         """
         deadline, restart, pause = time.monotonic() + seconds, 0.0, 0.25
@@ -286,15 +286,15 @@ class ControlPlane:
         return self._kubeconfig(user, groups)
 
     def audit_position(self) -> int:
-        """Where the audit log ends now: what `requests` and `write_requests` take as `since`."""
+        """Return where the audit log ends now: what `requests` and `write_requests` take as `since`."""
         return self._audit.position()
 
     def requests(self, since: int = 0, users: Collection[str] | None = None) -> list[audit.Request]:
         """Requests since a position of these users; by default of all who are no part of the cluster or these tests."""
-        wanted = self._audit.requests(since)
+        desired = self._audit.requests(since)
         if users is None:
-            return [each for each in wanted if not each.user.startswith("system:") and each.user != TESTS]
-        return [each for each in wanted if each.user in users]
+            return [each for each in desired if not each.user.startswith("system:") and each.user != TESTS]
+        return [each for each in desired if each.user in users]
 
     def write_requests(self, since: int = 0, users: Collection[str] | None = None) -> list[audit.Request]:
         """Those of `requests` that are no reads, dry runs and refused ones included."""
@@ -480,7 +480,7 @@ def condition(thing: Mapping[str, Any], kind: str) -> str:
 
 
 def _write_webhook(path: Path, url: str) -> Path:
-    """How an API server reaches a webhook: a kubeconfig."""
+    """Return how an API server reaches a webhook: a kubeconfig."""
     made = {
         "apiVersion": "v1",
         "kind": "Config",

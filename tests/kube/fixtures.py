@@ -37,7 +37,7 @@ def _resumed(paused: Fleet | ControlPlane) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def paused_fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """What `fleet` resumes."""
+    """The fleet that `fleet` resumes, paused."""
     with Fleet(kubernetes_programs, tmp_path_factory.mktemp("fleet")) as started:
         started.pause()
         yield started
@@ -54,7 +54,7 @@ def fleet(paused_fleet: Fleet) -> Iterator[Fleet]:
 def paused_cluster(
     kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """What `cluster` resumes."""
+    """The cluster that `cluster` resumes, paused."""
     with ControlPlane(kubernetes_programs, "single", tmp_path_factory.mktemp("cluster")) as started:
         started.pause()
         yield started

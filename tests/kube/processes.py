@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Programs that run beside the tests: ports that nobody else takes, processes that end when the tests end."""
+"""Programs that run beside the tests: ports of their own, processes that end when the tests end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What kwok makes of nodes, pods and volume claims, in place of kubelets and a provisioner: `write` has its stages.
+"""Stages of kwok for nodes, pods and volume claims, in place of kubelets and a provisioner: `write` writes them.
 
 A stage is a rule: objects that its selector finds get its steps (kwok.x-k8s.io/v1alpha1). So each selector leaves out
 the state to which its steps lead. Templates are Go templates that yield YAML.

@@ -139,6 +139,6 @@ def leader_worker_set_webhooks(url: str, authority: bytes) -> list[dict[str, Any
 
 
 def listens(port: int) -> bool:
-    """Whether something takes connections on this port of 127.0.0.1."""
+    """Return whether something takes connections on this port of 127.0.0.1."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

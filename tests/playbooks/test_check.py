@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The playbook check on clusters that answer as told: one report for all of them, and nothing is written."""
+"""The playbook check on clusters that answer as set up: one report for all of them, and nothing is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plural(kind: str) -> str:
 
 
 class Cluster:
-    """An API server with these objects, which nobody may write."""
+    """An API server with these objects, which are read-only."""
 
     def __init__(self, folder: Path, objects: Sequence[Any]) -> None:
         self.server = Server(None, folder)
@@ -106,7 +106,7 @@ def written(folder: Path, clusters: dict[str, Cluster], **variables: Any) -> Pat
 
 
 def check(folder: Path, inventory: Path, *arguments: str, playbook: str = "check") -> str:
-    out, told = ansible_run.run(
+    out, message = ansible_run.run(
         "ansible-playbook",
         f"modelplane.fleet.{playbook}",
         "-i",
@@ -115,8 +115,8 @@ def check(folder: Path, inventory: Path, *arguments: str, playbook: str = "check
         XDG_CACHE_HOME=str(folder / "cache"),
         ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
     )
-    assert TOKEN not in out + told
-    return out + told
+    assert TOKEN not in out + message
+    return out + message
 
 
 def recap(output: str, host: str) -> dict[str, int]:
@@ -145,7 +145,7 @@ def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clus
 
 
 @pytest.mark.parametrize(
-    ("playbook", "variables", "told"),
+    ("playbook", "variables", "message"),
     [
         (
             "serving_stack",
@@ -166,11 +166,11 @@ def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clus
     ],
 )
 def test_no_cluster_is_asked_with_a_wrong_variable(
-    tmp_path: Path, clusters: dict[str, Cluster], playbook: str, variables: dict[str, Any], told: str
+    tmp_path: Path, clusters: dict[str, Cluster], playbook: str, variables: dict[str, Any], message: str
 ) -> None:
     inventory = written(tmp_path, clusters)
     output = check(tmp_path, inventory, "-e", json.dumps(variables), playbook=playbook)
-    assert told in " ".join(output.split())
+    assert message in " ".join(output.split())
     assert [cluster.server.seen for cluster in clusters.values()] == [[], []]
 
 
@@ -197,9 +197,9 @@ def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(tmp_path: Path, clu
     assert recap(granted, "bad")["failed"] == 0
     assert asked["bad"] == []
 
-    # Looking is allowed.
-    looked = check(tmp_path, inventory, *hold)
-    assert "no InferenceCluster bad is known, so its pools were not checked" in " ".join(looked.split())
+    # Reading is allowed.
+    observed = check(tmp_path, inventory, *hold)
+    assert "no InferenceCluster bad is known, so its pools were not checked" in " ".join(observed.split())
     assert [cluster.written for cluster in clusters.values()] == [[], []]
 
 

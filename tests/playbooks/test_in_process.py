@@ -39,7 +39,7 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def outcome(folder: Path, python: str, module: str, *arguments: str, **given: Any) -> dict[str, Any]:
-    """What a task of the module registers."""
+    """Return what a task of the module registers."""
     (found,) = outcomes(folder, python, module, [given], *arguments)
     return found
 
@@ -47,7 +47,7 @@ def outcome(folder: Path, python: str, module: str, *arguments: str, **given: An
 def outcomes(
     folder: Path, python: str, module: str, each: Sequence[Mapping[str, Any]], *arguments: str
 ) -> list[dict[str, Any]]:
-    """What tasks of the module register, in their order, in one play."""
+    """Return what tasks of the module register, in their order, in one play."""
     tasks = [
         {f"modelplane.fleet.{module}": given, "register": f"found_{number}", "ignore_errors": True}
         for number, given in enumerate(each)

@@ -32,8 +32,8 @@ def recap(output: str) -> dict[str, str]:
 
 
 def test_site_hands_over_to_every_cluster_of_the_manifests(fleet: Path) -> None:
-    output, told = run("ansible-playbook", "modelplane.fleet.site", "-i", str(fleet))
-    assert "inventory" not in told
+    output, reported = run("ansible-playbook", "modelplane.fleet.site", "-i", str(fleet))
+    assert "inventory" not in reported
     found = recap(output)
     assert set(found) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
     assert [name for name, numbers in found.items() if not re.search("unreachable=0 failed=0", numbers)] == []

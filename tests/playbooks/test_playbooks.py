@@ -20,7 +20,7 @@ QUICKSTART = ROOT / "inventories/quickstart/manifests"
 
 
 def play(name: str, *arguments: str, inventory: Path | None = None, cwd: Path = ROOT, **variables: object) -> str:
-    """What the run printed. A run that fails is told by its recap, not by an exception."""
+    """Output of the run. A run that fails is recognised by its recap, not by an exception."""
     sources = ("-i", str(inventory or "localhost,"), "-e", json.dumps(variables))
     return "".join(ansible_run.run("ansible-playbook", f"modelplane.fleet.{name}", *arguments, *sources, cwd=cwd))
 
@@ -71,7 +71,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plan", "site", "status", "drain", "loop", "teardown"])
-def test_variables_are_looked_through_before_anything_is_done(
+def test_variables_are_validated_before_anything_is_done(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     inventory = tmp_path_factory.mktemp("inventory") / "hosts.yml"
@@ -115,14 +115,14 @@ def test_the_sample_fleet_spreads_and_gangs(tmp_path: Path) -> None:
     assert len(objects(tmp_path / "control", "ModelEndpoint")) == 4
 
 
-def test_check_mode_and_diff_tell_the_truth(tmp_path: Path) -> None:
+def test_check_mode_and_diff_are_true(tmp_path: Path) -> None:
     build = tmp_path / "build"
-    told = play("plan", "--check", "--diff", inventory=SAMPLE, fleet_build=str(build))
-    assert changed(told) == 1
+    reported = play("plan", "--check", "--diff", inventory=SAMPLE, fleet_build=str(build))
+    assert changed(reported) == 1
     assert not build.exists()
     done = play("plan", "--diff", inventory=SAMPLE, fleet_build=str(build))
     headers = re.compile(r"^\+\+\+ after: (.*)$", re.MULTILINE)
-    assert headers.findall(told) == headers.findall(done)
+    assert headers.findall(reported) == headers.findall(done)
     written = {path.relative_to(build).as_posix() for path in build.rglob("*") if path.is_file()}
     assert set(headers.findall(done)) == written - {"report.html"}
     again = play("plan", "--check", "--diff", inventory=SAMPLE, fleet_build=str(build))
@@ -179,11 +179,11 @@ def test_the_reference_projects_manifests_plan_and_build(tmp_path: Path, name: s
         )
     output = play("plan", fleet_resources=[*shared, str(MANIFESTS / name)], fleet_build=str(tmp_path))
     assert changed(output) == 1
-    wanted = deployments_in(MANIFESTS / name)
+    desired = deployments_in(MANIFESTS / name)
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert {placement["deployment"] for placement in plan["placements"]} == wanted, output
+    assert {placement["deployment"] for placement in plan["placements"]} == desired, output
     assert not plan["pending"], output
-    assert len(objects(tmp_path / "clusters", "InferencePool")) == len(wanted)
+    assert len(objects(tmp_path / "clusters", "InferencePool")) == len(desired)
 
 
 def test_manifests_are_never_templated(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Pictures of the page of a plan: sample models, each looked at by Chromium, wide and narrow, light and dark.
+"""Pictures of the page of a plan: sample models, each rendered by Chromium, wide and narrow, light and dark.
 
 Run by hand, with the folder that the pictures go to: `python tests/report/shoot.py tests/output/report`; with
-`--page build/report.html` the page of a build is looked at instead. Pictures show
+`--page build/report.html` the page of a build is rendered instead. Pictures show
 the page down to 6,000 px. Printed is what was measured: bytes of the page, seconds to render it, milliseconds until it
 is loaded and laid out, and what its script did when asked.
 """
@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/unit/plugins/modul
 sys.dont_write_bytecode = True
 
 WIDTHS = (1280, 390)
-# Pixels of height of a piece of a page, and how many pieces are looked at.
+# Pixels of height of a piece of a page, and how many pieces there are.
 TALL = 1500
 PIECES = 4
 QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
@@ -48,7 +48,7 @@ addEventListener('load', () => setTimeout(async () => {
   box.value = shown() > 12 ? 'team-03 prod-02' : 'ml-team us-central';
   box.dispatchEvent(new Event('input'));
   await wait(300);
-  answer.told = one('message').textContent;
+  answer.message = one('message').textContent;
   answer.filtered = shown();
   one('sort').value = 'fill';
   one('sort').dispatchEvent(new Event('change'));
@@ -96,7 +96,7 @@ def sheets(page: Path, width: int) -> list[tuple[Path, int]]:
 
 
 def measure(page: Path, width: int) -> dict[str, Any]:
-    """What the page says of itself at a width."""
+    """Return what the page says of itself at a width."""
     asked = page.with_name(f"{page.stem}-asked.html")
     source = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8"))
     asked.write_text(source.replace("</head>", f"<script>{PROBE}</script></head>"), encoding="utf-8")
@@ -112,7 +112,7 @@ def measure(page: Path, width: int) -> dict[str, Any]:
 
 
 def pages(built: list[Path]) -> dict[str, Callable[[], str]]:
-    """The pages to look at, by name: those of builds, or of the sample models when there are none."""
+    """The pages to render, by name: those of builds, or of the sample models when there are none."""
     if built:
         return {f"{page.resolve().parent.name}-{page.stem}": partial(page.read_text, "utf-8") for page in built}
     import sample_models

@@ -34,7 +34,7 @@ from ansible_collections.modelplane.fleet.tests.packages import cache
 from ansible_test._internal.python_requirements import get_venv_packages
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-# The test `import` compiles all that a file imports, for each file anew: what these import is not tried by itself too.
+# The test `import` compiles all that a file imports, for each file again: what these import is not tried by itself too.
 IMPORTED = [f"plugins/{kind}/" for kind in ("action", "filter", "inventory", "modules", "plugin_utils")]
 # Two of them run at a time, each in a tree of its own; the longest first.
 SHARES = (
@@ -50,7 +50,7 @@ pip = [{sys.executable!r}, "-m", "pip", "--python", sys.executable]
 sys.exit(subprocess.run([*pip, "install", *packages], check=False).returncode)
 """
 SEVERAL = "yamllint:multiple-yaml-documents"
-# What cannot pass a test: files, the test, and why. ansible-test finds fault with what is ignored needlessly.
+# What cannot pass a test: files, the test, and why. ansible-test complains about what is ignored needlessly.
 IGNORED = (
     ("plugins/action/in_process.py", "action-plugin-docs", "It runs every module; modules have the documentation."),
     ("plugins/inventory/*.py", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),

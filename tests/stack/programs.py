@@ -42,7 +42,7 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
 
 
 class HelmError(Exception):
-    """What Helm said when it failed."""
+    """Output of Helm when it failed."""
 
 
 class Helm:
@@ -54,7 +54,7 @@ class Helm:
         self.environment = dict(environment(folder))
 
     def __call__(self, *arguments: str | Path, seconds: float = 120.0, **variables: str) -> str:
-        """What it prints. Raises HelmError; `variables` are over those of the environment."""
+        """Return what it prints. Raises HelmError; `variables` are over those of the environment."""
         command = [str(self.path), *map(str, arguments)]
         env = {**self.environment, **variables}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds)

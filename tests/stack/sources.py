@@ -96,14 +96,14 @@ def _pack(name: str, folder: Path, version: str) -> Path:
         return folder / f"{name}-{chart_of(staged)['version']}.tgz"
 
 
-def _write_definitions(chart: Path, wanted: Mapping[str, Any], version: str) -> None:
+def _write_definitions(chart: Path, desired: Mapping[str, Any], version: str) -> None:
     """Definitions as the originals have them: files that Helm installs itself, or (`templates`) data of a template."""
-    made = [_definition(**each) for each in wanted.get("definitions", [])]
-    if "from" in wanted:
-        made += documents(DATA / "crds" / wanted["from"])
+    made = [_definition(**each) for each in desired.get("definitions", [])]
+    if "from" in desired:
+        made += documents(DATA / "crds" / desired["from"])
     for each in made:
         each["metadata"].setdefault("annotations", {})[VERSION_ANNOTATION] = version
-    place = wanted["place"]
+    place = desired["place"]
     if place.endswith("templates"):
         (chart / place).with_name("definitions.json").write_text(json.dumps(made))
         return
@@ -140,7 +140,7 @@ def _definition(name: str, kind: str, versions: list[str], scope: str = "Namespa
 
 
 def chart_of(path: Path) -> dict[str, Any]:
-    """What Chart.yaml of a chart says: a folder or an archive."""
+    """Return what Chart.yaml of a chart says: a folder or an archive."""
     if path.is_dir():
         text: bytes = (path / "Chart.yaml").read_bytes()
     else:
@@ -233,7 +233,7 @@ class Server(abc.ABC):
         return f"{self.scheme}{'s' if self.ca and self.scheme == 'http' else ''}://{self.address}"
 
     def count(self, part: str, *methods: str) -> int:
-        """How many requests (of these methods) had `part` in their path."""
+        """Return how many requests (of these methods) had `part` in their path."""
         return sum(part in each.path and each.method in (methods or (each.method,)) for each in list(self.requests))
 
     @abc.abstractmethod
@@ -428,7 +428,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             return b"".join(parts)
 
         def _user(self) -> tuple[bool, str]:
-            """Whether the request is allowed, and who it says it is of."""
+            """Return whether the request is allowed, and who it says it is of."""
             scheme, _, value = (self.headers.get("Authorization") or "").partition(" ")
             given = base64.b64decode(value).decode() if scheme == "Basic" else ""
             allowed = server.credentials is None or given == ":".join(server.credentials)

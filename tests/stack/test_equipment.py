@@ -363,7 +363,7 @@ def test_a_chart_comes_from_a_folder_without_any_request(helm: Helm, charts: Map
     assert "version: 0.4.0" in helm("show", "chart", charts["dra-driver-nvidia-gpu"])
 
 
-def test_a_client_without_tls_holds_up_nobody(charts: Mapping[str, Path], tmp_path: Path) -> None:
+def test_a_client_without_tls_holds_up_no_one(charts: Mapping[str, Path], tmp_path: Path) -> None:
     with OciRegistry(tls=tmp_path) as registry:
         registry.add("", charts["lws"])
         host, _, port = registry.address.partition(":")
@@ -374,7 +374,7 @@ def test_a_client_without_tls_holds_up_nobody(charts: Mapping[str, Path], tmp_pa
 
 # On a control plane
 
-# What a release leaves behind in its cluster: kinds that are looked at, and what of them is the cluster's own.
+# What a release leaves behind in its cluster: kinds that are listed, and what of them is the cluster's own.
 KINDS = (
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
@@ -481,14 +481,14 @@ def test_the_stack_is_installed_and_removed_again(
     before = _everything(nodes)
     for name in WORKLOAD:
         _install(helm, nodes, name, charts[name], tmp_path)
-    wanted = set().union(*(WORKLOADS[name] for name in WORKLOAD))
-    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted), seconds=600)
+    desired = set().union(*(WORKLOADS[name] for name in WORKLOAD))
+    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, desired), seconds=600)
 
     kubelet_plugin = nodes.objects.list("v1", "Pod", "dra-driver-nvidia-gpu")
     assert [pod["spec"]["nodeName"] for pod in kubelet_plugin] == ["gpu-0"]
     dumped = nodes.get("v1", "ConfigMap", "mp-lws-values", "lws-system") or {}
     assert json.loads(dumped["data"]["values.json"])["image"]["manager"]["tag"] == "v0.8.0"
-    # Webhooks that nobody serves let everything through.
+    # Webhooks without a server let everything through.
     api = "cert-manager.io/v1"
     issuer = {"apiVersion": api, "kind": "Issuer", "metadata": {"name": "it", "namespace": "default"}, "spec": {}}
     nodes.wait_for("issuers are served", lambda: nodes.objects.knows(api, "Issuer"))
@@ -522,8 +522,8 @@ def test_the_charts_of_the_control_gateway_are_installed_and_removed_again(
     before = _everything(nodes)
     for name in CONTROL:
         _install(helm, nodes, name, charts[name], tmp_path)
-    wanted = set().union(*(WORKLOADS[name] for name in CONTROL))
-    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted - {"DaemonSet mp-metallb-speaker"}))
+    desired = set().union(*(WORKLOADS[name] for name in CONTROL))
+    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, desired - {"DaemonSet mp-metallb-speaker"}))
     service = nodes.get("v1", "Service", "traefik", "traefik-system") or {}
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(80, 8000), (443, 8443)]
     for name in CONTROL:

@@ -70,23 +70,23 @@ class ApiDouble:
 
     def replace(self, objects: Iterable[Mapping[str, Any]]) -> None:
         """Make these, and no others, the objects there are; what stays keeps its status."""
-        wanted = {_key(value): value for value in objects}
-        self.add(wanted.values())
+        desired = {_key(value): value for value in objects}
+        self.add(desired.values())
         with self._lock:
-            for key in sorted(self._objects.keys() - wanted.keys()):
-                self._tell("DELETED", self._objects.pop(key))
+            for key in sorted(self._objects.keys() - desired.keys()):
+                self._send("DELETED", self._objects.pop(key))
 
     def add(self, objects: Iterable[Mapping[str, Any]]) -> None:
         """Make these objects, or make those that are there what these say, but for their status."""
         with self._lock:
             for value in objects:
-                key, wanted = _key(value), copy.deepcopy(dict(value))
+                key, desired = _key(value), copy.deepcopy(dict(value))
                 known = self._objects.get(key)
                 if known is None:
-                    self._put("ADDED", key, wanted, GENERATION)
-                elif _content(known) != _content(wanted):
+                    self._put("ADDED", key, desired, GENERATION)
+                elif _content(known) != _content(desired):
                     status = {"status": known["status"]} if "status" in known else {}
-                    self._put("MODIFIED", key, {**wanted, **status}, known["metadata"]["generation"] + 1)
+                    self._put("MODIFIED", key, {**desired, **status}, known["metadata"]["generation"] + 1)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         with self._lock:
@@ -112,7 +112,7 @@ class ApiDouble:
     def watch(
         self, kind: str, namespace: str, initial: bool, since: int
     ) -> tuple[list[Object], queue.SimpleQueue[Object | None]]:
-        """What changed since a version (or all there is, with `initial`), and a queue of what changes later."""
+        """Return what changed since a version (or all there is, with `initial`), and a queue of what changes later."""
         events: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         with self._lock:
             first = [
@@ -150,9 +150,9 @@ class ApiDouble:
             "resourceVersion": str(self._version),
         }
         self._objects[key] = {**value, "metadata": {**value["metadata"], **known}}
-        self._tell(event, self._objects[key])
+        self._send(event, self._objects[key])
 
-    def _tell(self, event: str, value: Object) -> None:
+    def _send(self, event: str, value: Object) -> None:
         for kind, events in self._watchers:
             if kind == value["kind"]:
                 events.put({"type": event, "object": copy.deepcopy(value)})

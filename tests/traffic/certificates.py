@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Certificates for tests: an authority and servers' certificates, made anew each time."""
+"""Certificates for tests: an authority and servers' certificates, created each time."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def credential(secret: str, **fields: str) -> Object:
 
 @dataclass
 class Plan:
-    """What a fleet asks for. `down` are endpoints that are not usable, `routed` services that had routes before."""
+    """Desired state of a fleet. `down` are endpoints that are not usable, `routed` services that had routes before."""
 
     endpoints: dict[str, Object]
     services: dict[str, Object]
@@ -196,7 +196,7 @@ class ControlCluster:
         self.pods: dict[str, EgressPod] = {}
         self.given: list[Object] = []
         self._published: list[Object] = []
-        self._marks = 0
+        self._labels = 0
         self._stack = ExitStack()
         self.traefik: Process | None = None
         self.network.pods("traefik-system", "traefik", ("127.0.0.1", self.port))
@@ -262,12 +262,12 @@ class ControlCluster:
         As whoever applies plans has to, this removes objects when no route leads to them any more: a route to a Service
         that is gone answers 500 to its share of requests.
         """
-        wanted = self._local(plan)
-        keys = {_key(value) for value in wanted}
-        self.api.replace([*wanted, *(value for value in self._published if _key(value) not in keys)])
+        desired = self._local(plan)
+        keys = {_key(value) for value in desired}
+        self.api.replace([*desired, *(value for value in self._published if _key(value) not in keys)])
         self._taken_over()
-        self.api.replace(wanted)
-        self._published = wanted
+        self.api.replace(desired)
+        self._published = desired
         self._taken_over()
 
     def _local(self, plan: Plan) -> list[Object]:
@@ -292,11 +292,11 @@ class ControlCluster:
         Its routers change all at once, a moment after the verdicts.
         """
         wait_until(self._settled, why=self._why)
-        self._marks += 1
-        mark = service(f"mark-{self._marks}", {"name": "nobody"})
+        self._labels += 1
+        mark = service(f"mark-{self._labels}", {"name": "no-pod"})
         objects = Plan({}, {"mark": mark}, routed={"mark"}).objects()
         self.api.add(value for value in objects if value["metadata"].get("namespace") == NAMESPACE)
-        path = f"/{NAMESPACE}/mark-{self._marks}/"
+        path = f"/{NAMESPACE}/mark-{self._labels}/"
         wait_until(lambda: self.ask(path).status == 503, why=self._why)
 
     def _settled(self) -> bool:
@@ -339,7 +339,7 @@ class ControlCluster:
             connection.close()
 
     def ask_often(self, path: str, times: int) -> Counter[int]:
-        """How often each status was answered to so many requests, one after the other on one connection."""
+        """Return how often each status was answered to so many requests, one after the other on one connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         answers: Counter[int] = Counter()
         try:

@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 def binary(name: str) -> str:
-    """A program that a package of tests/requirements.txt has brought."""
+    """A program that a package of tests/requirements.txt has installed."""
     return str(Path(sys.executable).parent / name)
 
 
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 
 def wait_until(what: Callable[[], Any], seconds: float = 30.0, why: Callable[[], str] = lambda: "") -> Any:
-    """The first answer that is true. Fails after so many seconds, with what `why` tells."""
+    """The first answer that is true. Fails after so many seconds, with what `why` returns."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if answer := what():
@@ -132,7 +132,7 @@ def traefik(
 
 
 class Network:
-    """Where addresses of the fleet are on this machine, and what Kubernetes' own controllers would add."""
+    """Addresses of the fleet on this machine, and what Kubernetes' own controllers would add."""
 
     def __init__(self) -> None:
         self._places: dict[Place, Place] = {}
@@ -203,7 +203,7 @@ class EgressPod:
         self._pod = self._kinds["Deployment"]["spec"]["template"]["spec"]
 
     def mount(self, secret: Mapping[str, str], authorities: Mapping[str, str] | None = None) -> None:
-        """What the kubelet mounts: the ConfigMap, the Secret with this data, and the ConfigMap of authorities."""
+        """Write what the kubelet mounts: the ConfigMap, the Secret with this data, and the ConfigMap of authorities."""
         texts = {name: self._localised(text) for name, text in self._kinds["ConfigMap"]["data"].items()}
         contents = {"config": texts, "key": secret, "ca": authorities or {}}
         for volume in self._pod["volumes"]:

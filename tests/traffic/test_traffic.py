@@ -88,8 +88,8 @@ def make_plan() -> Plan:
         service("bulk", {"weight": 80, "app": "bulk"}, {"weight": 20, "app": "heavy"}),
         service("shrinking", {"app": "shrinking"}),
         service("failover", {"priority": 0, "name": "leaving"}, {"priority": 1, "name": "staying"}),
-        service("asleep", {"name": "nobody"}),
-        service("new", {"name": "nobody"}),
+        service("asleep", {"name": "no-pod"}),
+        service("new", {"name": "no-pod"}),
         *(service(name, {"name": name}) for name in ALONE),
     ]
     return Plan(
@@ -165,7 +165,7 @@ def last(cluster: ControlCluster, edge: str) -> Seen:
 
 
 def paths(cluster: ControlCluster, edge: str, ending: str) -> Counter[str]:
-    """How often each first word of a path was asked for at an edge, among paths with an ending."""
+    """Return how often each first word of a path was asked for at an edge, among paths with an ending."""
     return Counter(seen.path.split("/")[1] for seen in cluster.edges[edge].seen if seen.path.endswith(ending))
 
 
@@ -173,8 +173,8 @@ def test_every_route_is_accepted_and_resolved(cluster: ControlCluster) -> None:
     routes = cluster.api.of_kind("HTTPRoute")
     assert len(routes) > len(cluster.api.of_kind("Gateway"))
     found = {route["metadata"]["name"]: cluster.conditions(route) for route in routes}
-    wanted = {"Accepted": "True", "ResolvedRefs": "True"}
-    assert found == dict.fromkeys(found, wanted)
+    desired = {"Accepted": "True", "ResolvedRefs": "True"}
+    assert found == dict.fromkeys(found, desired)
 
 
 def test_the_gateway_is_accepted_and_has_the_address_of_its_service(cluster: ControlCluster) -> None:
@@ -195,8 +195,8 @@ def test_requests_are_split_by_weight(cluster: ControlCluster) -> None:
     before = {name: len(cluster.edges[name].seen) for name in ("east", "west", "together")}
     assert cluster.ask_often(f"/{NAMESPACE}/assistant/v1/chat/completions", 2000) == {200: 2000}
     share = {name: (len(cluster.edges[name].seen) - count) / 2000 for name, count in before.items()}
-    wanted = {"east": 0.45, "west": 0.45, "together": 0.10}
-    assert share == pytest.approx(wanted, abs=0.02)
+    desired = {"east": 0.45, "west": 0.45, "together": 0.10}
+    assert share == pytest.approx(desired, abs=0.02)
 
 
 def test_every_backend_gets_its_own_path(cluster: ControlCluster) -> None:
@@ -295,8 +295,8 @@ def test_many_endpoints_are_split_exactly_through_a_tree_of_routes(cluster: Cont
     requests = 4000
     assert cluster.ask_often(f"/{NAMESPACE}/bulk/v1/split", requests) == {200: requests}
     found = paths(cluster, "bulk", "/v1/split")
-    wanted = {f"bulk-{i}": 0.8 / MANY for i in range(MANY)} | {"heavy": 0.2}
-    assert {name: count / requests for name, count in found.items()} == pytest.approx(wanted, abs=0.005)
+    desired = {f"bulk-{i}": 0.8 / MANY for i in range(MANY)} | {"heavy": 0.2}
+    assert {name: count / requests for name, count in found.items()} == pytest.approx(desired, abs=0.005)
 
 
 def test_a_service_without_usable_endpoints_answers_503_if_it_was_there(cluster: ControlCluster) -> None:
@@ -332,7 +332,7 @@ AT_ONCE = {"requestAcceptGraceTimeout": "0s"}
 
 
 def test_a_stream_outlives_the_pod_of_the_gateway_that_it_began_on(cluster: ControlCluster, held: Edge) -> None:
-    """The pod has as long for it as it is composed to have: ten minutes, which nobody waits for here."""
+    """The pod has as long for it as it is composed to have: ten minutes, which the test does not wait for."""
     path = f"/{NAMESPACE}/held/v1"
     with cluster.another_pod(OTHER_POD, f"{path}/models", AT_ONCE) as old:
         stream = begun(cluster.stream(f"{path}/held", OTHER_POD))

@@ -21,13 +21,17 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 # The classes of clouds come with the collection.
 _CLASS = ("names an InferenceClass that does not exist",)
-WARNINGS: dict[str, tuple[str, ...]] = {"docs/eks.md": _CLASS, "docs/gke.md": _CLASS}
+WARNINGS: dict[str, tuple[str, ...]] = {
+    "docs/eks.md": _CLASS,
+    "docs/gke.md": _CLASS,
+    "docs/scheduling.md": ("P instances",),
+}
 """Warnings that examples are meant to give: parts of their texts, by page. All others fail the test."""
 
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _MANIFEST = re.compile(r"\bapiVersion:\s*[\"']?(infrastructure\.)?modelplane\.ai/")
 _PENDING = re.compile(r"^# pending: (\S+)$", re.MULTILINE)
-"""How a block says that a deployment in it finds no room: a comment with namespace and name."""
+"""Sign in a block that a deployment in it finds no room: a comment with namespace and name."""
 
 
 @dataclass(frozen=True)

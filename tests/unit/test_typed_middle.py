@@ -143,7 +143,7 @@ def test_few_accesses_to_own_kinds_are_by_text() -> None:
         ("replica.spec.cluster_name", []),
     ],
 )
-def test_the_counter_tells_own_from_foreign(code: str, found: list[str]) -> None:
+def test_the_counter_distinguishes_own_from_foreign(code: str, found: list[str]) -> None:
     assert [key for _, key in accesses(code, own_keys())] == found
 
 

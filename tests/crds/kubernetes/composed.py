@@ -21,7 +21,7 @@ DEFINITIONS = ROOT / "roles" / "control_plane" / "files" / "crds"
 
 sys.path.insert(0, str(ROOT / "tests" / "data" / "schemas"))
 
-from make import WANTED, folder_of  # noqa: E402
+from make import DESIRED, folder_of  # noqa: E402
 
 
 def main() -> int:
@@ -42,17 +42,17 @@ def main() -> int:
     verdicts = [json.loads(line) for line in answer.stdout.splitlines()]
     places = [verdict["name"] for verdict in verdicts[: len(kinds)]]
     places += [f"{each['kind']} {each['metadata']['name']}" for each in objects]
-    faults = [f"{place}: {error}" for place, each in zip(places, verdicts, strict=True) for error in each["errors"]]
-    print("\n".join(faults))
+    errors = [f"{place}: {error}" for place, each in zip(places, verdicts, strict=True) for error in each["errors"]]
+    print("\n".join(errors))
     counts = Counter(each["kind"] for each in objects)
-    print(", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())), f"- {len(faults)} faults")
-    return 1 if faults or not objects else 0
+    print(", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())), f"- {len(errors)} errors")
+    return 1 if errors or not objects else 0
 
 
 def collect(folder: Path) -> set[str]:
     """Copy the definitions of all custom kinds into a folder; their kinds."""
     paths = list(DEFINITIONS.glob("*.yaml"))
-    paths += [folder_of(module, version) / below / file for (module, version, below), file, _api in WANTED]
+    paths += [folder_of(module, version) / below / file for (module, version, below), file, _api in DESIRED]
     kinds = set()
     for path in set(paths):
         shutil.copyfile(path, folder / path.name)

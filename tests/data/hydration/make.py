@@ -4,7 +4,7 @@
 
     .venv/bin/python tests/data/hydration/make.py [VERSION]
 
-Needs pip and PyPI. Nothing is installed: pip tells what it would install for each machine that may run the Job.
+Needs pip and PyPI. Nothing is installed: pip reports what it would install for each machine that may run the Job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 VERSION = "2.4.0"
 """Of huggingface_hub, unless another is asked for."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-"""That of the image, and those of images that people bring."""
+"""That of the image, and those of images of users."""
 MACHINES = ("x86_64", "aarch64")
 _OLDEST_GLIBC = 17
 GLIBCS = (41, 28)
@@ -52,7 +52,7 @@ def platforms(machine: str, glibc: int) -> list[str]:
 
 
 def wheels(requirement: str, python: str, tags: list[str]) -> list[dict[str, Any]]:
-    """What pip would install, in the form of its installation report."""
+    """Return what pip would install, in the form of its installation report."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]

@@ -25,7 +25,7 @@ INFERENCE_EXTENSION = ("sigs.k8s.io/gateway-api-inference-extension", "v1.0.1", 
 LEADER_WORKER_SET = ("sigs.k8s.io/lws", "v0.8.0", "config/crd/bases")
 METALLB = ("go.universe.tf/metallb", "v0.14.9", "config/crd/bases")
 # Module, file, version of the API.
-WANTED = [
+DESIRED = [
     (GATEWAY_API, "gateway.networking.k8s.io_gatewayclasses.yaml", "v1"),
     (GATEWAY_API, "gateway.networking.k8s.io_gateways.yaml", "v1"),
     (GATEWAY_API, "gateway.networking.k8s.io_httproutes.yaml", "v1"),
@@ -66,7 +66,7 @@ def without_descriptions(schema: Any, *, names: bool = False) -> Any:
 
 
 def main() -> None:
-    for (module, module_version, folder), file, version in WANTED:
+    for (module, module_version, folder), file, version in DESIRED:
         definition = yaml.safe_load((folder_of(module, module_version) / folder / file).read_text(encoding="utf-8"))
         spec = definition["spec"]
         schema = next(each["schema"] for each in spec["versions"] if each["name"] == version)["openAPIV3Schema"]

@@ -16,7 +16,7 @@ _RBAC = Path(__file__).parents[3] / "roles/control_plane/files/rbac"
 
 
 def manifests(file: str) -> list[dict[str, Any]]:
-    """What is in `workload-cluster` or `control-plane`."""
+    """Return what is in `workload-cluster` or `control-plane`."""
     return list(yaml.safe_load_all((_RBAC / f"{file}.yaml").read_text()))
 
 

@@ -53,7 +53,7 @@ def token(path: Path) -> str:
     return str(yaml.safe_load(path.read_text())["users"][0]["user"]["token"])
 
 
-def test_the_file_logs_in_as_the_account_and_nobody_else_reads_it(plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_file_logs_in_as_the_account_and_no_one_else_reads_it(plane: ControlPlane, tmp_path: Path) -> None:
     path = tmp_path / "keys" / "robot.kubeconfig"
     made = written(plane, path)
     assert made.changed
@@ -83,7 +83,7 @@ def test_it_stays_until_its_token_is_about_to_end(plane: ControlPlane, tmp_path:
     assert path.read_text() != content
 
 
-def test_it_is_made_anew_when_it_is_of_no_use(plane: ControlPlane, tmp_path: Path) -> None:
+def test_it_is_made_again_when_it_is_of_no_use(plane: ControlPlane, tmp_path: Path) -> None:
     path = tmp_path / "robot.kubeconfig"
     for content in (
         "",
@@ -98,7 +98,7 @@ def test_it_is_made_anew_when_it_is_of_no_use(plane: ControlPlane, tmp_path: Pat
     assert moved != path.read_text()
     path.write_text(moved)
     assert written(plane, path).changed
-    # The token of an account that was made anew is worth nothing.
+    # The token of an account that was created again is worth nothing.
     plane.objects.delete("v1", "ServiceAccount", ROBOT.name, ROBOT.namespace)
     plane.apply(_account())
     assert written(plane, path).changed
@@ -115,7 +115,7 @@ def test_check_mode_makes_no_token(plane: ControlPlane, tmp_path: Path) -> None:
     assert plane.write_requests(since) == []
 
 
-def test_an_account_that_is_not_there_is_told(plane: ControlPlane, tmp_path: Path) -> None:
+def test_an_account_that_is_not_there_is_reported(plane: ControlPlane, tmp_path: Path) -> None:
     plane.objects.delete("v1", "ServiceAccount", ROBOT.name, ROBOT.namespace)
     with pytest.raises(ApiError, match=r"no ServiceAccount accounts/robot.*rights of the fleet"):
         written(plane, tmp_path / "robot.kubeconfig")

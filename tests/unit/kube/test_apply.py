@@ -47,7 +47,7 @@ def test_create_then_nothing_then_change_then_remove(place: Place) -> None:
     objects[1]["data"] = {"b": "2"}
     third = place.apply(objects)
     assert actions(third) == {**all_are(place, "unchanged"), "ConfigMap/settings": "updated"}
-    # A key that is no longer wanted goes.
+    # A key that is no longer desired goes.
     assert place.get(objects[1])["data"] == {"b": "2"}  # type: ignore[index]
 
     fourth = place.apply([value for value in objects if value["kind"] not in ("Service", "Deployment")])
@@ -75,7 +75,7 @@ def test_a_copy_without_our_label_is_given_it(place: Place) -> None:
     assert place.get(value)["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}  # type: ignore[index]
 
 
-def test_check_mode_tells_the_same_and_writes_nothing(place: Place) -> None:
+def test_check_mode_reports_the_same_and_writes_nothing(place: Place) -> None:
     objects = place.objects()
     assert actions(place.apply(objects, check_mode=True)) == all_are(place, "created")
     assert place.get(objects[0]) is None
@@ -84,15 +84,15 @@ def test_check_mode_tells_the_same_and_writes_nothing(place: Place) -> None:
     records = place.records()
     objects[3]["spec"]["replicas"] = 2
     changed = [*objects[:2], objects[3]]
-    told = place.apply(changed, check_mode=True)
-    assert actions(told) == {**all_are(place, "unchanged"), "Deployment/web": "updated", "Service/web": "deleted"}
+    reported = place.apply(changed, check_mode=True)
+    assert actions(reported) == {**all_are(place, "unchanged"), "Deployment/web": "updated", "Service/web": "deleted"}
     assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
     assert place.get(objects[2]) is not None
     assert place.records() == records
-    assert actions(place.apply(changed)) == actions(told)
+    assert actions(place.apply(changed)) == actions(reported)
 
 
-def test_an_object_of_somebody_else_is_left_alone(place: Place) -> None:
+def test_an_object_of_another_user_is_left_alone(place: Place) -> None:
     place.plane.create_namespace(place.namespace, {MANAGED_BY_LABEL: MANAGED_BY})
     foreign = {**config("settings", place.namespace, theirs="yes")}
     foreign["metadata"] = {"name": "settings", "namespace": place.namespace}
@@ -106,7 +106,7 @@ def test_an_object_of_somebody_else_is_left_alone(place: Place) -> None:
         assert "kube-tests" in found.message
         assert place.get(objects[3]) is not None
         assert place.get(foreign)["data"] == {"theirs": "yes"}  # type: ignore[index]
-    # Nor is it removed when it is no longer wanted.
+    # Nor is it removed when it is no longer desired.
     assert "ConfigMap/settings" not in actions(place.apply([objects[0]]))
     assert place.get(foreign) is not None
 
@@ -135,10 +135,10 @@ def test_drift_of_what_is_ours_is_mended_and_nothing_else_is(place: Place, name:
     assert after
     for field in ("data", "spec"):
         if field in objects[index] and field in objects[index]:
-            wanted = objects[index][field]
-            assert {key: after[field].get(key) for key in wanted}.get("replicas") == wanted.get("replicas")
+            desired = objects[index][field]
+            assert {key: after[field].get(key) for key in desired}.get("replicas") == desired.get("replicas")
             if field == "data":
-                assert wanted.items() <= after["data"].items()
+                assert desired.items() <= after["data"].items()
     assert not place.apply(objects).changed
 
 
@@ -182,7 +182,7 @@ def test_what_others_say_a_namespace_lets_in_stays(place: Place, by_applying: bo
     assert not place.apply(objects).changed
     assert not written(place, since)
 
-    # What nobody else holds any more is ours again.
+    # What no other manager holds any more is ours again.
     if by_applying:
         del theirs["metadata"]["labels"]
         place.client.apply(theirs, manager="label-syncer")
@@ -239,7 +239,7 @@ RECREATED: dict[str, tuple[Callable[[str], Object], Callable[[Object], object]]]
 
 
 @pytest.mark.parametrize("name", RECREATED)
-def test_what_cannot_be_changed_and_loses_nothing_is_made_anew(place: Place, name: str) -> None:
+def test_what_cannot_be_changed_and_loses_nothing_is_made_again(place: Place, name: str) -> None:
     make, edit = RECREATED[name]
     value = make(place.namespace)
     objects = [thing("v1", "Namespace", place.namespace), value]
@@ -268,7 +268,7 @@ def test_a_job_that_could_not_be_made_again_is_not_deleted(place: Place) -> None
     assert place.get(value) is not None
 
 
-def test_what_the_server_repeats_of_a_pod_is_not_told(place: Place) -> None:
+def test_what_the_server_repeats_of_a_pod_is_not_reported(place: Place) -> None:
     value = job("fill", place.namespace, "one")
     value["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "HF", "value": "hunter2-planted"}]
     objects = [thing("v1", "Namespace", place.namespace), value]
@@ -280,7 +280,7 @@ def test_what_the_server_repeats_of_a_pod_is_not_told(place: Place) -> None:
     assert "hunter2" not in found.message
 
 
-def test_what_runs_is_never_made_anew(place: Place) -> None:
+def test_what_runs_is_never_made_again(place: Place) -> None:
     objects = place.objects()
     place.apply(objects)
     objects[3]["spec"]["selector"] = {"matchLabels": {"app": "web", "more": "x"}}
@@ -290,7 +290,7 @@ def test_what_runs_is_never_made_anew(place: Place) -> None:
     assert f"kubectl delete deployment web -n {place.namespace}" in found.message
 
 
-def test_a_faulty_object_fails_alone_and_says_why(place: Place) -> None:
+def test_an_invalid_object_fails_alone_and_says_why(place: Place) -> None:
     objects = place.objects()
     objects[2]["spec"]["ports"][0]["port"] = 70000
     objects[1]["unknown"] = 1
@@ -328,7 +328,7 @@ def test_without_prune_all_stays_and_is_not_forgotten(place: Place) -> None:
     assert actions(place.apply(objects[:2]))["Deployment/web"] == "deleted"
 
 
-def test_what_nobody_can_tell_of_now_is_held(place: Place) -> None:
+def test_what_is_unknown_now_is_held(place: Place) -> None:
     objects = [thing("v1", "Namespace", place.namespace), config("held", place.namespace, a="1")]
     place.apply(objects)
     held = frozenset({Key.of(objects[1])})

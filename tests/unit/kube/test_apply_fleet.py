@@ -104,8 +104,8 @@ def folder(tmp_path: Path, fleet: Fleet) -> Any:
     found.run(state="absent", path=None)
 
 
-def counts(told: dict[str, Any]) -> str:
-    return str(told["msg"].splitlines()[0])
+def counts(reported: dict[str, Any]) -> str:
+    return str(reported["msg"].splitlines()[0])
 
 
 def test_everywhere_at_once_and_a_second_time_not_at_all(folder: Folder) -> None:
@@ -191,18 +191,18 @@ def test_secrets_are_copied_and_their_values_are_nowhere(folder: Folder) -> None
     changed = folder.run(diff=True)
     assert counts(changed["clusters"]["east"]).startswith("1 updated")
     assert "(changed)" in json.dumps(changed["diff"])
-    # The source is gone, or nobody can read it: what was copied stays.
+    # The source is gone, or cannot be read: what was copied stays.
     control.objects.delete("v1", "Secret", "hf", folder.team)
     gone = folder.run(diff=True)
     alone = folder.run(control=None, diff=True)
     assert not gone["changed"]
     assert not alone["changed"]
     assert east.get("v1", "Secret", "auth", folder.workloads)
-    # Nobody needs it any more.
+    # It is not needed any more.
     folder.plan()
     assert counts(folder.run(diff=True)["clusters"]["east"]).startswith("1 deleted")
-    for told in (held, result, changed, gone, alone):
-        text = json.dumps(told)
+    for reported in (held, result, changed, gone, alone):
+        text = json.dumps(reported)
         assert PLANTED not in text
         assert ENCODED not in text
         assert base64.b64encode(b"planted-other").decode() not in text
@@ -308,7 +308,7 @@ def test_absent_takes_everything_away(folder: Folder) -> None:
 
 
 def test_one_server_for_two_clusters_and_the_control_cluster(folder: Folder) -> None:
-    """Their records differ, so that none takes away what is another's."""
+    """Their records differ, so that none deletes what is another's."""
     control = folder.fleet.control
     only = thing("v1", "ConfigMap", "of-west", folder.workloads, data={"a": "1"})
     for path in (folder.path / "clusters" / "west").rglob("configmap-*"):
@@ -335,7 +335,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no build": ({"path": "/nowhere/at/all"}, "no build folder"),
     "a fleet that is no name": ({"fleet": "Not A Name"}, "fleet is"),
     "a wait that is no time": ({"wait": -1.0}, "must not be negative"),
-    "a folder of a stranger": ({"folders": {"stranger": "x"}}, "folders names stranger, which is not in clusters"),
+    "a folder of a elsewhere": ({"folders": {"elsewhere": "x"}}, "folders names elsewhere, which is not in clusters"),
     "no forks": ({"forks": 0}, "forks"),
     "two clusters of a name": (
         {"clusters": [{"name": "east", "kubeconfig": "x"}, {"name": "east", "kubeconfig": "y"}]},
@@ -345,7 +345,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told(folder: Folder, name: str) -> None:
+def test_mistakes_are_reported(folder: Folder, name: str) -> None:
     params, message = MISTAKES[name]
     with pytest.raises(ApplyError, match=message):
         folder.run(**params)

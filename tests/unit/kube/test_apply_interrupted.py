@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a run leaves behind that lost its record, its server or its life, and how the next one goes on."""
+"""Tests of what a run leaves behind that lost its record, its server or its life, and how the next one goes on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
 )
 
 
-def test_a_lost_record_costs_one_look_and_nothing_stays_behind(place: Place) -> None:
+def test_a_lost_record_costs_one_read_and_nothing_stays_behind(place: Place) -> None:
     objects = place.objects()
     place.apply(objects)
     other_tool = config("by-hand", place.namespace, a="1")
@@ -41,7 +41,7 @@ def test_a_lost_record_costs_one_look_and_nothing_stays_behind(place: Place) -> 
     assert not place.apply(objects[:3]).changed
 
 
-def test_a_record_that_somebody_changed_is_told_and_mended(place: Place) -> None:
+def test_a_record_that_a_user_changed_is_reported_and_mended(place: Place) -> None:
     objects = place.objects()
     place.apply(objects)
     [record] = place.records()
@@ -112,7 +112,7 @@ def test_a_killed_run_leaves_nothing_that_the_next_does_not_know(place: Place, a
     new[1]["data"] = {"a": "2"}
     with contextlib.suppress(ApiError):
         place.apply(new, client=Dying(place.client, at, after=after))  # type: ignore[arg-type]
-    # What is wanted changes before the next run, which is the worst case for what the killed one made.
+    # Desired state changes before the next run, which is the worst case for what the killed one made.
     last = [*new[:4], config("last", place.namespace, a="1")]
     place.apply(last)
     for value in last:

@@ -51,8 +51,8 @@ def applied(plane: ControlPlane, objects: list[Object] | None, *, check_mode: bo
 
 
 def actions(result: Object) -> dict[str, str]:
-    told = result["clusters"] or {"control": result["control"]}
-    return {each["name"]: each["action"] for found in told.values() for each in found["objects"]}
+    reported = result["clusters"] or {"control": result["control"]}
+    return {each["name"]: each["action"] for found in reported.values() for each in found["objects"]}
 
 
 @pytest.fixture
@@ -63,16 +63,16 @@ def plane(cluster: ControlPlane) -> Iterator[ControlPlane]:
         applied(cluster, None, record=record, state="absent")
 
 
-def test_objects_are_brought_there_and_stay(plane: ControlPlane) -> None:
-    wanted = [settings("one", a="1"), settings("two", a="1")]
-    assert actions(applied(plane, wanted, check_mode=True))["one"] == "created"
+def test_objects_are_applied_and_stay(plane: ControlPlane) -> None:
+    desired = [settings("one", a="1"), settings("two", a="1")]
+    assert actions(applied(plane, desired, check_mode=True))["one"] == "created"
     assert plane.get("v1", "ConfigMap", "one", "objects") is None
-    assert applied(plane, wanted)["changed"]
+    assert applied(plane, desired)["changed"]
     found = plane.get("v1", "ConfigMap", "one", "objects")
     assert found is not None
     assert found["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}
     since = plane.audit_position()
-    assert not applied(plane, wanted)["changed"]
+    assert not applied(plane, desired)["changed"]
     assert plane.write_requests(since) == []
 
 
@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told(cluster: ControlPlane, name: str) -> None:
+def test_mistakes_are_reported(cluster: ControlPlane, name: str) -> None:
     change, message = MISTAKES[name]
     with pytest.raises(ApplyError, match=message) as caught:
         run({**arguments(cluster, [settings("one")]), **change}, check_mode=False, diff=False)

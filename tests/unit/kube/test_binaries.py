@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""`make kube` with a `go` that only writes files: where programs are looked for, and what happens if it goes wrong."""
+"""`make kube` with a `go` that only writes files: where programs are searched, and what happens if it goes wrong."""
 
 from __future__ import annotations
 

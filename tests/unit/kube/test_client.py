@@ -48,9 +48,9 @@ def client(cluster: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_conflicts_name_manager_and_field(client: Client) -> None:
     client.apply(config_map("contested", a="1"))
     with pytest.raises(Conflict) as caught:
-        client.apply(config_map("contested", a="2"), manager="somebody")
+        client.apply(config_map("contested", a="2"), manager="other")
     assert caught.value.managers == (("modelplane.fleet", ".data.a"),)
-    assert client.apply(config_map("contested", a="2"), manager="somebody", force=True)["data"] == {"a": "2"}
+    assert client.apply(config_map("contested", a="2"), manager="other", force=True)["data"] == {"a": "2"}
 
 
 def test_trying_changes_nothing(client: Client) -> None:
@@ -59,7 +59,7 @@ def test_trying_changes_nothing(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected", "told"),
+    ("desired", "expected", "message"),
     [
         ({**config_map("x"), "dota": {}}, Invalid, "field not declared in schema"),
         (config_map("x", a=3), Invalid, "expected string"),
@@ -70,11 +70,11 @@ def test_trying_changes_nothing(client: Client) -> None:
     ],
     ids=["unknown field", "wrong type", "no namespace", "no kind", "secret that is not base64", "secret of no type"],
 )
-def test_what_the_server_refuses(client: Client, wanted: Any, expected: type[ApiError], told: str) -> None:
+def test_what_the_server_refuses(client: Client, desired: Any, expected: type[ApiError], message: str) -> None:
     before = client.requests["apply"]
     with pytest.raises(expected) as caught:
-        client.apply(wanted)
-    assert told in str(caught.value)
+        client.apply(desired)
+    assert message in str(caught.value)
     assert "planted" not in repr(caught.value)
     assert client.requests["apply"] - before <= 1
 
@@ -95,13 +95,13 @@ def test_pages_and_watches(client: Client) -> None:
         assert (event, item["data"]) == ("MODIFIED", {"b": "2"})
         break
     else:
-        pytest.fail("the watch told nothing")
+        pytest.fail("the watch had no event")
 
 
 def test_only_that_very_object_is_deleted_or_replaced(client: Client) -> None:
     made = client.apply(config_map("precious"))
     with pytest.raises(Conflict):
-        client.delete("v1", "ConfigMap", "precious", NAMESPACE, uid="somebody else's")
+        client.delete("v1", "ConfigMap", "precious", NAMESPACE, uid="another user's")
     client.replace({**made, "data": {"a": "1"}})
     with pytest.raises(Conflict):
         client.replace({**made, "data": {"a": "2"}})
@@ -117,8 +117,8 @@ def test_a_user_who_may_little(cluster: ControlPlane, client: Client) -> None:
         with pytest.raises(Forbidden, match="cluster west: apply ConfigMap client-tests/x"):
             reader.apply(config_map("x"))
     connection = Connection("west", server=client.server, token="planted", verify=False)
-    with connect(connection) as nobody, pytest.raises(Unauthorized, match="renew the token"):
-        nobody.list("v1", "ConfigMap")
+    with connect(connection) as unknown, pytest.raises(Unauthorized, match="renew the token"):
+        unknown.list("v1", "ConfigMap")
 
 
 def test_a_lock_has_one_holder_and_is_taken_over_when_it_expired(client: Client) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at a real API server before anything is installed, with the rights of several users."""
+"""Snapshot of a real API server before anything is installed, with the rights of several users."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def test_the_fleet_has_the_rights_that_are_asked_for(cluster: ControlPlane, righ
     assert {finding.severity for finding in found} == {"warning"}
 
 
-def test_who_may_do_nothing_is_told_what_the_fleet_does(cluster: ControlPlane) -> None:
+def test_who_may_do_nothing_learns_what_the_fleet_does(cluster: ControlPlane) -> None:
     want = places.desired()
-    snapshot = seen(cluster.user_kubeconfig("checking-nobody"), want)
+    snapshot = seen(cluster.user_kubeconfig("checking-no-one"), want)
     assert snapshot.denied == {EVERYTHING, *places.RIGHTS}
     assert {"Node", "Secret", "StorageClass", "CustomResourceDefinition"} <= snapshot.unread.keys()
     errors = [finding for finding in check(snapshot, want) if finding.severity == "error"]

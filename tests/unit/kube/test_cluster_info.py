@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The module cluster_info as Ansible runs it, against a real API server and one that nobody answers for."""
+"""The module cluster_info as Ansible runs it, against a real API server and one that does not answer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PLANTED = "hunter2-of-the-kubeconfig"
 
 
 def play(folder: Path, tasks: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-    """What each task returned, and all that Ansible printed at -vvv."""
+    """Return what each task returned, and all that Ansible printed at -vvv."""
     steps: list[dict[str, Any]] = []
     for index, task in enumerate(tasks):
         result = {"content": "{{ found | to_json }}", "dest": str(folder / f"result-{index}.json"), "mode": "0600"}
-        steps.append({"name": f"Look {index}", "ignore_errors": True, "register": "found", **task})
+        steps.append({"name": f"Read {index}", "ignore_errors": True, "register": "found", **task})
         steps.append({"name": f"Keep {index}", "ansible.builtin.copy": result, "no_log": True, "check_mode": False})
     book = folder / "play.json"
     book.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": steps}]), encoding="utf-8")
@@ -84,14 +84,14 @@ def test_one_answers_and_one_does_not(cluster: ControlPlane, manifests: Path, tm
         "retries": 0,
         "timeout": 10,
     }
-    look = {"modelplane.fleet.cluster_info": arguments}
+    read = {"modelplane.fleet.cluster_info": arguments}
     # What tests before this one applied goes with its namespace, and an observation changes with it.
     cluster.wait_for("removed namespaces to be gone", lambda: all_active(cluster) or None)
     since = cluster.audit_position()
     stat = {"ansible.builtin.stat": {"path": str(path)}}
     lost = {"modelplane.fleet.cluster_info": {**arguments, "control": {"server": server, "token": PLANTED}}}
     twice = {"modelplane.fleet.cluster_info": {**arguments, "clusters": [gone, gone]}}
-    results, printed = play(tmp_path, [{**look, "check_mode": True}, stat, look, stat, look, stat, lost, twice])
+    results, printed = play(tmp_path, [{**read, "check_mode": True}, stat, read, stat, read, stat, lost, twice])
     check, before, first, written, second, later, without_control, doubled = results
 
     assert before["stat"]["exists"] is False

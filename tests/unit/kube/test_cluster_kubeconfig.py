@@ -81,7 +81,7 @@ def test_the_file_is_its_owners_and_goes_again(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("changes", [{}, {"impersonate": "somebody"}], ids=["itself", "another user"])
+@pytest.mark.parametrize("changes", [{}, {"impersonate": "other-user"}], ids=["itself", "another user"])
 def test_a_server_lets_in_who_has_the_file(cluster: ControlPlane, tmp_path: Path, changes: dict[str, str]) -> None:
     given = Connection("east", kubeconfig=str(cluster.kubeconfig), **changes)
     path = tmp_path / "east"
@@ -89,13 +89,13 @@ def test_a_server_lets_in_who_has_the_file(cluster: ControlPlane, tmp_path: Path
         kubeconfig_file.write(path, kubeconfig_file.kubeconfig_of("east", client.target()))
     with connect(Connection("east", kubeconfig=str(path))) as client:
         if changes:
-            with pytest.raises(Forbidden, match="somebody"):
+            with pytest.raises(Forbidden, match="other-user"):
                 client.list("v1", "Namespace")
         else:
             assert client.list("v1", "Namespace").items
 
 
-def test_the_module_writes_it_reports_no_change_and_tells_no_secret(cluster: ControlPlane, tmp_path: Path) -> None:
+def test_the_module_writes_it_and_reports_no_change_and_no_secret(cluster: ControlPlane, tmp_path: Path) -> None:
     path = tmp_path / "east.kubeconfig"
     play = f"""
 - hosts: localhost

@@ -57,7 +57,7 @@ def gpu(name: str, model: str, memory: str) -> dict[str, Any]:
 
 
 def pods(plane: ControlPlane, labels: str, *, count: int = 1, ready: bool = True) -> list[Object]:
-    """The pods of a selector when there are that many, Ready if wanted."""
+    """The pods of a selector when there are that many, Ready if desired."""
 
     def found() -> list[Object] | None:
         each = plane.objects.list("v1", "Pod", NAMESPACE, labels)
@@ -68,17 +68,17 @@ def pods(plane: ControlPlane, labels: str, *, count: int = 1, ready: bool = True
     return answer
 
 
-def container_state(plane: ControlPlane, labels: str, wanted: str) -> dict[str, Any]:
-    """The status of a pod's first container when `wanted` is a reason in it."""
+def container_state(plane: ControlPlane, labels: str, desired: str) -> dict[str, Any]:
+    """The status of a pod's first container when `desired` is a reason in it."""
 
     def found() -> dict[str, Any] | None:
         for pod in plane.objects.list("v1", "Pod", NAMESPACE, labels):
             for status in pod.get("status", {}).get("containerStatuses", []):
-                if wanted in str(status):
+                if desired in str(status):
                     return {**status, "pod_ready": condition(pod, "Ready"), "phase": pod["status"]["phase"]}
         return None
 
-    answer: dict[str, Any] = plane.wait_for(f"{wanted} of {labels}", found, seconds=300)
+    answer: dict[str, Any] = plane.wait_for(f"{desired} of {labels}", found, seconds=300)
     return answer
 
 
@@ -100,8 +100,8 @@ def test_scheduler_allocates_the_device_a_claim_selects(cluster: ControlPlane) -
     cluster.add_device_class("gpus", f'device.driver == "{DRIVER}"')
     cluster.publish_devices(small, DRIVER, [gpu("gpu-0", "L4", "24Gi")])
     cluster.publish_devices(large, DRIVER, [gpu("gpu-0", "H100", "80Gi"), gpu("gpu-1", "H100", "80Gi")])
-    wanted = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
-    request = {"deviceClassName": "gpus", "count": 2, "selectors": [{"cel": {"expression": wanted}}]}
+    desired = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
+    request = {"deviceClassName": "gpus", "count": 2, "selectors": [{"cel": {"expression": desired}}]}
     cluster.apply(
         [
             {
@@ -198,7 +198,7 @@ FATES = [
 
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize(("fate", "image", "says", "ready", "phase"), FATES)
-def test_pods_fail_as_wanted(cluster: ControlPlane, fate: str, image: str, says: str, ready: str, phase: str) -> None:
+def test_pods_fail_as_asked(cluster: ControlPlane, fate: str, image: str, says: str, ready: str, phase: str) -> None:
     name = fate or "image-missing"
     annotations = {stages.FATE: fate} if fate else {}
     template = pod_template(name, annotations=annotations, containers=[{"name": "main", "image": image}])
@@ -333,7 +333,7 @@ def test_writes_are_counted(cluster: ControlPlane) -> None:
     assert [each.name for each in cluster.write_requests(since, users=["tests"])] == ["three"]
 
 
-def test_kubectl_is_told_from_other_clients(cluster: ControlPlane, kubernetes_programs: Mapping[str, Path]) -> None:
+def test_kubectl_is_known_from_other_clients(cluster: ControlPlane, kubernetes_programs: Mapping[str, Path]) -> None:
     since = cluster.audit_position()
     subprocess.run(
         [kubernetes_programs["kubectl"], "create", "configmap", "by-kubectl", f"--namespace={NAMESPACE}"],

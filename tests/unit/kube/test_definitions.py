@@ -39,7 +39,7 @@ def definition(kind: str, *, managed_by: str = "", **served: bool) -> dict[str, 
 def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, client: Client) -> None:
     cluster.apply(
         [
-            definition("Used", managed_by="somebody", v1=True, v2=False),
+            definition("Used", managed_by="other", v1=True, v2=False),
             definition("Unused", v1=True),
             definition("Hidden", v1=False),
         ]
@@ -50,7 +50,7 @@ def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, 
         metadata = {"name": name, "namespace": "default"}
         cluster.apply({"apiVersion": f"{GROUP}/v1", "kind": "Used", "metadata": metadata})
     everything = {
-        f"useds.{GROUP}": {"group": GROUP, "kind": "Used", "managed_by": "somebody", "objects": 2},
+        f"useds.{GROUP}": {"group": GROUP, "kind": "Used", "managed_by": "other", "objects": 2},
         f"unuseds.{GROUP}": {"group": GROUP, "kind": "Unused", "managed_by": "", "objects": 0},
         f"hiddens.{GROUP}": {"group": GROUP, "kind": "Hidden", "managed_by": "", "objects": -1},
     }

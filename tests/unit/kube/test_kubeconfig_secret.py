@@ -79,7 +79,7 @@ class Case:
     def control(self) -> Client:
         return connect(Connection("control", kubeconfig=str(self.login)), write_cache=False)
 
-    def bring(
+    def install(
         self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, account_key: SecretRef | None = None
     ) -> Written:
         with (
@@ -119,7 +119,7 @@ def case(cluster: ControlPlane, tmp_path: Path) -> Iterator[Case]:
 
 
 def test_it_holds_a_kubeconfig_with_a_token_of_now(case: Case) -> None:
-    done = case.bring()
+    done = case.install()
     assert (done.changed, done.renewed, done.server) == (True, False, "https://west.example:6443")
     live, held = case.live(), case.held()
     assert live is not None
@@ -133,49 +133,49 @@ def test_it_holds_a_kubeconfig_with_a_token_of_now(case: Case) -> None:
 
 
 def test_a_new_token_is_no_change(case: Case) -> None:
-    case.bring()
-    again = case.bring()
+    case.install()
+    again = case.install()
     assert (again.changed, again.renewed) == (False, True)
     assert case.token() == "token-2-of-west"
     assert again.before == again.after
 
 
 def test_another_server_and_drift_are_changes(case: Case) -> None:
-    case.bring()
+    case.install()
     case.move("https://west-2.example:6443")
-    moved = case.bring()
+    moved = case.install()
     assert (moved.changed, moved.renewed) == (True, False)
     assert moved.before["kubeconfig"]["clusters"][0]["cluster"]["server"] == "https://west.example:6443"
     assert moved.after["kubeconfig"]["clusters"][0]["cluster"]["server"] == "https://west-2.example:6443"
     for broken in ("", "no: [yaml", "a: 1\n"):
         case.edit({"data": {"kubeconfig": base64.b64encode(broken.encode()).decode()}})
-        assert case.bring().changed, broken
-        assert case.bring().changed is False
+        assert case.install().changed, broken
+        assert case.install().changed is False
     case.edit({"data": {"kubeconfig": None}, "metadata": {"labels": {"team": "a"}}})
-    assert case.bring().changed
+    assert case.install().changed
     live = case.live()
     assert live is not None
     assert live["metadata"]["labels"]["team"] == "a"
-    assert case.bring({**LABELS, "more": "b"}).changed
+    assert case.install({**LABELS, "more": "b"}).changed
 
 
-def test_no_secret_is_told(case: Case) -> None:
-    case.bring()
-    told = f"{case.bring()} {case.bring(check_mode=True)} {case.remove(check_mode=True)}"
-    assert "token-" not in told
-    assert case.held()["clusters"][0]["cluster"]["certificate-authority-data"] in told
+def test_no_secret_is_reported(case: Case) -> None:
+    case.install()
+    message = f"{case.install()} {case.install(check_mode=True)} {case.remove(check_mode=True)}"
+    assert "token-" not in message
+    assert case.held()["clusters"][0]["cluster"]["certificate-authority-data"] in message
 
 
 def test_check_mode_writes_nothing_and_makes_no_token(case: Case) -> None:
     since = case.plane.audit_position()
-    assert case.bring(check_mode=True).changed
+    assert case.install(check_mode=True).changed
     assert case.plane.write_requests(since) == []
     assert not case.logins.exists()
-    case.bring()
+    case.install()
     since = case.plane.audit_position()
-    assert (case.bring(check_mode=True).changed, case.bring(check_mode=True).renewed) == (False, True)
+    assert (case.install(check_mode=True).changed, case.install(check_mode=True).renewed) == (False, True)
     case.move("https://west-2.example:6443")
-    assert case.bring(check_mode=True).changed
+    assert case.install(check_mode=True).changed
     assert case.remove(check_mode=True).changed
     assert case.plane.write_requests(since) == []
     assert case.logins.read_text().split() == ["login"]
@@ -183,21 +183,21 @@ def test_check_mode_writes_nothing_and_makes_no_token(case: Case) -> None:
 
 def test_the_token_is_that_of_the_google_account_whose_key_is_given(case: Case, gcp: Double) -> None:
     key = SecretRef(case.place.namespace, "west-sa-key", "private_key")
-    assert case.bring(check_mode=True, account_key=key).changed
+    assert case.install(check_mode=True, account_key=key).changed
     with pytest.raises(AccessError, match=r"no key of a service account in .*/west-sa-key, key private_key"):
-        case.bring(account_key=key)
+        case.install(account_key=key)
     case.plane.create_namespace(case.place.namespace)
     metadata = {"name": key.name, "namespace": key.namespace}
     content = {"private_key": json.dumps(gcp.key())}
     case.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content})
-    assert case.bring(account_key=key).changed
+    assert case.install(account_key=key).changed
     place = f"v1/projects/{gcp.project}"
     assert gcp.request("cloudresourcemanager", "GET", place, token=case.token())[0] == 200
-    # Nobody logged in as who runs this.
+    # There is no login of the user who runs this.
     assert not case.logins.exists()
     before = case.token()
     gcp.expire_tokens()
-    assert case.bring(account_key=key).renewed
+    assert case.install(account_key=key).renewed
     assert case.token() != before
 
 
@@ -212,7 +212,7 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "message"),
     [
         ({}, "not made by modelplane.fleet"),
         (LABELS, "not made by modelplane.fleet"),
@@ -220,21 +220,21 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
         ({MANAGED_BY_LABEL: MANAGED_BY}, "kubeconfig of another cluster .* names none"),
     ],
 )
-def test_what_is_not_ours_is_left_alone(case: Case, labels: dict[str, str], told: str) -> None:
+def test_what_is_not_ours_is_left_alone(case: Case, labels: dict[str, str], message: str) -> None:
     case.plane.create_namespace(case.place.namespace)
     metadata = {"name": case.place.name, "namespace": case.place.namespace, "labels": labels}
     case.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"kubeconfig": "mine"}})
     since = case.plane.audit_position()
-    for action in (case.bring, case.remove):
+    for action in (case.install, case.remove):
         for check_mode in (True, False):
-            with pytest.raises(ApiError, match=told):
+            with pytest.raises(ApiError, match=message):
                 action(check_mode=check_mode)
     assert case.plane.write_requests(since) == []
 
 
 def test_it_is_removed_once(case: Case) -> None:
     assert case.remove().changed is False
-    case.bring()
+    case.install()
     assert case.remove().changed
     assert case.live() is None
     assert case.remove().changed is False
@@ -245,29 +245,29 @@ def test_the_rights_of_the_fleet_do(case: Case) -> None:
     case.login = case.plane.user_kubeconfig("kubeconfig-writer", groups=["modelplane:control-plane"])
     with given(case.plane, "control-plane"):
         case.plane.wait_for("the authorizer knows the rights", lambda: authorized(case))
-        assert case.bring().changed
+        assert case.install().changed
         case.move("https://west-2.example:6443")
-        assert case.bring().changed
-        assert case.bring().renewed
+        assert case.install().changed
+        assert case.install().renewed
         assert case.remove().changed
     assert case.live() is None
 
 
 def authorized(case: Case) -> bool:
     try:
-        return case.bring(check_mode=True).changed
+        return case.install(check_mode=True).changed
     except ApiError:
         return False
 
 
 def test_applying_to_a_cluster_that_is_its_own_control_cluster_leaves_it(case: Case) -> None:
-    case.bring()
+    case.install()
     with closing(case.control()) as control:
         apply(control, [], Options(fleet=f"fleet-of-{case.place.namespace}", scope="west"))
     assert case.live() is not None
 
 
-def test_the_module_writes_it_reports_a_renewal_and_tells_no_secret(case: Case, tmp_path: Path) -> None:
+def test_the_module_writes_it_and_reports_a_renewal_and_no_secret(case: Case, tmp_path: Path) -> None:
     place = f"{{namespace: {case.place.namespace}, name: {case.place.name}}}"
     play = f"""
 - hosts: localhost
@@ -282,14 +282,14 @@ def test_the_module_writes_it_reports_a_renewal_and_tells_no_secret(case: Case, 
   tasks:
     - modelplane.fleet.kubeconfig_secret:
       check_mode: true
-      register: told
+      register: preview
     - modelplane.fleet.kubeconfig_secret:
       register: made
     - modelplane.fleet.kubeconfig_secret:
       register: again
     - ansible.builtin.assert:
         that:
-          - told is changed and made is changed and again is not changed
+          - preview is changed and made is changed and again is not changed
           - again.renewed and not made.renewed
           - again.server == "https://west.example:6443"
           - again.secret.name == "west-kubeconfig" and again.secret.key == "kubeconfig"

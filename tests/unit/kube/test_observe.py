@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Looks at a real API server, where the real scheduler and controllers say what is the matter."""
+"""Observations of a real API server, where the real scheduler and controllers say what is the matter."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def reader(plane: ControlPlane, user: str, **rights: Any) -> Connection:
     return Connection("east", kubeconfig=str(plane.user_kubeconfig(user, **rights)), retries=1)
 
 
-def look(connection: Connection) -> ClusterSnapshot:
+def observe_once(connection: Connection) -> ClusterSnapshot:
     with connect(connection, write_cache=False) as client:
         return observe_cluster(client, EAST)
 
 
 def seen_when(
-    plane: ControlPlane, connection: Connection, what: str, told: Callable[[ClusterSnapshot], Any]
+    plane: ControlPlane, connection: Connection, what: str, reported: Callable[[ClusterSnapshot], Any]
 ) -> ClusterSnapshot:
-    """The first look of which something is true."""
+    """The first observation of which something is true."""
 
     def ask() -> ClusterSnapshot | None:
-        found = look(connection)
-        return found if told(found) else None
+        found = observe_once(connection)
+        return found if reported(found) else None
 
     answer: ClusterSnapshot = plane.wait_for(what, ask, seconds=300)
     return answer
@@ -86,17 +86,17 @@ def stack(cluster: ControlPlane) -> ControlPlane:
 @pytest.fixture
 def replica(stack: ControlPlane) -> Iterator[list[dict[str, Any]]]:
     """The objects of a replica as they are composed; they are gone afterwards."""
-    wanted = [dict(value) for value in replica_objects(seen.replica())]
+    desired = [dict(value) for value in replica_objects(seen.replica())]
     stack.create_namespace(seen.WORKLOADS)
-    yield wanted
-    for value in reversed(wanted):
+    yield desired
+    for value in reversed(desired):
         if value["kind"] != "Namespace":
             stack.objects.delete(value["apiVersion"], value["kind"], value["metadata"]["name"], seen.WORKLOADS)
     stack.wait_for("the pods are gone", lambda: not stack.objects.list("v1", "Pod", seen.WORKLOADS), seconds=300)
 
 
 def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: list[dict[str, Any]]) -> None:
-    connection = reader(stack, "looker", rules=READS)
+    connection = reader(stack, "reader", rules=READS)
     stack.publish_devices(NODE, DRIVER, [])
     stack.apply(replica)
     since = stack.audit_position()
@@ -120,7 +120,7 @@ def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: l
     assert [value["kind"] for value in done.entry["objects"]] == ["Deployment", "Deployment", "Gateway", "HTTPRoute"]
     state = replica_state(seen.replica(), replica, parse({"clusters": {"east": done.entry}}).clusters["east"])
     assert (state.accepted, state.ready, state.message) == (True, True, "")
-    assert look(connection).entry == done.entry
+    assert observe_once(connection).entry == done.entry
     assert stack.write_requests(since) == []
 
 
@@ -138,7 +138,7 @@ def test_pods_that_fail(stack: ControlPlane, replica: list[dict[str, Any]], fate
         if value["kind"] == "Deployment" and not value["metadata"]["name"].endswith("-epp"):
             value["spec"]["template"]["metadata"]["annotations"] = {stages.FATE: fate}
     stack.apply(failing)
-    connection = reader(stack, "looker", rules=READS)
+    connection = reader(stack, "reader", rules=READS)
     found = seen_when(stack, connection, reason, lambda found: reason in str(found.failing_pods))
     assert len(found.failing_pods) == 1
 
@@ -151,7 +151,7 @@ def test_events_are_found_by_their_object(stack: ControlPlane) -> None:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "silent", "namespace": "mp-silent", "labels": labels},
-        "spec": {"schedulerName": "nobody", "containers": [container]},
+        "spec": {"schedulerName": "no-scheduler", "containers": [container]},
     }
     (made,) = stack.apply([pod])
 
@@ -169,21 +169,21 @@ def test_events_are_found_by_their_object(stack: ControlPlane) -> None:
             "lastTimestamp": time,
         }
 
-    stack.apply([event("a", "silent", 'secret "ca" not found'), event("b", "other", "of somebody else")])
+    stack.apply([event("a", "silent", 'secret "ca" not found'), event("b", "other", "of another user")])
     created = datetime.fromisoformat(made["metadata"]["creationTimestamp"])
 
-    def told(seconds: int) -> list[str]:
-        with connect(reader(stack, "looker", rules=READS), write_cache=False) as client:
-            wanted = selectors("modelplane.ai/replica", ["silent"])
-            (found,) = troubled_pods(client, wanted, lambda: created + timedelta(seconds=seconds))
+    def reported(seconds: int) -> list[str]:
+        with connect(reader(stack, "reader", rules=READS), write_cache=False) as client:
+            desired = selectors("modelplane.ai/replica", ["silent"])
+            (found,) = troubled_pods(client, desired, lambda: created + timedelta(seconds=seconds))
         return failures(found)
 
-    assert told(30) == []
-    assert told(90) == ['FailedMount: secret "ca" not found']
+    assert reported(30) == []
+    assert reported(90) == ['FailedMount: secret "ca" not found']
 
 
 def test_a_stack_that_is_not_programmed(stack: ControlPlane) -> None:
-    found = look(reader(stack, "looker", rules=READS))
+    found = observe_once(reader(stack, "reader", rules=READS))
     assert found.entry["stack"]["ready"] is False
     assert found.entry["stack"]["message"].startswith(
         "Gateway modelplane-system/inference-gateway is not programmed yet"
@@ -192,13 +192,13 @@ def test_a_stack_that_is_not_programmed(stack: ControlPlane) -> None:
 
 def test_a_user_who_may_not_see_all(stack: ControlPlane) -> None:
     allowed = [{"apiGroups": ["*"], "resources": PLAIN, "verbs": ["get", "list"]}]
-    partly = look(reader(stack, "half-blind", rules=allowed))
+    partly = observe_once(reader(stack, "half-blind", rules=allowed))
     assert len(partly.warnings) == 2
     assert "DeviceClasses were not read" in partly.warnings[0]
     assert "devices were not compared with the classes" in partly.warnings[1]
     blind = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     with pytest.raises(Forbidden):
-        look(reader(stack, "blind", rules=blind))
+        observe_once(reader(stack, "blind", rules=blind))
     seen_so = observe_fleet([reader(stack, "blind", rules=blind)], None, [], others=["west"], write_cache=False)
     assert "deployments" in seen_so.clusters["east"].unreachable
     observed = parse(seen_so.document())
@@ -220,7 +220,7 @@ def test_the_control_cluster(stack: ControlPlane) -> None:
         "stringData": {"apiKey": "hunter2"},
     }
     stack.apply([seen.CLASS, seen.EXISTING, seen.GATEWAY, seen.CACHE, endpoint, secret])
-    with connect(reader(stack, "looker", rules=READS), write_cache=False) as client:
+    with connect(reader(stack, "reader", rules=READS), write_cache=False) as client:
         found = observe_control(client, Expected())
     assert found.entry["secrets"] == [{"namespace": "ml-team", "name": "key", "keys": ["apiKey"]}]
     assert found.entry["controller"] == {
@@ -232,10 +232,10 @@ def test_the_control_cluster(stack: ControlPlane) -> None:
     assert "hunter2" not in str(found)
     assert "aHVudGVyMg" not in str(found)
     assert parse({"control": found.entry}).secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
-    # What is on the control cluster says what to look for on the others.
+    # What is on the control cluster says what to read on the others.
     stack.publish_devices(NODE, DRIVER, [])
     both = observe_fleet(
-        [reader(stack, "looker", rules=READS)], reader(stack, "looker", rules=READS), [], write_cache=False
+        [reader(stack, "reader", rules=READS)], reader(stack, "reader", rules=READS), [], write_cache=False
     )
     assert both.clusters["east"].warnings == [
         f"pool gpu-l4, node {NODE}: no ResourceSlice of driver {DRIVER}: is the DRA driver running there?"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a real API server lets into the namespaces that are composed."""
+"""Tests of what a real API server lets into the namespaces that are composed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPLETE = Path(__file__).parents[2] / "data" / "api" / "complete.yaml"
 
 @pytest.fixture(scope="module")
 def admitted(cluster: ControlPlane, client: Client) -> Iterator[Callable[[Object, Object], bool]]:
-    """Whether pods of a spec are let into a namespace with the labels of another one."""
+    """Yield whether pods of a spec are let into a namespace with the labels of another one."""
     made: list[str] = []
 
     def ask(namespace: Object, spec: Object) -> bool:

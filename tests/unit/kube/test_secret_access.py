@@ -39,13 +39,13 @@ class Limited:
         self.plane = plane
         self.kubeconfig = plane.user_kubeconfig("limited", groups=[GROUP])
 
-    def apply(self, *wanted: Object, check_mode: bool = False) -> Applied:
+    def apply(self, *desired: Object, check_mode: bool = False) -> Applied:
         options = Options(fleet="limited", scope="single", check_mode=check_mode)
         with closing(connect(Connection("single", kubeconfig=str(self.kubeconfig)))) as client:
-            return apply(client, wanted, options)
+            return apply(client, desired, options)
 
-    def actions(self, *wanted: Object, check_mode: bool = False) -> dict[str, str]:
-        applied = self.apply(*wanted, check_mode=check_mode)
+    def actions(self, *desired: Object, check_mode: bool = False) -> dict[str, str]:
+        applied = self.apply(*desired, check_mode=check_mode)
         assert not applied.failed, applied
         return {found.kind: found.action for found in applied.results if found.namespace or found.name == PLACE}
 

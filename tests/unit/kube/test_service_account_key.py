@@ -50,7 +50,7 @@ class Case:
         assert "PRIVATE KEY" not in json.dumps(result)
         return result
 
-    def bring(self, **more: Any) -> Json:
+    def install(self, **more: Any) -> Json:
         result = self.run(**more)
         assert not result["failed"], result["msg"]
         return result
@@ -95,7 +95,7 @@ def test_a_key_is_made_once_and_kept(case: Case) -> None:
     checked = case.run(check=True)
     assert (checked["failed"], checked["changed"], checked["key_id"], case.did()) == (False, True, "", [])
     assert case.live() is None
-    done = case.bring()
+    done = case.install()
     assert done["changed"]
     assert done["diff"]["after"]["secret"] == {"key": done["key_id"]}
     assert case.did() == ["create"]
@@ -107,11 +107,11 @@ def test_a_key_is_made_once_and_kept(case: Case) -> None:
         assert (again["failed"], again["changed"], again["key_id"], case.did()) == (False, False, done["key_id"], [])
 
 
-def test_a_key_that_google_has_no_more_is_made_anew(case: Case) -> None:
-    first = case.bring()["key_id"]
+def test_a_key_that_google_has_no_more_is_made_again(case: Case) -> None:
+    first = case.install()["key_id"]
     path = f"v1/projects/{case.gcp.project}/serviceAccounts/{case.email}/keys/{first}"
     assert case.gcp.request("iam", "DELETE", path)[0] == 200
-    second = case.bring()
+    second = case.install()
     assert second["changed"]
     assert second["diff"]["before"]["secret"] == {"key": first}
     assert case.keys() == {second["key_id"]} == {case.held()["private_key_id"]}
@@ -119,30 +119,30 @@ def test_a_key_that_google_has_no_more_is_made_anew(case: Case) -> None:
 
 @pytest.mark.parametrize("content", ["", "no JSON", "{}", '{"client_email": "other@p.iam.gserviceaccount.com"}'])
 def test_what_is_no_key_of_the_account_is_replaced(case: Case, content: str) -> None:
-    first = case.bring()["key_id"]
+    first = case.install()["key_id"]
     data = {"private_key": base64.b64encode(content.encode()).decode()}
     case.plane.objects.patch("v1", "Secret", case.secret["name"], {"data": data}, case.secret["namespace"])
     case.did()
-    second = case.bring()["key_id"]
+    second = case.install()["key_id"]
     assert second != first
     assert case.did() == ["create", "delete"]
     assert case.keys() == {second}
 
 
-def test_ten_keys_that_nobody_holds_are_in_the_way_of_none(case: Case) -> None:
+def test_ten_keys_that_no_one_holds_are_in_the_way_of_none(case: Case) -> None:
     path = f"v1/projects/{case.gcp.project}/serviceAccounts/{case.email}/keys"
     for _ in range(10):
         assert case.gcp.request("iam", "POST", path, {})[0] == 200
     checked = case.run(check=True)
-    done = case.bring()
+    done = case.install()
     assert len(checked["diff"]["before"]) == len(done["diff"]["before"]) == 10
     assert case.keys() == {done["key_id"]}
 
 
 def test_labels_are_set_right(case: Case) -> None:
-    key = case.bring()["key_id"]
+    key = case.install()["key_id"]
     case.did()
-    done = case.bring(labels={CLUSTER_LABEL: "west", "team": "vision"})
+    done = case.install(labels={CLUSTER_LABEL: "west", "team": "vision"})
     assert (done["changed"], done["key_id"], case.did()) == (True, key, [])
     live = case.live()
     assert live is not None
@@ -154,7 +154,7 @@ def test_a_new_account_is_not_known_everywhere_at_once(case: Case) -> None:
     case.account(state="absent")
     case.gcp.settings(unknown_accounts=2)
     case.account()
-    assert case.bring()["changed"]
+    assert case.install()["changed"]
 
 
 def test_an_account_that_is_not_there(case: Case) -> None:
@@ -178,7 +178,7 @@ def test_accounts_of_others_are_not_touched(case: Case) -> None:
 
 
 def test_secrets_of_others_are_not_touched(case: Case) -> None:
-    case.bring()
+    case.install()
     case.did()
     for state in ("present", "absent"):
         result = case.run(labels={CLUSTER_LABEL: "east"}, state=state)
@@ -198,9 +198,9 @@ def test_a_key_that_cannot_be_kept_is_not_left_behind(case: Case) -> None:
 
 
 def test_a_key_whose_answer_got_lost_does_not_stay(case: Case) -> None:
-    """It was made, and asked for again: nobody holds its private part."""
+    """It was made, and asked for again: its private part is lost."""
     case.gcp.refuse(operation="serviceAccounts.keys.create", status=503, code="UNAVAILABLE", after=True)
-    done = case.bring()
+    done = case.install()
     assert case.keys() == {done["key_id"]} == {case.held()["private_key_id"]}
 
 
@@ -214,20 +214,20 @@ def test_a_refused_key(case: Case) -> None:
 
 
 def test_absent(case: Case) -> None:
-    case.bring()
+    case.install()
     case.did()
     checked = case.run(check=True, state="absent")
     assert (checked["failed"], checked["changed"], case.did()) == (False, True, [])
-    done = case.bring(state="absent")
+    done = case.install(state="absent")
     assert (done["changed"], case.did(), case.live(), case.keys()) == (True, ["delete"], None, set())
-    again = case.bring(state="absent")
+    again = case.install(state="absent")
     assert (again["changed"], case.did()) == (False, [])
 
 
 def test_absent_after_the_account(case: Case) -> None:
-    case.bring()
+    case.install()
     case.account(state="absent")
-    assert case.bring(state="absent")["changed"]
+    assert case.install(state="absent")["changed"]
     assert case.live() is None
 
 

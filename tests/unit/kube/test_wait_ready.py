@@ -53,8 +53,8 @@ def identity(value: Object) -> dict[str, Any]:
     return {key: value[key] for key in ("apiVersion", "kind", "metadata")}
 
 
-def settled(client: Client, wanted: Awaited, seconds: float) -> dict[str, Any]:
-    return {value["metadata"]["name"]: state for value, state in settle(client, wanted, time.monotonic() + seconds)}
+def settled(client: Client, desired: Awaited, seconds: float) -> dict[str, Any]:
+    return {value["metadata"]["name"]: state for value, state in settle(client, desired, time.monotonic() + seconds)}
 
 
 def definition(kind: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_what_works_is_ready_whoever_made_it(plane: ControlPlane, client: Client
 
 
 @pytest.mark.parametrize(("fate", "reason"), [("image-pull", "ImagePullBackOff"), ("out-of-memory", "OOMKilled")])
-def test_what_does_not_start_is_told_with_the_reason_of_its_pods(
+def test_what_does_not_start_is_reported_with_the_reason_of_its_pods(
     plane: ControlPlane, client: Client, fate: str, reason: str
 ) -> None:
     value = deployment(fate, **{FATE: fate})
@@ -110,18 +110,18 @@ def test_what_is_not_there_is_waited_for(client: Client) -> None:
 
 def test_a_kind_without_a_rule_is_ready_by_its_condition(plane: ControlPlane, client: Client) -> None:
     plane.apply(definition("Gauge"))
-    wanted = Awaited([definition("Gauge")])
-    assert settled(client, wanted, 30)[f"gauges.{GROUP}"].ready
+    desired = Awaited([definition("Gauge")])
+    assert settled(client, desired, 30)[f"gauges.{GROUP}"].ready
     client.forget_discovery()
     gauge = {"apiVersion": f"{GROUP}/v1", "kind": "Gauge", "metadata": {"name": "one", "namespace": SPACE}}
     plane.apply(gauge)
-    wanted = Awaited([gauge], conditions={"Gauge": "Available"})
-    assert settled(client, wanted, 0)["one"].message == "it has no condition Available yet"
+    desired = Awaited([gauge], conditions={"Gauge": "Available"})
+    assert settled(client, desired, 0)["one"].message == "it has no condition Available yet"
     for status, message in (("False", "Late: not yet"), ("True", "")):
         condition = {"type": "Available", "status": status, "reason": "Late", "message": "not yet"}
         changed = {"status": {"conditions": [condition]}}
         client.merge_patch(f"{GROUP}/v1", "Gauge", "one", SPACE, changed, subresource="status")
-        found = settled(client, wanted, 0)["one"]
+        found = settled(client, desired, 0)["one"]
         assert (found.ready, found.message) == (status == "True", message)
 
 
@@ -168,16 +168,16 @@ def test_a_webhook_that_does_not_answer_is_waited_for(plane: ControlPlane, clien
     assert settled(client, Awaited([], accepted=[value]), 30)["probe"].ready
 
 
-def test_what_goes_is_waited_for_and_what_holds_it_is_told(plane: ControlPlane, client: Client) -> None:
+def test_what_goes_is_waited_for_and_what_holds_it_is_reported(plane: ControlPlane, client: Client) -> None:
     held = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "held", "namespace": SPACE, "finalizers": ["example.com/held"]},
     }
     plane.apply(held)
-    wanted = Awaited([identity(held)], absent=True)
-    assert settled(client, wanted, 0)["held"].message == "it is still there (finalizers: example.com/held)"
+    desired = Awaited([identity(held)], absent=True)
+    assert settled(client, desired, 0)["held"].message == "it is still there (finalizers: example.com/held)"
     client.delete("v1", "ConfigMap", "held", SPACE)
-    assert settled(client, wanted, 0)["held"].message == "it is being deleted (finalizers: example.com/held)"
+    assert settled(client, desired, 0)["held"].message == "it is being deleted (finalizers: example.com/held)"
     client.merge_patch("v1", "ConfigMap", "held", SPACE, {"metadata": {"finalizers": None}})
-    assert settled(client, wanted, 30)["held"].ready
+    assert settled(client, desired, 30)["held"].ready

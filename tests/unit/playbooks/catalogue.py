@@ -21,7 +21,7 @@ Class = Mapping[str, Any]
 
 
 def folder(provider: str) -> Path:
-    """Where the classes of a provider are."""
+    """Return where the classes of a provider are."""
     return ROOT / "playbooks/files/classes" / provider
 
 

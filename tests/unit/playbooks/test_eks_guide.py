@@ -105,11 +105,11 @@ def test_the_table_has_every_class() -> None:
         capability = gpu["attributes"]["cudaComputeCapability"]["version"].removesuffix(".0")
         efa = str(devices["efa"]["count"]) if "efa" in devices else ""
         expected[entry["metadata"]["name"]] = (str(gpu["count"]), gpu["capacity"]["memory"]["value"], capability, efa)
-    told = {
+    message = {
         name: (gpus.split()[0], memory, capability, efa if name.endswith("-efa") else "")
         for name, (gpus, memory, capability, efa) in rows().items()
     }
-    assert told == expected
+    assert message == expected
 
 
 def test_the_table_says_which_have_efa() -> None:

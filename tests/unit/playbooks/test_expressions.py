@@ -29,7 +29,7 @@ _CONDITIONS = {"when", "that", "changed_when", "failed_when", "until"}
 """Keywords whose text is an expression without braces."""
 _INCLUDES = {"include_tasks", "import_tasks", "ansible.builtin.include_tasks", "ansible.builtin.import_tasks"}
 _COLLECTS = re.compile(r"\bdo\b|\bnamespace\s*\(|[.](?:append|extend|update|insert|setdefault)\s*\(")
-"""How a template collects values in a loop."""
+"""Pattern by which a template collects values in a loop."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -87,7 +87,7 @@ def included(path: Path) -> set[Path]:
     if path.suffix == ".j2":
         return set()
     found: set[Path] = set()
-    # A name is looked for beside the file, and below the folder of tasks of its play.
+    # A name is searched beside the file, and below the folder of tasks of its play.
     folders = (path.parent, path.parent / "tasks")
     for entry in _mappings(documents(path)):
         for keyword in _INCLUDES & entry.keys():

@@ -34,10 +34,10 @@ def texts(value: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_are_joined_by_newlines(path: Path) -> None:
-    faulty = [
+    unquoted = [
         text
         for document in yaml.load_all(path.read_text(encoding="utf-8"), _Loader)
         for text in texts(document)
         if r"join('\n')" in text
     ]
-    assert faulty == [], "write it in double quotes"
+    assert unquoted == [], "write it in double quotes"

@@ -22,7 +22,7 @@ ALL = GROUPS["workload_clusters"]
 
 
 def found(hosts: list[str], **variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What the filter returns for these hosts of a run, with more variables by host."""
+    """Return what the filter returns for these hosts of a run, with more variables by host."""
     hostvars = {host: {**known, **variables.get(host, {})} for host, known in HOSTVARS.items()}
     return fleet_hosts(hostvars, "control", GROUPS, hosts)
 

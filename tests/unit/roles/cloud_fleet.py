@@ -126,8 +126,8 @@ class CloudFleet(ABC):
         assert recap, out + errors
         changed, failed = (sum(map(int, counts)) for counts in zip(*recap, strict=True))
         assert not [secret for secret in self.secrets() if secret in out + errors]
-        told = " ".join((out + errors).split())
-        return Ran(told, changed, failed, self.cloud.calls())
+        message = " ".join((out + errors).split())
+        return Ran(message, changed, failed, self.cloud.calls())
 
 
 def variables_are_documented(role: str) -> None:

@@ -110,7 +110,7 @@ def test_mirror_refuses_what_is_no_place(variable: str, text: str) -> None:
     place = before + text
     bad = place.startswith("-") or "$" in place or " " in place or not place.isprintable()
     found = refusals(**{"mirror_charts_dir": "charts", variable: value(place)})
-    assert any(variable in told for told in found) is bad
+    assert any(variable in reported for reported in found) is bad
 
 
 @pytest.mark.parametrize("role", COMPONENTS)

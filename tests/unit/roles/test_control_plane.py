@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the role control_plane plans for the gateway, from its own components and the InferenceGateway of a fleet."""
+"""Plans of the role control_plane for the gateway, from its components and the InferenceGateway of a fleet."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COMPONENTS = DEFAULTS["control_plane_gateway_components"]
 POOL = "198.51.100.10-198.51.100.20"
 
 IDLE_TIMEOUT = "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout"
-OF_SOMEBODY = {IDLE_TIMEOUT: "350", "example.com/a": "b"}
+OF_A_USER = {IDLE_TIMEOUT: "350", "example.com/a": "b"}
 IDLE = load_balancer_annotations("v1.36.1-eks-7f9249a")
 ANNOTATIONS = ("control_plane_gateway_annotations", "serving_stack_gateway_annotations")
 STACK = ROLES / "serving_stack"
 STACK_DEFAULTS = yaml.safe_load((STACK / "defaults" / "main.yml").read_text())
-# Without what that role knows only once it has looked at a cluster.
+# Without what that role knows only once it has read a cluster.
 STACK_VARS = {
     name: value
     for name, value in yaml.safe_load((STACK / "vars" / "main.yml").read_text()).items()
@@ -70,9 +70,9 @@ FLEETS: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
         },
     ),
     "eks": (gateway(), {"load_balancer_annotations": IDLE}),
-    "eks of somebody": (
+    "eks of a user": (
         gateway(),
-        {"load_balancer_annotations": IDLE, **dict.fromkeys(ANNOTATIONS, OF_SOMEBODY)},
+        {"load_balancer_annotations": IDLE, **dict.fromkeys(ANNOTATIONS, OF_A_USER)},
     ),
     "eks without load balancer": (
         gateway(),
@@ -86,7 +86,7 @@ FLEETS: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What Ansible makes of the role's variables for each of FLEETS: `plan` by key, and `obstacles`."""
+    """Return what Ansible makes of the role's variables for each of FLEETS: `plan` by key, and `obstacles`."""
     folder = tmp_path_factory.mktemp("plans")
     (folder / "files").symlink_to(ROLE / "files")
     hosts = {}
@@ -110,7 +110,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "definitions": {},
         "recorded": [],
     }
-    told = {
+    message = {
         "plan": "{{ control_plane_gateway_components | modelplane.fleet.stack_plan(choices, _serving_stack_seen) }}",
         "obstacles": "{{ _control_plane_gateway_obstacles }}",
         "foundation": "{{ _control_plane_gateway_foundation }}",
@@ -125,7 +125,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             "_serving_stack_spec": {},
             "choices": choices,
             "_serving_stack_seen": seen,
-            "told": told,
+            "reported": message,
         },
         "vars_files": [str(ROLE / "vars" / "main.yml")],
         "tasks": [
@@ -135,7 +135,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             },
             {
                 "ansible.builtin.copy": {
-                    "content": "{{ told | to_json }}",
+                    "content": "{{ reported | to_json }}",
                     "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
                     "mode": "0600",
                 }
@@ -165,11 +165,11 @@ def test_the_releases_are_those_that_a_plan_of_the_fleet_names(planned: Mapping[
             for entry in planned[name]["plan"].values()
             if "release" in entry and not entry["why"] and entry["key"] != "keda"
         }
-        wanted = {
+        desired = {
             each.name: (each.chart, each.repository, each.version, each.namespace)
             for each in gateway_releases(manifest)
         }
-        assert found == wanted
+        assert found == desired
         traefik = planned[name]["plan"]["traefik"]
         assert traefik["values"] == dict(gateway_releases(manifest)[-1].values)
 
@@ -209,57 +209,57 @@ def test_a_load_balancer_for_a_network_of_ones_own(planned: Mapping[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "desired"),
     [
         ("cloud", {}),
         ("eks", IDLE),
-        ("eks of somebody", OF_SOMEBODY),
+        ("eks of a user", OF_A_USER),
         ("eks without load balancer", {}),
     ],
 )
-def test_a_load_balancer_of_eks_lets_requests_be_silent_unless_somebody_says_otherwise(
-    planned: Mapping[str, Any], name: str, wanted: dict[str, str]
+def test_a_load_balancer_of_eks_lets_requests_be_silent_unless_a_user_says_otherwise(
+    planned: Mapping[str, Any], name: str, desired: dict[str, str]
 ) -> None:
     service = planned[name]["plan"]["traefik"]["values"]["service"]
-    assert service.get("annotations", {}) == wanted
+    assert service.get("annotations", {}) == desired
     if name == "cloud":
         assert "annotations" not in service
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("cloud", {}), ("eks", IDLE), ("eks of somebody", OF_SOMEBODY)])
-def test_so_do_those_of_workload_clusters(planned: Mapping[str, Any], name: str, wanted: dict[str, str]) -> None:
+@pytest.mark.parametrize(("name", "desired"), [("cloud", {}), ("eks", IDLE), ("eks of a user", OF_A_USER)])
+def test_so_do_those_of_workload_clusters(planned: Mapping[str, Any], name: str, desired: dict[str, str]) -> None:
     objects = planned[name]["workload_gateway"]
     assert [value["kind"] for value in objects] == ["EnvoyProxy", "GatewayClass", "Gateway"]
     proxy = objects[0]["spec"]
-    assert proxy["provider"]["kubernetes"]["envoyService"].get("annotations", {}) == wanted
+    assert proxy["provider"]["kubernetes"]["envoyService"].get("annotations", {}) == desired
     assert proxy["provider"]["kubernetes"]["envoyDeployment"]["replicas"] == 2
     assert proxy["shutdown"]["drainTimeout"] == "600s"
     assert objects[2]["spec"]["listeners"][0]["port"] == 80
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "desired"),
     [
         ("cloud", {"gateway-api-crds", "traefik", "gateway"}),
         ("metal", {"gateway-api-crds", "metallb", "metallb-pool", "traefik", "gateway", "keda"}),
         ("none", set()),
     ],
 )
-def test_what_is_installed(planned: Mapping[str, Any], name: str, wanted: set[str]) -> None:
+def test_what_is_installed(planned: Mapping[str, Any], name: str, desired: set[str]) -> None:
     found = planned[name]["plan"]
-    assert {key for key, entry in found.items() if not entry["why"]} == wanted
+    assert {key for key, entry in found.items() if not entry["why"]} == desired
     if name == "cloud":
         assert len(found["gateway-api-crds"]["objects"]) == 8
-    assert all(entry["action"] in ("install", "apply") for key, entry in found.items() if key in wanted)
+    assert all(entry["action"] in ("install", "apply") for key, entry in found.items() if key in desired)
     assert "unless control_plane_gateway_states says managed" in planned["cloud"]["plan"]["keda"]["why"]
     if name == "none":
-        assert found["traefik"]["told"] == "traefik is not installed: the fleet has no InferenceGateway"
+        assert found["traefik"]["message"] == "traefik is not installed: the fleet has no InferenceGateway"
 
 
 def test_what_stands_in_the_way(planned: Mapping[str, Any]) -> None:
     assert [each for each in planned["cloud"]["obstacles"] if each["when"]] == []
-    (told,) = [each["message"] for each in planned["conflict"]["obstacles"] if each["when"]]
-    assert "control_plane_gateway_service is NodePort" in told
+    (message,) = [each["message"] for each in planned["conflict"]["obstacles"] if each["when"]]
+    assert "control_plane_gateway_service is NodePort" in message
 
 
 def test_the_listener_is_on_the_port_of_the_entry_point(planned: Mapping[str, Any]) -> None:
@@ -299,7 +299,7 @@ def test_the_definitions_are_all_of_the_standard_channel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "told"),
+    ("choices", "message"),
     [
         (
             {"states": {"trafik": "managed"}},
@@ -310,21 +310,23 @@ def test_the_definitions_are_all_of_the_standard_channel() -> None:
         ({"states": {"keda": "on"}}, "control_plane_gateway_states.keda is on"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_the_names_of_these_variables(choices: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_used_is_reported_with_the_names_of_these_variables(
+    choices: dict[str, Any], message: str
+) -> None:
     components = [{**component, "unneeded": ""} for component in COMPONENTS]
     with pytest.raises(StackError, match=r".") as error:
         plan(components, Choices(variables="control_plane_gateway", **choices))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "message"),
     [
         ({"control_plane_gateway_service": "ClusterIP"}, "control_plane_gateway_service"),
         ({"control_plane_gateway_states": {"kedaa": "managed"}}, "kedaa"),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], message: str, tmp_path: Path) -> None:
     play = {
         "hosts": "localhost",
         "gather_facts": False,
@@ -335,7 +337,7 @@ def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: st
     out, _ = ansible_run.run("ansible-playbook", "play.yml", cwd=tmp_path)
     assert "Validating arguments against arg spec" in out
     assert "failed=1" in out
-    assert told in out.partition("argument_errors")[2]
+    assert message in out.partition("argument_errors")[2]
 
 
 def test_every_variable_is_specified_and_its_default_is_the_same() -> None:

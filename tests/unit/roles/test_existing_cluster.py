@@ -44,12 +44,12 @@ def test_the_module_does_by_default_what_the_role_does() -> None:
     assert options["gateway_api_crds"]["default"] == stack["serving_stack_gateway_api_crds"]
 
 
-def test_controllers_are_told_by_images_of_components_that_there_are() -> None:
+def test_controllers_are_reported_by_images_of_components_that_there_are() -> None:
     known = {
         each["key"]: each for each in read(ROOT / "roles/serving_stack/defaults/main.yml")["serving_stack_components"]
     }
     assert set(components.IMAGES) <= set(known)
-    # Where the chart's own values name the image, it is one of those that are looked for.
+    # Where the chart's own values name the image, it is one of those that are searched.
     for key, images in components.IMAGES.items():
         named = [image for image in known[key].get("images", {}).values() if "/" in image]
         if named:

@@ -80,8 +80,8 @@ class Fleet(CloudFleet):
 
     def projects(self, ran: Ran) -> set[str]:
         """The projects that a run asked about."""
-        told = {str(part) for call in ran.calls for part in call["parameters"].values()}
-        return {name for name in (PROJECT, "second-project") if any(name in part for part in told)}
+        message = {str(part) for call in ran.calls for part in call["parameters"].values()}
+        return {name for name in (PROJECT, "second-project") if any(name in part for part in message)}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_m
     assert ran.mutating == []
     assert fleet.gcp.objects() == []
     assert ran.changed == 1
-    told = (
+    message = (
         f"create VPC network {NAME}",
         "autoCreateSubnetworks: false",
         f"create subnetwork {NAME}",
@@ -131,7 +131,7 @@ def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_m
         "removing the cluster needs more",
         "Give it the role roles/file.editor",
     )
-    assert [words for words in told if words not in ran.output] == []
+    assert [words for words in message if words not in ran.output] == []
 
 
 def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_the_cluster(fleet: Fleet) -> None:
@@ -178,11 +178,11 @@ def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_
         fleet.another(name, "    - us-central1-c\n")
     ran = fleet.run(beside={name: {"gke_cluster_state": state} for name, state in states.items()})
     assert ran.failed == 3
-    told = (
+    message = (
         "Cluster gke-us-central: node pool gpu-l4: g2-standard-8 is not offered in us-central1-c",
         *(f"network {gke_name(name)} exists already, and was not created by this" for name in states),
     )
-    assert [words for words in told if words not in ran.output] == []
+    assert [words for words in message if words not in ran.output] == []
     assert ran.mutating == []
 
 

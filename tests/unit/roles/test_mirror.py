@@ -96,8 +96,8 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 def test_every_chart_of_the_stack_is_needed() -> None:
     found = mirror_charts({"east": {}}, ["east"], STACK["serving_stack_components"])
     others = {"metallb", "traefik", "keda", "cluster-autoscaler", "aws-dranet"}
-    wanted = {name: chart_of(CHARTS / name)["version"] for name in {*names()} - others}
-    assert {each["file"] for each in found} == {f"{name}-{version}.tgz" for name, version in wanted.items()}
+    desired = {name: chart_of(CHARTS / name)["version"] for name in {*names()} - others}
+    assert {each["file"] for each in found} == {f"{name}-{version}.tgz" for name, version in desired.items()}
 
 
 def test_charts_and_images_are_listed_and_nothing_changed(charts: Mapping[str, Path], tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ class World:
         }
 
     def written(self, since: int) -> set[str]:
-        """What was written to in the registry of the site, after that many requests."""
+        """Return what was written to in the registry of the site, after that many requests."""
         return {repository(each) for each in self.inside.requests[since:] if each.method not in ("GET", "HEAD")}
 
 
@@ -211,7 +211,7 @@ def world(charts: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
 def test_check_mode_says_what_would_be_copied(world: World) -> None:
     ran = world.mirror.run("--check")
-    # No image is there yet, and each is told.
+    # No image is there yet, and each is reported.
     assert ran.failed == 1
     assert "quay.io/jetstack/cert-manager-webhook:v1.17.1 cannot be read from " in ran.output
     assert "lws-v0.8.0.tgz would be pushed to oci://" in ran.output
@@ -230,10 +230,10 @@ def test_what_cannot_be_had_keeps_nothing_else_from_being_copied(world: World) -
     ran = world.mirror.run()
     assert ran.failed == 1
     missing = "quay.io/jetstack/cert-manager-webhook:v1.17.1"
-    told = ran.output.rpartition("fatal: ")[2]
-    assert f"{missing} cannot be read from {world.outside.address}/{missing}: " in told
-    assert "MANIFEST_UNKNOWN" in told
-    assert told.count("cannot be read") == 1
+    reported = ran.output.rpartition("fatal: ")[2]
+    assert f"{missing} cannot be read from {world.outside.address}/{missing}: " in reported
+    assert "MANIFEST_UNKNOWN" in reported
+    assert reported.count("cannot be read") == 1
     assert world.pushed() == {"cert-manager": ["v1.17.1"], "lws": ["v0.8.0"]}
     # Two platforms, and what is inside is byte for byte what is outside.
     name, tag = "registry.k8s.io/lws/lws", "v0.8.0"
@@ -286,34 +286,34 @@ def test_checksums_are_kept(world: World) -> None:
         assert hashlib.sha256((world.kept / each["file"]).read_bytes()).hexdigest() == each["sha256"]
 
 
-def test_archives_that_became_others_are_refused_and_without_a_program_it_is_told_which_images_to_copy(
+def test_archives_that_became_others_are_refused_and_without_a_program_it_is_reported_which_images_to_copy(
     world: World,
 ) -> None:
     # Helm writes the time into archives, so that no two are the same.
     for archive in pack(world.mirror.folder / "other", only=["cert-manager", "lws"]).values():
         shutil.copy(archive, world.kept)
-    # Without a checksum, what is in the registry tells.
+    # Without a checksum, what is in the registry decides.
     lock = world.kept / "charts.lock"
     known = [each for each in yaml.safe_load(lock.read_text())["charts"] if each["file"] != SOME["cert-manager"]]
     lock.write_text(yaml.safe_dump({"charts": known}))
     chart, version = "charts/charts.jetstack.io/cert-manager", "v1.17.1"
     before = digest_of(world.inside, chart, version)
-    told = " ".join(world.mirror.run(mirror_image_tool="/nowhere/crane").output.rpartition("fatal: ")[2].split())
+    reported = " ".join(world.mirror.run(mirror_image_tool="/nowhere/crane").output.rpartition("fatal: ")[2].split())
     picker = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
-    wanted = (
+    desired = (
         f"lws v0.8.0: {SOME['leader-worker-set']} in {world.kept} has sha256",
         f"cert-manager has version {version} with sha256",
         "mirror_replace overwrites the copy",
         "Neither crane nor skopeo runs here as /nowhere/crane",
         f"{world.outside.address}/{picker} {world.inside.address}/images/{picker}",
     )
-    assert [words for words in wanted if words not in told] == []
+    assert [words for words in desired if words not in reported] == []
     assert digest_of(world.inside, chart, version) == before
 
 
 def test_wrong_variables_are_refused_by_name(tmp_path: Path) -> None:
-    (told,) = ArgumentSpecValidator(SPECS["main"]["options"]).validate({"mirror_mode": "copies"}).error_messages
-    assert "mirror_mode" in told
+    (reported,) = ArgumentSpecValidator(SPECS["main"]["options"]).validate({"mirror_mode": "copies"}).error_messages
+    assert "mirror_mode" in reported
     ran = Mirror(tmp_path, {"mirror_mode": "copy"}).run()
     assert ran.failed == 1
     assert "set mirror_charts_dir or mirror_chart_registry" in " ".join(ran.output.split())

@@ -51,7 +51,7 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "cronjobs"): ("list",),
     ("apiextensions.k8s.io", "customresourcedefinitions"): ("list",),
 }
-"""What is looked at and not composed."""
+"""Kinds that are read and not composed."""
 READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): ("list",),
     ("", "nodes"): ("list",),
@@ -98,7 +98,7 @@ def plural(group_kind: GroupKind) -> str:
 
 
 def needed(composed: Iterable[GroupKind], read: Mapping[tuple[str, str], tuple[str, ...]]) -> set[Right]:
-    """The rights to apply objects of these kinds, wait for them and remove them, and to look at others."""
+    """The rights to apply objects of these kinds, wait for them and remove them, and to read others."""
     found = {(group, resource, verb) for (group, resource), verbs in read.items() for verb in verbs}
     for group, kind in composed:
         if (group, kind) != ("", "Secret"):
@@ -221,8 +221,8 @@ def test_kinds_on_the_control_cluster_are_those_that_are_composed() -> None:
     assert kinds(composed()[1]) | ours == set(ON_CONTROL)
 
 
-def test_objects_are_composed_in_the_versions_that_are_looked_for() -> None:
-    for values, looked_for in zip(composed(), (ON_WORKLOAD, ON_CONTROL), strict=True):
+def test_objects_are_composed_in_the_versions_that_are_read() -> None:
+    for values, searched in zip(composed(), (ON_WORKLOAD, ON_CONTROL), strict=True):
         for value in values:
             group = value["apiVersion"].rpartition("/")[0]
-            assert looked_for[group, value["kind"]] == value["apiVersion"]
+            assert searched[group, value["kind"]] == value["apiVersion"]

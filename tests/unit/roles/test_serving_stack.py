@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the role serving_stack plans, from its own components and the variables of a cluster."""
+"""Tests of what the role serving_stack plans, from its own components and the variables of a cluster."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_others_refer_to_comes_first() -> None:
     assert removal["cert-manager"] == max(removal.values())
 
 
-def test_a_failure_holds_those_back_that_need_it_and_nobody_else() -> None:
+def test_a_failure_holds_those_back_that_need_it_and_no_one_else() -> None:
     wave = {component["key"]: component["wave"] for component in COMPONENTS}
     for component in COMPONENTS:
         assert all(wave[each] <= component["wave"] for each in component.get("after", []))
@@ -146,7 +146,7 @@ def test_only_clusters_with_its_devices_get_the_driver(drivers: list[str], insta
         ({"monitors": "disabled"}, "serving_stack_states says disabled"),
     ],
 )
-def test_pods_are_scraped_where_there_is_somebody_to_do_it(states: dict[str, str], why: str) -> None:
+def test_pods_are_scraped_where_there_is_a_prometheus(states: dict[str, str], why: str) -> None:
     assert planned(states=states)["monitors"]["why"] == why
 
 
@@ -157,8 +157,8 @@ def found(monitor: Mapping[str, Any], pod: Mapping[str, Any]) -> list[int]:
         return []
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     ports = [port for container in pod["spec"]["containers"] for port in container["ports"]]
-    wanted = endpoint.get("portNumber") or endpoint["port"]
-    return [port["containerPort"] for port in ports if wanted in (port["containerPort"], port.get("name"))]
+    desired = endpoint.get("portNumber") or endpoint["port"]
+    return [port["containerPort"] for port in ports if desired in (port["containerPort"], port.get("name"))]
 
 
 def test_what_is_scraped_are_the_pods_of_replicas() -> None:
@@ -206,7 +206,7 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("choices", "told"),
+    ("choices", "reported"),
     [
         ({"versions": {"envoy-gateway": "v1.7.9"}}, "has to be v1.8.0 or newer"),
         ({"versions": {"envoy-gateway": 1.1}}, "Put it in quotes"),
@@ -227,10 +227,10 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
         ({"charts_required": True, "charts_dir": "/charts"}, "lws-v0.8.0.tgz is not in /charts"),
     ],
 )
-def test_what_cannot_be_used_is_told(choices: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_used_is_reported(choices: dict[str, Any], reported: str) -> None:
     with pytest.raises(StackError, match=r".") as error:
         planned(**choices)
-    assert told in str(error.value)
+    assert reported in str(error.value)
 
 
 @pytest.mark.parametrize("text", ARGUMENTS)
@@ -277,7 +277,7 @@ def test_merging_leaves_its_arguments_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "wanted"),
+    ("reference", "desired"),
     [
         ("oci://docker.io/envoyproxy", "oci://mirror/envoy"),
         ("oci://docker.io/other", "oci://mirror/hub/other"),
@@ -285,13 +285,13 @@ def test_merging_leaves_its_arguments_alone() -> None:
         ("https://charts.jetstack.io", "https://mirror/jetstack"),
     ],
 )
-def test_the_longest_prefix_wins(reference: str, wanted: str) -> None:
+def test_the_longest_prefix_wins(reference: str, desired: str) -> None:
     prefixes = {
         "oci://docker.io": "oci://mirror/hub",
         "oci://docker.io/envoyproxy/": "oci://mirror/envoy",
         "https://charts.jetstack.io": "https://mirror/jetstack/",
     }
-    assert mirrored(reference, prefixes) == wanted
+    assert mirrored(reference, prefixes) == desired
 
 
 def test_charts_from_a_folder_and_the_rest_from_a_mirror() -> None:
@@ -324,7 +324,7 @@ def test_images_of_mirrored_registries_alone_are_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted"),
+    ("there", "desired"),
     [
         ({}, "none"),
         ({"version": "v0.7.0"}, "upgrade"),
@@ -337,16 +337,16 @@ def test_images_of_mirrored_registries_alone_are_set() -> None:
         ({"status": "uninstalling", "age": 901.0}, "recover"),
     ],
 )
-def test_what_is_done_about_a_release(there: dict[str, Any], wanted: str) -> None:
-    assert action(seen(release(**there)))["action"] == wanted
+def test_what_is_done_about_a_release(there: dict[str, Any], desired: str) -> None:
+    assert action(seen(release(**there)))["action"] == desired
 
 
 def test_a_stuck_release_goes_back_to_what_worked() -> None:
     stuck = {"status": "pending-upgrade", "age": 901.0, "deployed_revision": 3}
     assert action(seen(release(**stuck)))["deployed_revision"] == 3
     first = {**stuck, "status": "pending-install", "deployed_revision": 0}
-    assert "uninstall the rest of it" in action(seen(release(**first)))["told"]
-    # What was being removed is not brought back.
+    assert "uninstall the rest of it" in action(seen(release(**first)))["message"]
+    # What was being removed is not installed again.
     assert action(seen(release(**{**stuck, "status": "uninstalling"})))["deployed_revision"] == 0
 
 
@@ -357,11 +357,11 @@ def test_a_stuck_release_goes_back_to_what_worked() -> None:
         pytest.param(seen(release(name="lws", namespace="elsewhere")), False, id="of the same chart"),
     ],
 )
-def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any], adoptable: bool) -> None:
-    told = action(found)
-    assert told["action"] == "refuse"
-    assert "serving_stack_states.leader-worker-set" in told["told"]
-    assert ("serving_stack_adopt" in told["told"]) is adoptable
+def test_what_another_user_installed_is_left_alone(found: dict[str, Any], adoptable: bool) -> None:
+    reported = action(found)
+    assert reported["action"] == "refuse"
+    assert "serving_stack_states.leader-worker-set" in reported["message"]
+    assert ("serving_stack_adopt" in reported["message"]) is adoptable
     assert action(found, states={"leader-worker-set": "provided"})["action"] == "skip"
     # Two controllers of one kind would fight, whoever owns them.
     entries = actions(plan(COMPONENTS, Choices()), found, 900.0, ["leader-worker-set"])
@@ -370,18 +370,18 @@ def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any], adopt
 
 
 @pytest.mark.parametrize(
-    ("owner", "wanted"),
+    ("owner", "desired"),
     [("", "refuse"), ("cert-manager/theirs", "refuse"), ("cert-manager/mp-cert-manager", "install")],
 )
-def test_definitions_that_helm_would_have_to_own(owner: str, wanted: str) -> None:
+def test_definitions_that_helm_would_have_to_own(owner: str, desired: str) -> None:
     found = seen(**{"certificates.cert-manager.io": owner})
-    assert action(found, "cert-manager")["action"] == wanted
+    assert action(found, "cert-manager")["action"] == desired
 
 
 def test_what_is_disabled_goes_and_what_is_not_needed_stays() -> None:
     driver = seen(release("dra-driver"))
     assert action(driver, "dra-driver", drivers=[])["action"] == "skip"
-    assert "stays" in action(driver, "dra-driver", drivers=[])["told"]
+    assert "stays" in action(driver, "dra-driver", drivers=[])["message"]
     assert action(driver, "dra-driver", states={"dra-driver": "disabled"})["action"] == "remove"
     assert action(seen(), "dra-driver", states={"dra-driver": "disabled"})["action"] == "skip"
 
@@ -389,21 +389,21 @@ def test_what_is_disabled_goes_and_what_is_not_needed_stays() -> None:
 def test_what_is_disabled_by_default_is_installed_on_demand_and_stays() -> None:
     optional = [{**component, "state": "disabled"} for component in COMPONENTS]
 
-    def told(found: Mapping[str, Any], state: str = "") -> dict[str, Any]:
+    def reported(found: Mapping[str, Any], state: str = "") -> dict[str, Any]:
         states = {"leader-worker-set": state} if state else {}
         entries = actions(plan(optional, Choices(states=states)), found, 900.0)
         return next(entry for entry in entries if entry["key"] == "leader-worker-set")
 
-    assert (told(seen())["action"], told(seen(), "managed")["action"]) == ("skip", "install")
-    assert told(seen(release()))["action"] == "skip"
-    assert "disabled unless serving_stack_states says managed; release mp-lws" in told(seen(release()))["told"]
-    assert told(seen(release()), "disabled")["action"] == "remove"
+    assert (reported(seen())["action"], reported(seen(), "managed")["action"]) == ("skip", "install")
+    assert reported(seen(release()))["action"] == "skip"
+    assert "disabled unless serving_stack_states says managed; release mp-lws" in reported(seen(release()))["message"]
+    assert reported(seen(release()), "disabled")["action"] == "remove"
 
 
-def test_what_nobody_needs_is_told_with_the_reason() -> None:
-    components = [{**component, "unneeded": "nobody asks for it"} for component in COMPONENTS]
+def test_what_no_one_needs_is_reported_with_the_reason() -> None:
+    components = [{**component, "unneeded": "it is not requested"} for component in COMPONENTS]
     found = plan(components, Choices(drivers=[NVIDIA]))
-    assert {entry["why"] for entry in found} == {"nobody asks for it"}
+    assert {entry["why"] for entry in found} == {"it is not requested"}
     kept = actions(found, seen(release()), 900.0)
     assert {entry["action"] for entry in kept} == {"skip"}
 
@@ -420,7 +420,7 @@ def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "reported"),
     [
         ({"serving_stack_states": {"prometheus": "absent"}}, "prometheus"),
         ({"serving_stack_states": {"prometheuss": "managed"}}, "prometheuss"),
@@ -428,7 +428,7 @@ def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
         ({"serving_stack_gateway_listeners": [{"name": "http", "protocol": "UDP", "port": 443}]}, "protocol"),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], reported: str, tmp_path: Path) -> None:
     playbook = tmp_path / "play.yml"
     play = {
         "hosts": "localhost",
@@ -440,7 +440,7 @@ def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: st
     out, _ = ansible_run.run("ansible-playbook", str(playbook), cwd=tmp_path)
     assert "Validating arguments against arg spec" in out
     assert "failed=1" in out
-    assert told in out.partition("argument_errors")[2] or told in out.partition("fatal")[2]
+    assert reported in out.partition("argument_errors")[2] or reported in out.partition("fatal")[2]
 
 
 def stored(number: int, status: str, **content: Any) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     for entry in decided:
         key = str(entry["key"])
         if entry["action"] == "refuse":
-            yield _refused(key, str(entry["told"]))
+            yield _refused(key, str(entry["message"]))
         elif entry["action"] == "install":
             yield from _beside(entry, snapshot)
         elif entry["state"] == "provided":

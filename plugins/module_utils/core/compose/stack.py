@@ -324,21 +324,21 @@ def _with_action(
     entry: Component, observed: Mapping[str, Any], stuck_after: float, adopt: frozenset[str], variables: str
 ) -> dict[str, Any]:
     if not entry.get("chart"):
-        return {**entry, "action": "skip" if entry["why"] else "apply", "told": _not_installed_message(entry)}
+        return {**entry, "action": "skip" if entry["why"] else "apply", "message": _not_installed_message(entry)}
     releases = [release for release in observed["releases"] if release["name"] == entry["release"]]
     own = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
     if entry["why"]:
         installed = own is not None and own["name"] in observed["recorded"]
         if installed and entry["removed"]:
-            return {**entry, "action": "remove", "told": f"uninstall {entry['release']}: {entry['why']}"}
+            return {**entry, "action": "remove", "message": f"uninstall {entry['release']}: {entry['why']}"}
         stays = f"; release {entry['release']} of an earlier run stays" if installed else ""
-        return {**entry, "action": "skip", "told": _not_installed_message(entry) + stays}
+        return {**entry, "action": "skip", "message": _not_installed_message(entry) + stays}
     foreign = _foreign(entry, own, observed, adopt, variables)
     if foreign:
-        return {**entry, "action": "refuse", "told": foreign}
+        return {**entry, "action": "refuse", "message": foreign}
     named = f"{entry['release']} {entry['version']}"
     if own is None:
-        return {**entry, "action": "install", "told": f"install {named} into {entry['namespace']}"}
+        return {**entry, "action": "install", "message": f"install {named} into {entry['namespace']}"}
     state, age = own["status"], float(own["age"])
     if state.startswith("pending-") or state == "uninstalling":
         if age < stuck_after:
@@ -347,20 +347,20 @@ def _with_action(
                 f"working on it, or was killed. It is recovered after {int(stuck_after)} seconds "
                 "(serving_stack_stuck_after)"
             )
-            return {**entry, "action": "refuse", "told": message}
+            return {**entry, "action": "refuse", "message": message}
         back = own["deployed_revision"]
         recovery = f"roll back to revision {back}" if back and state != "uninstalling" else "uninstall the rest of it"
         message = f"{recovery}, as it has been {state} for {int(age)} seconds, then install {named}"
         revision = back if state != "uninstalling" else 0
-        return {**entry, "action": "recover", "told": message, "deployed_revision": revision}
+        return {**entry, "action": "recover", "message": message, "deployed_revision": revision}
     if state != "deployed":
-        return {**entry, "action": "upgrade", "told": f"install {named} again, as it is {state}"}
+        return {**entry, "action": "upgrade", "message": f"install {named} again, as it is {state}"}
     if (own["chart"], own["version"].removeprefix("v")) != (entry["chart"], entry["version"].removeprefix("v")):
         message = f"upgrade {own['name']} from {own['version']} to {entry['version']}"
-        return {**entry, "action": "upgrade", "told": message, "definitions_change": True}
+        return {**entry, "action": "upgrade", "message": message, "definitions_change": True}
     if own["values"] != entry["values"]:
-        return {**entry, "action": "upgrade", "told": f"change the values of {named}"}
-    return {**entry, "action": "none", "told": f"{named} is up to date"}
+        return {**entry, "action": "upgrade", "message": f"change the values of {named}"}
+    return {**entry, "action": "none", "message": f"{named} is up to date"}
 
 
 def _not_installed_message(entry: Component) -> str:

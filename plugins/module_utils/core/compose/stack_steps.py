@@ -34,8 +34,8 @@ def steps(
     base = [*_base(desired, snapshot, name, first), *first]
     return {
         "components": {component["key"]: component for component in components},
-        "problems": [component["told"] for component in planned if component["action"] == "refuse"],
-        "report": [component["told"] for component in planned if component["told"]],
+        "problems": [component["message"] for component in planned if component["action"] == "refuse"],
+        "report": [component["message"] for component in planned if component["message"]],
         "needs_helm": any(component["action"] in (*INSTALLING, "remove") for component in planned),
         "is_empty": not desired and not snapshot["recorded"],
         "base": base,

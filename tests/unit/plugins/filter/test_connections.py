@@ -50,7 +50,7 @@ all:
 
 
 def played(folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
-    """What came out, empty when the play failed, and what was printed at -vvv."""
+    """Return what came out, empty when the play failed, and what was printed at -vvv."""
     (folder / "play.yml").write_text(PLAY)
     result = folder / "result.json"
     options = ["-i", "hosts.yml", "-vvv", "-e", f"result_file={result}", "play.yml", *arguments]
@@ -85,7 +85,7 @@ def test_a_limited_play_has_only_its_clusters(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_errors_tell_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
+def test_errors_report_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
     wrong = BY_HAND.replace("fleet_kubeconfig: keys", "fleet_conection: x, fleet_connection: {kubconfig: keys")
     wrong = wrong.replace("fleet_context: admin", f"token: {TOKEN}, eks: {TOKEN}}}").replace(
         '"{{ north_token }}"', f"[{TOKEN}]"
@@ -113,15 +113,15 @@ def test_an_undefined_variable_is_named(tmp_path: Path) -> None:
 def test_a_kubeconfig_without_effect_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     hostvars = {"aks-1": {"fleet_target": "directory", "fleet_kubeconfig": "/k"}}
     assert connections(["aks-1"], hostvars) == []
-    told = " ".join(capsys.readouterr().err.split())
-    assert "fleet_target of aks-1 is directory: fleet_kubeconfig and fleet_context have no effect there" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert "fleet_target of aks-1 is directory: fleet_kubeconfig and fleet_context have no effect there" in reported
 
 
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a name instead of names": ("west", {"west": {}}, "the input must be a list of host names"),
     "hostvars first": ({"west": {}}, {"west": {}}, "the input must be a list of host names"),
     "one host's variables": (["west"], [], "the argument must be hostvars"),
-    "a stranger": (["north"], {"west": {}}, "north is no host of the inventory"),
+    "an unknown host": (["north"], {"west": {}}, "north is no host of the inventory"),
 }
 
 

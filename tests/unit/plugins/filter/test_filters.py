@@ -88,7 +88,7 @@ def test_topology_lists_all_problems() -> None:
 
 
 @pytest.mark.integration
-def test_a_filter_brings_what_it_needs_only_when_it_is_used() -> None:
+def test_a_filter_imports_what_it_needs_only_when_it_is_used() -> None:
     """Ansible loads all filters of a collection in every process of a task that uses one of them."""
     names = [path.stem for path in FOLDER.glob("*.py")]
     environment = {"PYTHONPATH": str(FOLDER.parents[4])}

@@ -47,7 +47,7 @@ PLAY = """
         msg: "{{ {'tensor': 1, 'data': 6, 'dataLocal': 4, 'expert': 2} | modelplane.fleet.topology }}"
       ignore_errors: true
       register: impossible
-    - name: Read a deployment of two forms
+    - name: Read a deployment of two formats
       ansible.builtin.debug:
         msg: "{{ deployment | combine({'spec': {'engines': []}}, recursive=true) | modelplane.fleet.engines }}"
       ignore_errors: true
@@ -65,7 +65,7 @@ PLAY = """
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the filters gave: values, and the messages of the two tasks that had to fail."""
+    """Return what the filters gave: values, and the messages of the two tasks that had to fail."""
     folder = tmp_path_factory.mktemp("play")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
     result = folder / "result.json"

@@ -49,7 +49,7 @@ def files(hosts: dict[str, dict[str, Any]], *, clusters: Any = None, components:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "clusters", "wanted"),
+    ("hosts", "clusters", "desired"),
     [
         pytest.param({"a": {}}, {}, ["driver-v0.8.0.tgz", "lws-v0.8.0.tgz"], id="unknown hardware"),
         pytest.param({"a": {}}, {"a": {**EAST, "drivers": []}}, ["lws-v0.8.0.tgz"], id="known hardware"),
@@ -66,8 +66,8 @@ def files(hosts: dict[str, dict[str, Any]], *, clusters: Any = None, components:
         ),
     ],
 )
-def test_what_hosts_need(hosts: dict[str, dict[str, Any]], clusters: Any, wanted: list[str]) -> None:
-    assert files(hosts, clusters=clusters) == wanted
+def test_what_hosts_need(hosts: dict[str, dict[str, Any]], clusters: Any, desired: list[str]) -> None:
+    assert files(hosts, clusters=clusters) == desired
 
 
 def test_objects_of_components_are_not_read() -> None:
@@ -75,7 +75,7 @@ def test_objects_of_components_are_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda: mirror_charts([], ["a"], [LWS]), "must be hostvars"),
         (lambda: mirror_charts({"a": {}}, "a", [LWS]), "hosts a list"),
@@ -88,10 +88,10 @@ def test_objects_of_components_are_not_read() -> None:
         (lambda: mirror_needs([], {}, {"registry": "x"}), "registry"),
     ],
 )
-def test_what_is_no_use_is_told(call: Any, told: str) -> None:
+def test_what_is_of_no_use_is_reported(call: Any, message: str) -> None:
     with pytest.raises(AnsibleFilterError) as error:
         call()
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_the_list_is_data() -> None:

@@ -53,7 +53,7 @@ def control(
 
 
 def listed(folder: Path, text: str, **environment: str) -> tuple[dict[str, Any], str]:
-    """What --list prints of an inventory file, and what goes to stderr."""
+    """Return what --list prints of an inventory file, and what goes to stderr."""
     (folder / "fleet.yml").write_text(f"plugin: modelplane.fleet.fleet\n{text}")
     return inventory(folder / "fleet.yml", XDG_CACHE_HOME=str(folder / "xdg"), **environment)
 
@@ -66,8 +66,8 @@ def test_the_clusters_of_the_control_cluster(control: ControlPlane, tmp_path: Pa
     """By a user who may list InferenceClusters and nothing else."""
     kubeconfig = control.user_kubeconfig("inventory", rules=READER)
     (tmp_path / "control.yaml").symlink_to(kubeconfig)
-    found, told = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
-    assert told == ""
+    found, reported = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
+    assert reported == ""
     assert found["workload_clusters"]["hosts"] == ["copied", "east", "mine", "west"]
     assert found["label_tier_gold"]["hosts"] == ["west"]
     assert found["target_kubernetes"]["hosts"] == ["copied", "east", "mine", "west"]
@@ -83,28 +83,28 @@ def test_manifests_and_the_control_cluster(control: ControlPlane, tmp_path: Path
     both = f"resources: [clusters.yaml]\ncontrol: {{kubeconfig: {control.kubeconfig}}}\n"
     same, moved, new = cluster("west", "us-west-2", tier="gold"), cluster("copied", "eu-west-1"), cluster("new", "x-1")
     manifests(tmp_path, same, moved, new)
-    found, told = listed(tmp_path, both)
-    assert told == ""
+    found, reported = listed(tmp_path, both)
+    assert reported == ""
     assert found["workload_clusters"]["hosts"] == ["copied", "east", "mine", "new", "west"]
     assert found["_meta"]["hostvars"]["copied"]["fleet_region"] == "eu-west-1"
     manifests(tmp_path, cluster("west", "us-west-1", tier="gold"), cluster("east", "us-east-1", tier="tin"))
-    found, told = listed(tmp_path, both)
+    found, reported = listed(tmp_path, both)
     assert found["_meta"]["hostvars"] == {}
     for name in ("east", "west"):
-        assert f"InferenceCluster {name}: is on the control cluster too, where it differs" in told
+        assert f"InferenceCluster {name}: is on the control cluster too, where it differs" in reported
 
 
 def test_a_control_cluster_that_cannot_be_read(control: ControlPlane, tmp_path: Path) -> None:
     """One sentence names the cause, and there is no half of an inventory."""
-    stranger = control.user_kubeconfig("stranger")
-    for kubeconfig, words in ((stranger, "inferenceclusters"), (tmp_path / "missing.yaml", "missing.yaml")):
-        found, told = listed(tmp_path, f"control: {{kubeconfig: {kubeconfig}}}\n")
+    outsider = control.user_kubeconfig("outsider")
+    for kubeconfig, words in ((outsider, "inferenceclusters"), (tmp_path / "missing.yaml", "missing.yaml")):
+        found, reported = listed(tmp_path, f"control: {{kubeconfig: {kubeconfig}}}\n")
         assert found["_meta"]["hostvars"] == {}
-        assert "cluster control" in told
-        assert words in told
+        assert "cluster control" in reported
+        assert words in reported
 
 
-def test_a_cached_inventory_asks_nobody(control: ControlPlane, tmp_path: Path) -> None:
+def test_a_cached_inventory_asks_no_one(control: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = control.user_kubeconfig("cached", rules=READER)
     text = "control: {kubeconfig: \"{{ lookup('env', 'FLEET_CONTROL') }}\"}\ncache: true\n"
     settings = {
@@ -125,7 +125,7 @@ def test_a_cached_inventory_asks_nobody(control: ControlPlane, tmp_path: Path) -
 
 
 def test_clusters_of_a_cloud_on_the_control_cluster(control: ControlPlane, tmp_path: Path) -> None:
-    """Those that somebody made there; not what an InferenceCluster became."""
+    """Those that users created there; not what an InferenceCluster became."""
     pool = {"name": "g", "role": "GPU", "instanceType": "g6.xlarge", "zones": ["eu-west-1a"]}
     written = {
         "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
@@ -137,8 +137,8 @@ def test_clusters_of_a_cloud_on_the_control_cluster(control: ControlPlane, tmp_p
     composed = {**written, "metadata": {"name": "gone", "namespace": "default", "labels": labels}}
     control.apply([written, composed])
     (tmp_path / "control.yaml").symlink_to(control.kubeconfig)
-    found, told = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
-    assert told == ""
+    found, reported = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
+    assert reported == ""
     assert found["workload_clusters"]["hosts"] == ["copied", "east", "mine", "own", "west"]
     assert found["_meta"]["hostvars"]["own"]["fleet_connection"] == {
         "eks": {"cluster": "default-own-eks-61b85", "region": "eu-west-1"}
@@ -146,7 +146,7 @@ def test_clusters_of_a_cloud_on_the_control_cluster(control: ControlPlane, tmp_p
 
 
 def test_a_new_control_cluster_has_no_clusters_yet(control: ControlPlane, tmp_path: Path) -> None:
-    """The first run brings the definitions there. With nothing else to read, that would be an empty fleet."""
+    """The first run installs the definitions there. With nothing else to read, that would be an empty fleet."""
     (tmp_path / "control.yaml").symlink_to(control.kubeconfig)
     manifests(tmp_path, cluster("west", "us-west-2"))
     for path in CRDS.glob("*.yaml"):
@@ -155,8 +155,8 @@ def test_a_new_control_cluster_has_no_clusters_yet(control: ControlPlane, tmp_pa
         control.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name}.{group}")
     served = ("modelplane.ai/v1alpha1", "InferenceCluster")
     control.wait_for("the definitions to be gone", lambda: not control.objects.knows(*served))
-    found, told = listed(tmp_path, "resources: [clusters.yaml]\ncontrol: {kubeconfig: control.yaml}\n")
-    assert (found["workload_clusters"]["hosts"], told) == (["west"], "")
-    found, told = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
-    assert "the server serves no InferenceCluster" in told
+    found, reported = listed(tmp_path, "resources: [clusters.yaml]\ncontrol: {kubeconfig: control.yaml}\n")
+    assert (found["workload_clusters"]["hosts"], reported) == (["west"], "")
+    found, reported = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
+    assert "the server serves no InferenceCluster" in reported
     assert "workload_clusters" not in found

@@ -39,8 +39,8 @@ def fleet(tmp_path: Path) -> Path:
 
 
 def test_hosts_groups_and_variables_of_a_fleet(fleet: Path) -> None:
-    found, told = inventory(fleet)
-    assert told == ""
+    found, reported = inventory(fleet)
+    assert reported == ""
     assert hosts(found) == {
         "control_plane": ["control"],
         "workload_clusters": ["byo-us-east", "eks-us-west", "gke-us-central"],
@@ -109,8 +109,8 @@ def test_the_same_manifests_in_any_order_give_the_same_graph(tmp_path: Path) -> 
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "fleet.yaml").write_text(f"{PLUGIN}resources: {json.dumps(each)}\n")
-        graph, told = run("ansible-inventory", "-i", str(folder / "fleet.yaml"), "--graph")
-        assert told == ""
+        graph, reported = run("ansible-inventory", "-i", str(folder / "fleet.yaml"), "--graph")
+        assert reported == ""
         graphs.append(graph)
     assert graphs[0] == graphs[1]
     sources = ("aks", "eks", "existing", "gke", "nebius", "vultr")
@@ -148,8 +148,8 @@ compose:
   fleet_target: "'directory' if fleet_source == 'GKE' else fleet_target"
 """
         )
-    found, told = inventory(fleet)
-    assert told == ""
+    found, reported = inventory(fleet)
+    assert reported == ""
     groups = hosts(found)
     assert groups["control_plane"] == ["the-fleet"]
     assert groups["where_us_west"] == ["eks-us-west"]
@@ -173,32 +173,32 @@ BROKEN = (
 def test_an_invalid_cluster_is_a_warning_and_the_rest_is_there(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(BROKEN)
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml]\n")
-    found, told = inventory(tmp_path / "fleet.yml")
+    found, reported = inventory(tmp_path / "fleet.yml")
     assert hosts(found)["workload_clusters"] == ["good"]
     for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "c.yaml:"):
-        assert part in told, part
-    assert "ModelDeployment" not in told
+        assert part in reported, part
+    assert "ModelDeployment" not in reported
 
 
 def test_a_class_in_another_file_is_known(tmp_path: Path) -> None:
-    """What is told of an invalid cluster is what is wrong with it, wherever the classes are."""
+    """Warnings of an invalid cluster say what is wrong with it, wherever the classes are."""
     shutil.copy(MANIFESTS / "concepts/inference-class-eks-l4.yaml", tmp_path)
     pools = "nodePools: [{name: gpu, className: eks-l4-1x-g6, nodeCuont: 1}]"
     text = cluster("bad").replace("spec: {", f"spec: {{{pools}, ")
     (tmp_path / "c.yaml").write_text(text + "---\n" + (MANIFESTS / "concepts/inference-class-gke-l4.yaml").read_text())
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, inference-class-eks-l4.yaml]\n")
-    _, told = inventory(tmp_path / "fleet.yml")
-    assert told.count("[WARNING]") == 1
-    assert "nodeCuont" in told
+    _, reported = inventory(tmp_path / "fleet.yml")
+    assert reported.count("[WARNING]") == 1
+    assert "nodeCuont" in reported
 
 
-def test_strict_tells_all_problems_at_once_and_has_no_hosts(tmp_path: Path) -> None:
+def test_strict_reports_all_problems_at_once_and_has_no_hosts(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(BROKEN)
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, missing]\nstrict: true\n")
-    found, told = inventory(tmp_path / "fleet.yml")
+    found, reported = inventory(tmp_path / "fleet.yml")
     assert found["_meta"]["hostvars"] == {}
     for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "missing: does not exist"):
-        assert part in told, part
+        assert part in reported, part
 
 
 FILES: dict[str, tuple[str, str]] = {
@@ -228,12 +228,12 @@ def test_wrong_files_are_refused(tmp_path: Path) -> None:
         (folder / "all.yaml").write_text(cluster("all"))
         (folder / "fleet.yml").write_text(PLUGIN + text)
         sources += ["-i", str(folder / "fleet.yml")]
-    out, told = run("ansible-inventory", *sources, "--list")
+    out, reported = run("ansible-inventory", *sources, "--list")
     assert json.loads(out)["_meta"]["hostvars"] == {}
-    told = " ".join(told.split())
+    reported = " ".join(reported.split())
     for name, (_, words) in FILES.items():
-        assert words in told, name
-    assert "t0p-secret" not in told
+        assert words in reported, name
+    assert "t0p-secret" not in reported
 
 
 def test_manifests_are_data(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_manifests_are_data(tmp_path: Path) -> None:
 
 
 def test_the_cache_on_disk(fleet: Path, tmp_path: Path) -> None:
-    """It is used, flushed, made anew for other options, and check mode leaves it alone."""
+    """It is used, flushed, read again for other options, and check mode leaves it alone."""
     cache = tmp_path / "cache"
     settings = {"ANSIBLE_INVENTORY_CACHE_CONNECTION": str(cache), "ANSIBLE_INVENTORY_CACHE_PLUGIN": "jsonfile"}
     cached = fleet.read_text() + "cache: true\n"
@@ -267,10 +267,10 @@ def test_the_cache_on_disk(fleet: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_an_inventory_and_its_manifests(fleet: Path) -> None:
-    """`-i folder/`: the manifests in it are no inventory; the file's ending tells the plugin."""
+    """`-i folder/`: the manifests in it are no inventory; the file's ending selects the plugin."""
     (fleet.parent / "extra.yml").write_text("workload_clusters: {hosts: {by-hand: {fleet_target: directory}}}\n")
-    found, told = inventory(fleet.parent)
-    assert told == ""
+    found, reported = inventory(fleet.parent)
+    assert reported == ""
     assert found["workload_clusters"]["hosts"] == ["by-hand", "byo-us-east", "eks-us-west", "gke-us-central"]
 
 
@@ -296,8 +296,8 @@ def test_clusters_that_are_written_for_a_cloud_are_hosts(tmp_path: Path) -> None
         + cluster("unjoined", logs_in % "mine")
     )
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [all.yaml]\n")
-    found, told = inventory(tmp_path / "fleet.yml")
-    assert told == ""
+    found, reported = inventory(tmp_path / "fleet.yml")
+    assert reported == ""
     groups = hosts(found)
     assert groups["workload_clusters"] == ["apart", "joined", "north", "unjoined", "west"]
     assert groups["source_eks"] == ["apart", "west"]
@@ -321,12 +321,12 @@ def test_clusters_that_are_written_for_a_cloud_are_hosts(tmp_path: Path) -> None
     assert variables["west"]["fleet_target"] == variables["joined"]["fleet_target"] == "kubernetes"
 
 
-def test_a_faulty_cluster_of_a_cloud_is_told(tmp_path: Path) -> None:
+def test_an_invalid_cluster_of_a_cloud_is_reported(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(
         cloud("EKSCluster", "west", "us-west-2")
         + cloud("EKSCluster", "east", "us-east-1").replace("role: GPU", "role: X")
     )
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [all.yaml]\n")
-    found, told = inventory(tmp_path / "fleet.yml")
+    found, reported = inventory(tmp_path / "fleet.yml")
     assert hosts(found)["workload_clusters"] == ["west"]
-    assert "EKSCluster modelplane-system/east, spec.nodePools[0].role: must be one of System, GPU" in told
+    assert "EKSCluster modelplane-system/east, spec.nodePools[0].role: must be one of System, GPU" in reported

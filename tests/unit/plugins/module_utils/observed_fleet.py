@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A fleet that somebody observes from run to run: what was built is shown as applied, ready or not."""
+"""A fleet that is observed from run to run: what was built is shown as applied, ready or not."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def down(value: Object) -> Object:
 
 
 class Fleet:
-    """Manifests, what is built of them, and what an observer tells of the clusters."""
+    """Manifests, what is built of them, and what is observed of the clusters."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -137,7 +137,7 @@ class Fleet:
         return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
 
     def run_unseen(self, **more: Any) -> build.Outcome:
-        """A run in which nobody looks."""
+        """A run without observations."""
         manifests = self.folder / "fleet.yaml"
         manifests.write_text(self.text)
         return build.build(build.Settings((str(manifests),), str(self.built), **more))
@@ -159,7 +159,7 @@ class Fleet:
         return next((entry["status"], entry["reason"]) for entry in entries if entry["type"] == condition)
 
     def addresses(self) -> dict[str, str]:
-        """Where the endpoint of the replica on each cluster leads."""
+        """Return where the endpoint of the replica on each cluster leads."""
         return {
             value["metadata"]["labels"]["modelplane.ai/cluster"]: value["spec"]["url"].split("/")[2].partition(":")[0]
             for value in self.objects("control", "ModelEndpoint")
@@ -167,7 +167,7 @@ class Fleet:
         }
 
     def backends(self) -> list[str]:
-        """What the service leads to: clusters of replicas, and names of other endpoints."""
+        """Return what the service leads to: clusters of replicas, and names of other endpoints."""
         clusters = {}
         for endpoint in self.objects("control", "ModelEndpoint"):
             name = endpoint["metadata"]["name"]

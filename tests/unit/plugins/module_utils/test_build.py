@@ -125,7 +125,7 @@ def test_hand_written_replicas_take_room_and_go_with_their_manifest(fleet: Fleet
 
 
 def objects_of(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The files that are applied: plan.json and the picture tell what is held."""
+    """The files that are applied: plan.json and the report say what is held."""
     return {name: text for name, text in files.items() if not name.endswith(("/plan.json", "/report.html"))}
 
 
@@ -136,7 +136,7 @@ def test_a_hand_written_replica_with_errors_is_held(fleet: Fleet) -> None:
     fleet.edit("mine", "engines:", "enginees:")
     held = fleet.run(invalid="hold").changes
     assert not held.added
-    assert set(held.changed) <= {"plan.json", "report.html"}, "the plan tells what is held"
+    assert set(held.changed) <= {"plan.json", "report.html"}, "the plan says what is held"
     assert not held.removed
     assert objects_of(fleet.files()) == objects_of(before)
 
@@ -283,7 +283,7 @@ def test_d11_a_missing_cache_stops_new_replicas_and_lets_edits_through(fleet: Fl
     assert states(fleet.run()) == ["removed"]
 
 
-def test_a_pool_that_shrinks_is_named_and_nothing_is_taken_away(fleet: Fleet) -> None:
+def test_a_pool_that_shrinks_is_named_and_nothing_is_removed(fleet: Fleet) -> None:
     fleet.edit("qwen", "replicas: 1", "replicas: 3")
     fleet.run()
     fleet.edit("one", "nodeCount: 4", "nodeCount: 2")
@@ -326,11 +326,11 @@ spec:
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelService
 metadata: {name: lost, namespace: team}
-spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: nobody}}}]}
+spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: none}}}]}
 """
 
 
-def test_services_are_told_with_their_endpoints_weights_and_notes(fleet: Fleet) -> None:
+def test_services_are_reported_with_their_endpoints_weights_and_notes(fleet: Fleet) -> None:
     assert table.services_table(fleet.run().plan) == []
     fleet.write(services=SERVICES)
     outcome = fleet.run()
@@ -417,7 +417,7 @@ def test_every_manifest_of_the_reference_project_validates_by_itself(path: Path)
     assert not build.read_manifests([str(path)]).errors
 
 
-def test_a_fault_of_the_picture_is_a_warning_and_the_build_is_complete(fleet: Fleet) -> None:
+def test_an_error_of_the_report_is_a_warning_and_the_build_is_complete(fleet: Fleet) -> None:
     fleet.run()
     fleet.edit("qwen", "v0.23.0", "v0.24.0")
 
@@ -430,7 +430,7 @@ def test_a_fault_of_the_picture_is_a_warning_and_the_build_is_complete(fleet: Fl
     for part in (str(fleet.built / "report.html"), "KeyError", "no such key", "test_build.py:", "complete"):
         assert part in warning
     assert "\n" not in warning
-    # The page of an earlier plan would tell something else than what is there now.
+    # The page of an earlier plan would differ from what is there now.
     assert "report.html" in outcome.changes.removed
     assert not (fleet.built / "report.html").exists()
     assert (fleet.built / "plan.json").exists()
@@ -524,7 +524,7 @@ def test_beyond_the_budget_of_selectors_nothing_changes(fleet: Fleet) -> None:
     assert fleet.files() == before
 
 
-def test_a_replica_that_claims_nothing_where_it_could_is_told(fleet: Fleet) -> None:
+def test_a_replica_that_claims_nothing_where_it_could_is_reported(fleet: Fleet) -> None:
     """A pool that gives the worker alone a device comes first; the one that would give both came later."""
     pretended = "  - {name: small, driver: small.example.com, claim: Synthetic}\n"
     real = "  - {name: small, driver: small.example.com, deviceClassName: small}\n"

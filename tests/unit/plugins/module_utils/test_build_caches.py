@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Runs one after another with a ModelCache on a fleet that nobody observes."""
+"""Runs one after another with a ModelCache on a fleet that is not observed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Fleet:
         return [value for value in found if value["kind"] == kind]
 
     def claims(self) -> dict[str, str]:
-        """What each claim holds."""
+        """Return what each claim holds."""
         return {
             value["metadata"]["name"]: value["metadata"]["annotations"]["modelplane.ai/artifact"]
             for value in self.objects("PersistentVolumeClaim")
@@ -129,7 +129,7 @@ def test_the_first_artifact_has_the_documented_name(fleet: Fleet) -> None:
 
 
 def test_engines_roll_and_the_volume_before_stays_until_the_next_edit(fleet: Fleet) -> None:
-    """Nobody can tell when the last pod that mounts it is gone."""
+    """It is unknown when the last pod that mounts it is gone."""
     fleet.edit(*EDITS)
     fleet.run()
     (second,) = set(fleet.claims()) - {FIRST}
@@ -218,7 +218,7 @@ def test_a_hand_written_replica_may_name_its_volume(fleet: Fleet) -> None:
     assert set(fleet.mounted()) <= set(fleet.claims())
 
 
-def test_a_size_is_held_and_told(fleet: Fleet) -> None:
+def test_a_size_is_held_and_reported(fleet: Fleet) -> None:
     fleet.edit("sizeGiB: 40", "sizeGiB: 10")
     outcome = fleet.run()
     (claim,) = fleet.objects("PersistentVolumeClaim")
@@ -234,7 +234,7 @@ def test_a_size_is_held_and_told(fleet: Fleet) -> None:
     assert sizes == {"40Gi", "10Gi"}, "a new volume is as large as it was asked for"
 
 
-def test_claims_of_a_build_that_did_not_tell_what_they_hold_are_taken_over(fleet: Fleet) -> None:
+def test_claims_of_a_build_that_did_not_report_what_they_hold_are_taken_over(fleet: Fleet) -> None:
     (path,) = fleet.built.rglob("persistentvolumeclaim-*.yaml")
     claim = path.read_text()
     start = claim.index("  annotations:")

@@ -61,7 +61,7 @@ class Controlled(Fleet):
         return outcome
 
     def scale(self, replicas: int) -> None:
-        """What `kubectl scale` does."""
+        """Scale as `kubectl scale` does."""
         self.applied["ModelDeployment", "team", "qwen"]["spec"]["replicas"] = replicas
 
 

@@ -101,7 +101,7 @@ def test_an_assumed_address_is_none_that_was_seen(fleet: Fleet) -> None:
     assert fleet.addresses() == SEEN
 
 
-def test_a_cluster_without_a_host_counts_as_declared_until_somebody_looked(fleet: Fleet) -> None:
+def test_a_cluster_without_a_host_counts_as_declared_until_it_is_observed(fleet: Fleet) -> None:
     fleet.absent = {"west"}
     fleet.settle()
     assert fleet.addresses()["west"] == FILES["west"]
@@ -114,11 +114,11 @@ def test_a_cluster_without_a_host_counts_as_declared_until_somebody_looked(fleet
     fleet.absent = {"west"}
     fleet.settle()
     assert fleet.status("InferenceCluster", "west") == status
-    assert routes(fleet) == before, "nobody asked, and what was last known of it is that nothing serves there"
+    assert routes(fleet) == before, "it was not read, and what was last known of it is that nothing serves there"
 
 
 @pytest.mark.parametrize("listener", LISTENERS, ids=["HTTP", "HTTPS"])
-def test_what_is_known_of_a_fleet_outlives_a_run_that_looks_at_nothing(folder: Fleet, listener: dict[str, Any]) -> None:
+def test_what_is_known_of_a_fleet_outlives_a_run_that_observes_nothing(folder: Fleet, listener: dict[str, Any]) -> None:
     folder.listeners = [listener]
     folder.settle()
     before = routes(folder)
@@ -175,7 +175,7 @@ def test_a_fleet_that_has_not_begun_has_hosts_already(fleet: Fleet) -> None:
     assert fleet.objects("control", "ModelReplica") == []
 
 
-def test_the_host_of_a_cluster_whose_manifest_has_errors_is_no_stranger(folder: Fleet) -> None:
+def test_the_host_of_a_cluster_whose_manifest_has_errors_belongs_to_the_fleet(folder: Fleet) -> None:
     folder.run()
     folder.edit(
         "metadata: {name: west}\nspec:\n  cluster: {source: Existing",

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Runs one after another on a fleet that somebody observes: what was built is shown as applied, ready or not."""
+"""Runs one after another on a fleet that is observed: what was built is shown as applied, ready or not."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_cache_stays_where_replicas_mount_it(fleet: Fleet) -> None:
     assert fleet.reason("ModelCache", "ClustersMatched") == ("False", "NoClusters")
 
 
-def test_what_waits_for_clusters_is_told_and_drawn(fleet: Fleet) -> None:
+def test_what_waits_for_clusters_is_reported_and_drawn(fleet: Fleet) -> None:
     fleet.silent = {"east", "west"}
     outcome = fleet.run()
     assert not fleet.objects("control", "ModelReplica")
@@ -385,7 +385,7 @@ def test_an_edit_that_is_taken_back_finds_its_weights(fleet: Fleet) -> None:
 
 
 def test_a_deployment_and_its_cache_are_edited_together(fleet: Fleet) -> None:
-    """New args with old weights would be something that nobody asked for."""
+    """New args with old weights would be something that is not desired."""
     fleet.settle()
     before = fleet.objects("clusters", "Deployment")
     fleet.edit("Qwen/Qwen3-8B,", "Qwen/Qwen3-32B,")
@@ -485,12 +485,12 @@ def test_what_a_volume_holds_is_known_from_the_cluster_when_the_build_folder_is_
 
 def test_without_a_control_cluster_replicas_are_ready_and_endpoints_are_not_known(fleet: Fleet) -> None:
     see = fleet.observations
-    fleet.observations = lambda: {**see(), "control": {"unreachable": "nobody looked"}}  # type: ignore[method-assign]
+    fleet.observations = lambda: {**see(), "control": {"unreachable": "not observed"}}  # type: ignore[method-assign]
     fleet.settle()
     assert fleet.backends() == ["east", "west"]
     assert fleet.reason("ModelDeployment", "Ready") == ("True", "Available")
     assert fleet.reason("ModelEndpoint", "Ready", "together")[0] == "Unknown"
-    assert fleet.objects("clusters", "PersistentVolumeClaim"), "whether the token is there, nobody knows"
+    assert fleet.objects("clusters", "PersistentVolumeClaim"), "it is unknown whether the token is there"
 
 
 def drain(fleet: Fleet, cluster: str, effect: str = "NoExecute") -> None:

@@ -26,20 +26,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 )
 
 
-def faults(documented: dict[str, Any], taken: dict[str, Any], where: str = "") -> list[str]:
-    """Where options and their documentation differ."""
+def differences(documented: dict[str, Any], taken: dict[str, Any], where: str = "") -> list[str]:
+    """Return where options and their documentation differ."""
     found = [f"{where}{name}" for name in set(documented) ^ set(taken)]
     for name in set(documented) & set(taken):
         one, two = documented[name], taken[name]
         same = ("type", "elements", "choices", "default", "required")
         found += [f"{where}{name}.{key}" for key in same if one.get(key) != two.get(key)]
-        found += faults(one.get("suboptions", {}), two.get("options", {}), f"{where}{name}.")
+        found += differences(one.get("suboptions", {}), two.get("options", {}), f"{where}{name}.")
     return found
 
 
 def test_the_documentation_says_what_is_taken() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
-    assert faults(documented, CLUSTERS) == []
+    assert differences(documented, CLUSTERS) == []
 
 
 def test_secrets_are_kept_out_of_logs() -> None:
@@ -75,7 +75,7 @@ def test_entries_become_connections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"clusters": [{"name": "a"}, {"name": "a"}]}, "clusters[1].name: there are two clusters a"),
         ({"clusters": [{"name": ""}]}, "clusters[0].name is empty"),
@@ -89,10 +89,10 @@ def test_entries_become_connections() -> None:
         ({"clusters": [], "retries": -1}, "retries: "),
     ],
 )
-def test_arguments_that_are_none(params: dict[str, Any], told: str) -> None:
+def test_arguments_that_are_none(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentsError) as caught:
         connections(params)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_forks() -> None:

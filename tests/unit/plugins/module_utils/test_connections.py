@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Variables of the inventory -> arguments of the modules: what is accepted, what is refused, and what is never told."""
+"""Variables of the inventory -> arguments of the modules: what is accepted, refused, and never shown."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def test_accepted(variables: dict[str, Any], expected: dict[str, Any] | None) ->
     assert found == (None if expected is None else {"name": "west", **expected})
 
 
-def test_what_is_wrong_with_an_account_is_told_there() -> None:
+def test_what_is_wrong_with_an_account_is_reported_there() -> None:
     accounts = {"default": {"credential_file": "/x"}}
     variables = kubernetes(fleet_connection={"gke": GKE}, gke_cluster_accounts=accounts)
-    with pytest.raises(connections.ConnectionsError) as told:
+    with pytest.raises(connections.ConnectionsError) as reported:
         connections.cluster_connection("west", variables)
-    assert "west: gke_cluster_accounts.default.credential_file is not a known key" in "\n".join(told.value.problems)
-    assert "credentials_file" in str(told.value)
+    assert "west: gke_cluster_accounts.default.credential_file is not a known key" in "\n".join(reported.value.problems)
+    assert "credentials_file" in str(reported.value)
 
 
 def test_the_keys_are_those_of_the_modules() -> None:
@@ -202,7 +202,7 @@ def test_refused(variables: dict[str, Any], words: str) -> None:
     assert "t0p-secret" not in str(caught.value)
 
 
-def test_all_problems_of_all_hosts_are_told() -> None:
+def test_all_problems_of_all_hosts_are_reported() -> None:
     hosts = {
         "a": kubernetes(fleet_connection={"kubeconf": "/k", "eks": EKS, "tokn": "x"}),
         "b": kubernetes(),
@@ -216,7 +216,7 @@ def test_all_problems_of_all_hosts_are_told() -> None:
     assert "fleet_cluster is x, as of host d" in caught.value.problems[-1]
 
 
-def test_a_thousand_problems_are_not_told_one_by_one() -> None:
+def test_a_thousand_problems_are_not_reported_one_by_one() -> None:
     with pytest.raises(connections.ConnectionsError) as caught:
         connections.clusters({f"host-{number}": kubernetes() for number in range(1000)})
     lines = str(caught.value).splitlines()
@@ -345,7 +345,7 @@ MANIFESTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("source", "connection", "alone", "with_control"), MANIFESTS.values(), ids=MANIFESTS)
-def test_what_a_manifest_tells(
+def test_the_variables_that_a_manifest_gives(
     source: dict[str, Any], connection: dict[str, Any], alone: str, with_control: str
 ) -> None:
     found = connections.of_manifest(cluster(**source))

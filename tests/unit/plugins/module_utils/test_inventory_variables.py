@@ -62,7 +62,7 @@ def test_what_is_not(fleet: dict[str, Any], line: str) -> None:
     assert "hush" not in found[0]
 
 
-def test_all_clusters_are_told_at_once() -> None:
+def test_all_clusters_are_reported_at_once() -> None:
     clusters = {
         "east": {"fleet_target": "kubernets", "fleet_regoin": "x", "fleet_drained": "perhaps"},
         "west": {"fleet_target": "kubernetes", "fleet_regoin": "y"},
@@ -126,9 +126,9 @@ NOTHING = r"the inventory has no host of the fleet: .*{}.*"
         ({"ungrouped": ["paris"]}, [NOTHING.format("its hosts are in no group")]),
     ],
 )
-def test_groups_that_nobody_reads(groups: dict[str, list[str]], lines: list[str]) -> None:
+def test_groups_that_no_one_reads(groups: dict[str, list[str]], lines: list[str]) -> None:
     everyone = {"all": sorted({host for hosts in groups.values() for host in hosts}), "ungrouped": []}
     found = inventory_variables.problems("control", FLEET, {}, build=True, groups={**everyone, **groups})
     assert len(found) == len(lines), found
-    for told, line in zip(found, lines, strict=True):
-        assert re.fullmatch(line, told)
+    for reported, line in zip(found, lines, strict=True):
+        assert re.fullmatch(line, reported)

@@ -37,7 +37,7 @@ def pod(name: str, where: str = "", phase: str = "Running", owner: str = "Replic
 
 
 class World:
-    """Clouds and clusters that do as they are told. `sizes`: by cluster and pool."""
+    """Clouds and clusters that do what a test sets. `sizes`: by cluster and pool."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.demands: list[PoolDemand] = []
@@ -189,17 +189,17 @@ def test_pods_of_a_gang_keep_all_pools_of_its_fabric(world: World) -> None:
     assert world.send().resized == []
 
 
-def test_pods_of_others_are_told_and_those_of_a_replica_are_on_their_way(world: World) -> None:
+def test_pods_of_others_are_reported_and_those_of_a_replica_are_on_their_way(world: World) -> None:
     world.needs(0)
     world.sizes["east", "gpu"] = replace(EMPTY, desired=2)
     world.nodes, world.pods = {"gpu": 2}, [pod("theirs", "gpu-1")]
-    told = "cluster east, pool gpu: keeps its nodes, as others run pods there, such as team/theirs"
-    assert world.send().notes == [told]
+    message = "cluster east, pool gpu: keeps its nodes, as others run pods there, such as team/theirs"
+    assert world.send().notes == [message]
     world.pods.append(pod("engine", "gpu-0"))
     assert world.send().notes == []
 
 
-def test_a_cluster_that_does_not_tell_its_pods_keeps_its_nodes(world: World) -> None:
+def test_a_cluster_that_hides_its_pods_keeps_its_nodes(world: World) -> None:
     world.needs(0)
     world.sizes["east", "gpu"] = replace(EMPTY, desired=2)
     world.nodes, world.forbidden = {"gpu": 2}, True
@@ -254,35 +254,35 @@ def test_a_silent_cluster_is_passed_over(world: World) -> None:
     "way",
     [None, Way("eks", {"cluster": "another"}), Way("eks", {"cluster": "east-eks", "region": "eu-west-1"}), Way("gke")],
 )
-def test_a_cluster_of_others_is_left_alone_and_its_replicas_are_told_of(world: World, way: Way | None) -> None:
+def test_a_cluster_of_others_is_left_alone_and_its_replicas_are_reported(world: World, way: Way | None) -> None:
     world.needs(2)
     world.ways = {"east": way} if way else {}
     sizes = world.send()
     assert (sizes.resized, sizes.failed, world.calls) == ([], {}, [])
-    (told,) = sizes.notes
-    assert told.startswith(
+    (message,) = sizes.notes
+    assert message.startswith(
         "cluster east, pool gpu: has no node, its replicas need 2, and its autoscaler starts no first"
     )
-    assert "set minNodeCount to 1" in told
+    assert "set minNodeCount to 1" in message
     world.nodes = {"gpu": 1}
     assert world.send().notes == [], "the autoscaler knows the devices of a node that is there"
 
 
 @pytest.mark.parametrize(
-    ("size", "told"),
+    ("size", "message"),
     [
         (None, "is not there in its cloud. Run provision to create it"),
         (replace(EMPTY, owned=False), "was not created by this fleet, and stays as it is. Start nodes there yourself"),
     ],
 )
-def test_a_pool_that_is_not_ours_is_left_alone(world: World, size: PoolSize | None, told: str) -> None:
+def test_a_pool_that_is_not_ours_is_left_alone(world: World, size: PoolSize | None, message: str) -> None:
     world.needs(2)
     world.sizes["east", "gpu"] = size
     sizes = world.send()
-    assert (sizes.resized, sizes.notes) == ([], [f"cluster east, pool gpu: {told}"])
+    assert (sizes.resized, sizes.notes) == ([], [f"cluster east, pool gpu: {message}"])
 
 
-def test_what_keeps_nodes_from_starting_is_told(world: World) -> None:
+def test_what_keeps_nodes_from_starting_is_reported(world: World) -> None:
     world.needs(6)
     world.sizes["east", "gpu"] = PoolSize(1, 0, 4, trouble="NoCapacity: none left")
     sizes = world.send()

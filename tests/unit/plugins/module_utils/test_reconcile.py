@@ -25,14 +25,14 @@ def outcome(changed: bool = False, failed: bool = False, sent: int = 0) -> Appli
 
 
 class Fleet:
-    """Clusters that do as they are told, in place of the calls that contact them."""
+    """Scripted clusters, in place of the calls that contact them."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.applied: list[tuple[str, ...]] = []
         self.differs = True
         self.changes: dict[str, int] = {"east": 1, "west": 1}
-        """How many more times applying to a cluster changes it."""
+        """Number of times that applying to a cluster still changes it."""
         self.broken: set[str] = set()
         self.unreachable: set[str] = set()
         self.rebuilt: Sequence[str] = ()
@@ -42,7 +42,7 @@ class Fleet:
         monkeypatch.setattr(build, "touched", lambda _outcome: list(self.rebuilt))
         monkeypatch.setattr(apply, "run", self._apply)
         self.due: list[Resize] = []
-        """What sizes of pools have to change, until it is sent."""
+        """Changes of sizes of pools that are due, until they are sent."""
         monkeypatch.setattr(pool_sizes.Resizer, "changes", lambda _resizer, *_: list(self.due))
         monkeypatch.setattr(pool_sizes.Resizer, "send", lambda resizer, *_: self._resize(resizer))
 
@@ -150,7 +150,7 @@ def test_a_run_that_has_nothing_else_to_do_waits_for_nodes_that_start_only(
 
 
 @pytest.mark.parametrize("differs", [True, False])
-def test_check_mode_tells_which_sizes_would_change(fleet: Fleet, differs: bool) -> None:
+def test_check_mode_reports_which_sizes_would_change(fleet: Fleet, differs: bool) -> None:
     fleet.differs, fleet.due = differs, [Resize("east", "gpu", 0, 2)]
     done = fleet.run(building=replace(fleet.settings().building, check_mode=True))
     assert (fleet.applied, done.sizes.resized) == ([], [Resize("east", "gpu", 0, 2)])

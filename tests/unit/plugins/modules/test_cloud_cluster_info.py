@@ -44,7 +44,7 @@ def test_what_is_to_be_made_of_manifests(folder: Path) -> None:
     assert [each["problems"] for each in found["clusters"].values()] == [[], []]
 
 
-def test_what_is_wrong_is_told_where_it_was_written(folder: Path) -> None:
+def test_what_is_wrong_is_reported_where_it_was_written(folder: Path) -> None:
     pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a", "us-east-1a"]}
     text = yaml.safe_dump_all([inference_class(), inference_cluster(pool)])
     (folder / "fleet.yaml").write_text(text)

@@ -398,7 +398,7 @@ def test_apis_that_are_not_enabled(project: Project) -> None:
     )
 
 
-def test_the_api_that_tells_of_projects_is_not_enabled(project: Project) -> None:
+def test_the_api_of_projects_is_not_enabled(project: Project) -> None:
     project.double.disable_service("cloudresourcemanager.googleapis.com")
     problems, warnings = project.report()
     assert len(problems) == 1

@@ -58,7 +58,7 @@ class Cluster:
             cloud_resources, {"provider": "gke", **self.credentials, **arguments, **more}, check_mode=check
         )
 
-    def bring(self, **more: Any) -> Json:
+    def install(self, **more: Any) -> Json:
         result = self.run(**more)
         assert not result["failed"], result["msg"]
         return result
@@ -94,12 +94,12 @@ def cluster(gcp: Double) -> Iterator[Cluster]:
 
 @pytest.fixture
 def made(cluster: Cluster) -> Cluster:
-    cluster.bring()
+    cluster.install()
     cluster.did()
     return cluster
 
 
-def told(result: Json) -> list[str]:
+def reported(result: Json) -> list[str]:
     return sorted({*result["diff"]["before"], *result["diff"]["after"]})
 
 
@@ -111,11 +111,11 @@ def test_a_cluster_from_nothing(cluster: Cluster) -> None:
     before = cluster.gcp.objects()
     checked = cluster.run(check=True, purge=True)
     assert (checked["failed"], checked["changed"], cluster.did()) == (False, True, [])
-    assert told(checked) == sorted(EVERY)
+    assert reported(checked) == sorted(EVERY)
     assert cluster.gcp.objects() == before
     assert checked["resources"] == {key: {} for key in EVERY}
 
-    done = cluster.bring(purge=True)
+    done = cluster.install(purge=True)
     assert done["changed"]
     assert done["diff"] == checked["diff"]
     assert sorted(cluster.did()) == [
@@ -155,9 +155,9 @@ def test_what_was_made(made: Cluster) -> None:
 
 def test_what_is_there_already_is_gone_on_with(cluster: Cluster) -> None:
     first = [each for each in cluster.plan["resources"] if each["key"] in ("network", "subnetwork", "service-account")]
-    cluster.bring(resources=first)
-    done = cluster.bring()
-    assert told(done) == sorted(set(EVERY) - {"network", "subnetwork", "service-account"})
+    cluster.install(resources=first)
+    done = cluster.install()
+    assert reported(done) == sorted(set(EVERY) - {"network", "subnetwork", "service-account"})
 
 
 # Changes in place
@@ -175,7 +175,7 @@ def test_changes_of_a_pool(made: Cluster, name: str) -> None:
     made.become(pool, **spec)
     checked = made.run(check=True)
     assert (checked["failed"], checked["changed"], made.did()) == (False, True, [])
-    done = made.bring()
+    done = made.install()
     assert done["diff"] == checked["diff"]
     assert list(done["diff"]["after"]["pool-gpu-l4"]) == fields
     live: Any = made.live("pool-gpu-l4")
@@ -183,50 +183,50 @@ def test_changes_of_a_pool(made: Cluster, name: str) -> None:
         live = live[int(part)] if part.isdigit() else live[part]
     assert live == value
     assert made.did()
-    assert not made.bring()["changed"]
+    assert not made.install()["changed"]
     assert made.did() == []
 
 
-def test_what_somebody_changed_is_set_back_and_what_they_added_stays(made: Cluster) -> None:
+def test_what_a_user_changed_is_set_back_and_what_they_added_stays(made: Cluster) -> None:
     config = made.live("pool-gpu-l4")["config"]
     labels = {**config["labels"], "modelplane.ai/pool": "other", "team": "vision"}
     theirs = {"key": "team", "value": "vision", "effect": "NO_SCHEDULE"}
     made.gcp.change(made.path("pool-gpu-l4"), config={**config, "labels": labels, "taints": [theirs]})
     made.gcp.change(made.path("cluster"), resourceLabels={**made.live("cluster")["resourceLabels"], "team": "vision"})
-    done = made.bring()
+    done = made.install()
     assert done["diff"]["before"]["pool-gpu-l4"]["config.labels"]["modelplane.ai/pool"] == "other"
     live = made.live("pool-gpu-l4")["config"]
     assert (live["labels"]["modelplane.ai/pool"], live["labels"]["team"]) == ("gpu-l4", "vision")
     # That of GKE itself stays.
     assert [taint["key"] for taint in live["taints"]] == ["nvidia.com/gpu"]
     assert made.live("cluster")["resourceLabels"]["team"] == "vision"
-    assert not made.bring()["changed"]
+    assert not made.install()["changed"]
 
 
 def test_a_newer_version_one_minor_version_after_the_other(cluster: Cluster) -> None:
     cluster.become(gpu(), kubernetesVersion="1.34")
-    cluster.bring()
+    cluster.install()
     cluster.did()
     cluster.become(gpu(), kubernetesVersion="1.36")
-    done = cluster.bring()
+    done = cluster.install()
     assert cluster.live("cluster")["currentMasterVersion"].startswith("1.36.")
     assert cluster.live("pool-gpu-l4")["version"].startswith("1.36.")
     assert cluster.did().count("clusters.update") == 2
     assert done["diff"]["after"]["cluster"] == {"initialClusterVersion": "1.36"}
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 def test_pools_come_and_go(made: Cluster) -> None:
     made.become(gpu("gpu-new"))
-    kept = made.bring()
-    assert told(kept) == ["pool-gpu-new"]
+    kept = made.install()
+    assert reported(kept) == ["pool-gpu-new"]
     checked = made.run(check=True, purge=True)
     assert (checked["diff"]["after"], list(checked["diff"]["before"])) == ({}, ["pool-gpu-l4"])
     made.did()
-    done = made.bring(purge=True)
+    done = made.install(purge=True)
     assert list(done["diff"]["before"]) == ["pool-gpu-l4"]
     assert made.did() == ["clusters.nodePools.delete"]
-    assert not made.bring(purge=True)["changed"]
+    assert not made.install(purge=True)["changed"]
 
 
 def test_pools_of_others_stay(made: Cluster) -> None:
@@ -235,14 +235,14 @@ def test_pools_of_others_stay(made: Cluster) -> None:
     del body["version"]
     status, _ = made.gcp.request("container", "POST", f"v1/{theirs['parent']}/nodePools", {"nodePool": body})
     assert status == 200
-    assert not made.bring(purge=True)["changed"]
+    assert not made.install(purge=True)["changed"]
     assert [each for each in made.gcp.objects() if each.endswith("/nodePools/theirs")]
 
 
 # What cannot be, and what is not ours
 
 
-def test_what_google_cannot_change_is_told_before_anything_is_begun(made: Cluster) -> None:
+def test_what_google_cannot_change_is_reported_before_anything_is_begun(made: Cluster) -> None:
     made.become(gpu(maxNodeCount=3), gpu("more"), networking={"nodeCidr": "10.9.0.0/24"})
     for check in (True, False):
         result = made.run(check=check)
@@ -294,10 +294,10 @@ def test_what_is_not_ours_is_not_touched(cluster: Cluster, labels: str, said: st
 # While others work on the same
 
 
-def test_an_operation_of_somebody_else_is_waited_for(made: Cluster) -> None:
+def test_an_operation_of_another_user_is_waited_for(made: Cluster) -> None:
     busy = made.gcp.busy(made.plan["name"], polls=15)
     made.become(gpu(maxNodeCount=3))
-    done = made.bring()
+    done = made.install()
     assert any(f"waits for {busy['name']}" in line for line in done["waited"]), done["waited"]
     assert made.live("pool-gpu-l4")["autoscaling"]["maxNodeCount"] == 3
 
@@ -315,19 +315,19 @@ def test_rights_that_others_give_at_the_same_time_stay(cluster: Cluster) -> None
     cluster.gcp.settings(policy_conflicts=3)
     cluster.gcp.change_policy("roles/container.admin", "user:admin@example.com")
     before = cluster.gcp.policy()["bindings"]
-    cluster.bring()
+    cluster.install()
     after = cluster.gcp.policy()["bindings"]
     assert all(set(each["members"]) <= {m for one in after for m in one["members"]} for each in before)
     conditions = [each["condition"] for each in before if "condition" in each]
     assert [each["condition"] for each in after if "condition" in each] == conditions
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 def test_a_new_account_is_not_known_everywhere_at_once(cluster: Cluster) -> None:
     cluster.gcp.settings(unknown_accounts=3)
-    done = cluster.bring()
+    done = cluster.install()
     assert any("its account to be known everywhere" in line for line in done["waited"])
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 def test_several_clusters_at_once(cluster: Cluster) -> None:
@@ -341,8 +341,8 @@ def test_several_clusters_at_once(cluster: Cluster) -> None:
     members = {m for each in gcp.policy()["bindings"] if "condition" not in each for m in each["members"]}
     assert {f"serviceAccount:{each.plan['service_account']}" for each in clusters} <= members
     for each in clusters:
-        assert not each.bring()["changed"]
-        assert told(each.bring(state="absent")) != []
+        assert not each.install()["changed"]
+        assert reported(each.install(state="absent")) != []
     assert gcp.objects() == []
 
 
@@ -354,20 +354,20 @@ def test_each_call_may_be_refused_once(cluster: Cluster) -> None:
     failed = cluster.converge(purge=True)
     assert failed > 1
     cluster.gcp.refuse_each_once(enabled=False)
-    assert not cluster.bring(purge=True)["changed"]
+    assert not cluster.install(purge=True)["changed"]
     cluster.gcp.refuse_each_once(code="PERMISSION_DENIED", status=403, message="Required permission is missing.")
     assert cluster.converge(state="absent") > 1
     assert cluster.gcp.objects() == []
 
 
 def test_answers_may_get_lost(cluster: Cluster) -> None:
-    """What took effect is found, and not made twice."""
+    """A call that took effect is not repeated."""
     cluster.gcp.refuse_each_once(after=True, code="UNAVAILABLE", status=503, message="Try again.")
-    cluster.bring()
+    cluster.install()
     cluster.gcp.refuse_each_once(enabled=False)
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
     cluster.gcp.refuse_each_once(after=True, code="UNAVAILABLE", status=503, message="Try again.")
-    cluster.bring(state="absent")
+    cluster.install(state="absent")
     assert cluster.gcp.objects() == []
 
 
@@ -390,21 +390,21 @@ def test_operations_that_fail(cluster: Cluster, kind: str, key: str) -> None:
     assert "ask for a higher quota" in result["msg"]
     assert key in result["diff"]["after"]
     assert cluster.converge() == 0
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
-def test_a_cluster_that_never_came_up_is_made_anew_with_its_pools(cluster: Cluster) -> None:
+def test_a_cluster_that_never_came_up_is_made_again_with_its_pools(cluster: Cluster) -> None:
     cluster.gcp.settings(polls=1)
     cluster.gcp.fail("create cluster", code="INTERNAL", message="Internal error.")
     assert cluster.run()["failed"]
     assert cluster.live("cluster")["status"] == "ERROR"
     cluster.did()
     checked = cluster.run(check=True)
-    assert told(checked) == ["cluster", "pool-gpu-l4", "pool-system"]
-    done = cluster.bring()
+    assert reported(checked) == ["cluster", "pool-gpu-l4", "pool-system"]
+    done = cluster.install()
     assert done["diff"] == checked["diff"]
     assert cluster.did() == ["clusters.delete", "clusters.create", "clusters.nodePools.create"]
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> None:
@@ -418,27 +418,27 @@ def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> N
     assert cluster.live("pool-second")["status"] == "RUNNING"
     assert cluster.live("pool-first")["status"] == "ERROR"
     checked = cluster.run(check=True)
-    assert told(checked) == ["pool-first"]
+    assert reported(checked) == ["pool-first"]
     cluster.did()
-    done = cluster.bring()
+    done = cluster.install()
     assert cluster.did() == ["clusters.nodePools.delete", "clusters.nodePools.create"]
     assert any(
         "node pool first is ERROR" in line and "it is deleted and created again" in line for line in done["waited"]
     )
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
-def test_a_pool_that_works_in_part_stays_and_is_told(cluster: Cluster) -> None:
+def test_a_pool_that_works_in_part_stays_and_is_reported(cluster: Cluster) -> None:
     cluster.gcp.settings(polls=1)
     cluster.gcp.fail("create node pool", code="RESOURCE_EXHAUSTED", message=STOCKOUT, pool_status="RUNNING_WITH_ERROR")
     assert cluster.run()["failed"]
     cluster.did()
-    result = cluster.bring()
+    result = cluster.install()
     assert "clusters.nodePools.delete" not in cluster.did()
     (warning,) = result["warnings"]
     assert warning.startswith("node pool gpu-l4 is RUNNING_WITH_ERROR: RESOURCE_EXHAUSTED: [GCE_STOCKOUT]")
     assert "take another machine type" in warning
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 def test_an_api_that_is_not_enabled(cluster: Cluster) -> None:
@@ -452,17 +452,17 @@ def test_an_api_that_is_not_enabled(cluster: Cluster) -> None:
 
 def test_a_token_that_ends_meanwhile_is_renewed(made: Cluster) -> None:
     made.gcp.expire_tokens()
-    assert not made.bring()["changed"]
+    assert not made.install()["changed"]
 
 
 @pytest.mark.parametrize("key", ["network", "subnetwork"])
 def test_what_a_run_has_begun_is_gone_on_with_by_the_next(cluster: Cluster, key: str) -> None:
     """Nobody finds a thing of Compute Engine before it is done, and nothing can have its name."""
     begin(cluster, key)
-    done = cluster.bring()
+    done = cluster.install()
     assert any("of an earlier run" in line for line in done["waited"]), done["waited"]
     assert f"{key}s.insert" not in cluster.did()
-    assert not cluster.bring()["changed"]
+    assert not cluster.install()["changed"]
 
 
 @pytest.mark.parametrize("key", ["network", "subnetwork"])
@@ -471,18 +471,18 @@ def test_what_a_run_has_begun_is_removed(cluster: Cluster, key: str) -> None:
     checked = cluster.run(check=True, state="absent")
     assert (checked["failed"], checked["changed"], cluster.did()) == (False, True, [])
     assert key in checked["removed"]
-    unwaited = cluster.bring(state="absent", wait=False)
+    unwaited = cluster.install(state="absent", wait=False)
     assert f"{cluster.words(key)} is being created: run again" in unwaited["pending"]
-    assert key in cluster.bring(state="absent")["removed"]
+    assert key in cluster.install(state="absent")["removed"]
     assert cluster.gcp.objects() == []
     cluster.did()
-    assert (cluster.bring(state="absent")["changed"], cluster.did()) == (False, [])
+    assert (cluster.install(state="absent")["changed"], cluster.did()) == (False, [])
 
 
 def test_what_a_run_has_begun_in_vain_is_made_again(cluster: Cluster) -> None:
     cluster.gcp.fail("create network", code="RESOURCE_OPERATION_RATE_EXCEEDED", message="Too many at once.")
     begin(cluster, "network")
-    cluster.bring()
+    cluster.install()
     assert cluster.did().count("networks.insert") == 1
 
 
@@ -490,7 +490,7 @@ def begin(cluster: Cluster, key: str) -> None:
     """A run that ends as soon as it has begun to make something."""
     cluster.gcp.settings(polls=6)
     for _ in range(40):
-        cluster.bring(wait=False)
+        cluster.install(wait=False)
         if f"{key}s.insert" in cluster.did():
             return
     raise AssertionError(f"{key} is never begun")
@@ -499,18 +499,18 @@ def begin(cluster: Cluster, key: str) -> None:
 # Without waiting
 
 
-def test_nobody_waits(cluster: Cluster) -> None:
+def test_no_one_waits(cluster: Cluster) -> None:
     cluster.gcp.settings(polls=1)
-    first = cluster.bring(wait=False)
+    first = cluster.install(wait=False)
     assert any(line.endswith("run again") for line in first["pending"])
     for _ in range(20):
-        result = cluster.bring(wait=False)
+        result = cluster.install(wait=False)
         if not result["pending"]:
             break
-    assert (result["pending"], cluster.bring()["changed"]) == ([], False)
-    cluster.bring(state="absent", wait=False)
+    assert (result["pending"], cluster.install()["changed"]) == ([], False)
+    cluster.install(state="absent", wait=False)
     for _ in range(20):
-        result = cluster.bring(state="absent", wait=False)
+        result = cluster.install(state="absent", wait=False)
         if not (result["pending"] or result["removed"]):
             break
     assert cluster.gcp.objects() == []
@@ -523,7 +523,7 @@ def test_delete_leaves_nothing(made: Cluster) -> None:
     others = made.others()
     checked = made.run(check=True, state="absent")
     assert (checked["failed"], checked["changed"], made.did()) == (False, True, [])
-    done = made.bring(state="absent")
+    done = made.install(state="absent")
     assert done["removed"] == checked["removed"]
     assert done["removed"] == ["network", "subnetwork", *OF_NODES, "cluster", "service-account", "iam-member"]
     assert done["diff"] == checked["diff"]
@@ -532,21 +532,21 @@ def test_delete_leaves_nothing(made: Cluster) -> None:
     assert calls.index("clusters.delete") < calls.index("subnetworks.delete") < calls.index("networks.delete")
     assert made.gcp.objects() == []
     assert made.others() == others
-    again = made.bring(state="absent")
+    again = made.install(state="absent")
     assert (again["changed"], again["removed"], made.did()) == (False, [], [])
 
 
-def test_what_is_in_use_is_told(made: Cluster) -> None:
+def test_what_is_in_use_is_reported(made: Cluster) -> None:
     made.gcp.load_balancer(made.plan["name"])
     result = made.run(state="absent")
     assert result["failed"]
     assert "Something still uses this" in result["msg"]
 
 
-def test_what_is_left_of_an_account_that_somebody_deleted(made: Cluster) -> None:
+def test_what_is_left_of_an_account_that_a_user_deleted(made: Cluster) -> None:
     path = f"v1/projects/{made.gcp.project}/serviceAccounts/{made.plan['service_account']}"
     assert made.gcp.request("iam", "DELETE", path)[0] == 200
-    done = made.bring(state="absent")
+    done = made.install(state="absent")
     assert "iam-member" in done["removed"]
     assert "deleted:" not in str(made.gcp.policy())
 

@@ -87,8 +87,8 @@ def test_a_token_that_ends_is_made_anew(gcp: Double) -> None:
     gcp.expire_tokens()
     gcp.forget_calls()
     well(run_module(cloud_preflight_info, given))
-    told = [(each["operation"], each["error"]) for each in gcp.calls()]
-    assert told == [("projects.get", "UNAUTHENTICATED"), ("token", ""), ("projects.get", "")]
+    reported = [(each["operation"], each["error"]) for each in gcp.calls()]
+    assert reported == [("projects.get", "UNAUTHENTICATED"), ("token", ""), ("projects.get", "")]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_the_clock_of_this_machine_is_wrong(gcp: Double) -> None:
 
 def test_tokens_that_never_last(gcp: Double) -> None:
     gcp.settings(token_seconds=0)
-    (told,) = login(gcp, gcp.key_file())["problems"]
-    assert told.startswith("read project modelplane-test: ACCESS_TOKEN_EXPIRED: ")
-    assert "Log in again: give a service-account key that exists" in told
+    (reported,) = login(gcp, gcp.key_file())["problems"]
+    assert reported.startswith("read project modelplane-test: ACCESS_TOKEN_EXPIRED: ")
+    assert "Log in again: give a service-account key that exists" in reported
 
 
 def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (
             None,
@@ -167,12 +167,12 @@ def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> N
         ),
     ],
 )
-def test_files_that_are_none(gcp: Double, tmp_path: Path, content: Any, told: str) -> None:
+def test_files_that_are_none(gcp: Double, tmp_path: Path, content: Any, reported: str) -> None:
     path = written(tmp_path, content) if content else str(tmp_path / "missing.json")
     result = login(gcp, path)
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: credentials file {path}")
-    assert told in result["msg"]
+    assert reported in result["msg"]
 
 
 # Workload identity federation
@@ -186,8 +186,8 @@ def test_a_federated_identity(gcp: Double) -> None:
 def test_a_federated_identity_that_acts_as_itself(gcp: Double) -> None:
     path = gcp.federation_file(impersonate=False)
     pool = PROVIDER.partition("/providers/")[0]
-    (told,) = login(gcp, path)["problems"]
-    assert told.startswith(f"project modelplane-test: does not exist, or {PROVIDER} may not use it (")
+    (reported,) = login(gcp, path)["problems"]
+    assert reported.startswith(f"project modelplane-test: does not exist, or {PROVIDER} may not use it (")
     gcp.change_policy("roles/owner", f"principal://iam.googleapis.com/{pool}/subject/repo:fleet")
     well(login(gcp, path), PROVIDER)
 
@@ -296,15 +296,15 @@ def test_a_machine_without_a_service_account(gcp: Double, tmp_path: Path) -> Non
 
 def test_a_machine_with_too_few_scopes(gcp: Double, tmp_path: Path) -> None:
     gcp.settings(machine_scopes=["https://www.googleapis.com/auth/devstorage.read_only"])
-    (told,) = on_machine(gcp, tmp_path)["problems"]
-    assert told.startswith("read project modelplane-test: ACCESS_TOKEN_SCOPE_INSUFFICIENT: ")
-    assert "set them to cloud-platform" in told
+    (reported,) = on_machine(gcp, tmp_path)["problems"]
+    assert reported.startswith("read project modelplane-test: ACCESS_TOKEN_SCOPE_INSUFFICIENT: ")
+    assert "set them to cloud-platform" in reported
 
 
 def test_a_machine_whose_tokens_have_ended(gcp: Double, tmp_path: Path) -> None:
     gcp.settings(token_seconds=0)
-    (told,) = on_machine(gcp, tmp_path)["problems"]
-    assert told.startswith("read project modelplane-test: ACCESS_TOKEN_EXPIRED: ")
+    (reported,) = on_machine(gcp, tmp_path)["problems"]
+    assert reported.startswith("read project modelplane-test: ACCESS_TOKEN_EXPIRED: ")
 
 
 def test_a_machine_whose_metadata_server_is_not_there(gcp: Double, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_images_of_engines() -> None:
     assert found["images"]["ModelDeployment ml-team/qwen3-8b"] == ["docker.io/vllm/vllm-openai:v0.23.0"]
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text("a: [")
     found = run(tmp_path, "fleet.yaml")
     assert found["failed"]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whatever a module tells people, no terminal takes a part of it for a command; data is as it was."""
+"""Whatever a module reports, no terminal takes a part of it for a command; data is as it was."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def ran(work: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_texts_for_people(failed: bool) -> None:
-    told = {
+    reported = {
         "msg": HOSTILE,
         "table": [HOSTILE],
         "services": [HOSTILE],
         "clusters": {"east": {"msg": HOSTILE, "notes": [HOSTILE], "objects": [{"message": HOSTILE, "data": HOSTILE}]}},
         "content": HOSTILE,
     }
-    result = ran(lambda module: module.fail_json(**told) if failed else module.exit_json(**told))
+    result = ran(lambda module: module.fail_json(**reported) if failed else module.exit_json(**reported))
     assert result["failed"] is failed
     assert (result["msg"], result["table"], result["services"]) == (SHOWN, [SHOWN], [SHOWN])
     (value,) = result["clusters"]["east"]["objects"]

@@ -15,9 +15,9 @@ def refused(code: str, message: str) -> AwsError:
 
 def test_what_was_done_the_code_the_message_and_what_to_do() -> None:
     error = refused("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
-    told = str(error)
-    assert told.startswith("make VPC west: VpcLimitExceeded: The maximum number of VPCs has been reached. ")
-    assert "VPCs per Region" in told
+    reported = str(error)
+    assert reported.startswith("make VPC west: VpcLimitExceeded: The maximum number of VPCs has been reached. ")
+    assert "VPCs per Region" in reported
     assert is_code(error, "Other", "VpcLimitExceeded")
     assert not is_code(error, "NotFound")
 

@@ -38,11 +38,11 @@ def looks(*found: Seen | CloudError) -> Callable[[], Seen]:
 
 
 def test_until_it_is_done_telling_each_change_once() -> None:
-    told: list[str] = []
+    message: list[str] = []
     creating = Seen("west is CREATING")
     poll = looks(creating, creating, Seen("west is ACTIVE", done=True, value=7))
-    assert wait_for(poll, timeout=60, delay=0, what="west", progress=told.append).value == 7
-    assert [line.partition(" (")[0] for line in told] == ["west is CREATING", "west is ACTIVE"]
+    assert wait_for(poll, timeout=60, delay=0, what="west", progress=message.append).value == 7
+    assert [line.partition(" (")[0] for line in message] == ["west is CREATING", "west is ACTIVE"]
 
 
 def test_a_failure_ends_it() -> None:
@@ -55,10 +55,12 @@ def test_a_failure_ends_it() -> None:
 def test_the_time_is_over() -> None:
     with pytest.raises(SkyError) as raised:
         wait_for(looks(Seen("west is CREATING")), timeout=0, delay=0, what="west to be active")
-    told = str(raised.value)
-    assert told.startswith("wait for west to be active: WaitTimeout: not done after 0 s; last seen: west is CREATING. ")
-    assert "The sky goes on, and so does the next run" in told
-    assert "wait_timeout" in told
+    message = str(raised.value)
+    assert message.startswith(
+        "wait for west to be active: WaitTimeout: not done after 0 s; last seen: west is CREATING. "
+    )
+    assert "The sky goes on, and so does the next run" in message
+    assert "wait_timeout" in message
 
 
 def test_the_cloud_may_be_out_of_reach_meanwhile() -> None:

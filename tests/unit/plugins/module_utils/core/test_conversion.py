@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Earlier written forms become the canonical one; contradictions are refused where they were written."""
+"""Earlier formats become the canonical one; contradictions are refused where they were written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion i
 )
 
 DATA = Path(__file__).parents[4] / "data"
-FORMS = DATA / "forms"
+FORMATS = DATA / "formats"
 
 
 def manifests() -> list[Any]:
@@ -87,7 +87,7 @@ def test_a_resource_is_a_mapping(document: Any) -> None:
 
 # --- v0.1: engines directly under spec ------------------------------------------------------------------------------
 
-FLAT = (FORMS / "flat.yaml").read_text(encoding="utf-8")
+FLAT = (FORMATS / "flat.yaml").read_text(encoding="utf-8")
 
 
 def test_flat_engines_move_down() -> None:
@@ -118,9 +118,9 @@ def test_flat_engines_ignore_nulls() -> None:
 
 # --- workers and topology -------------------------------------------------------------------------------------------
 
-SPLIT = (FORMS / "split.yaml").read_text(encoding="utf-8")
+SPLIT = (FORMATS / "split.yaml").read_text(encoding="utf-8")
 
-SPLIT_CANONICAL = (FORMS / "split-canonical.yaml").read_text(encoding="utf-8")
+SPLIT_CANONICAL = (FORMATS / "split-canonical.yaml").read_text(encoding="utf-8")
 
 
 def test_workers_and_prefill_become_two_engines() -> None:
@@ -148,7 +148,7 @@ def test_decode_beside_prefill_is_the_same() -> None:
     assert written_path(result.origin, path) == "spec.decode.nodeSelector.devices[0].selectors[0].cel"
 
 
-BASE = (FORMS / "base.yaml").read_text(encoding="utf-8")
+BASE = (FORMATS / "base.yaml").read_text(encoding="utf-8")
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def test_data_without_data_local_is_warned_about() -> None:
     assert "each of the 8 data-parallel ranks takes a node" in warned(result)["spec.workers.topology.data"]
 
 
-def test_decode_on_one_node_is_told_its_port() -> None:
+def test_decode_on_one_node_gets_its_port() -> None:
     spec = yaml.safe_load(SPLIT)
     spec["workers"]["topology"] = {"tensor": 8}
     del spec["workers"]["template"]["containers"][0]["command"]

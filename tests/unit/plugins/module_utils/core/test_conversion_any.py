@@ -45,7 +45,7 @@ def documents(folder: str) -> list[Any]:
 
 
 SEEDS = [
-    *({"kind": "ModelDeployment", "spec": spec} for spec in documents("forms")),
+    *({"kind": "ModelDeployment", "spec": spec} for spec in documents("formats")),
     *yaml.safe_load(OTHERS),
     *documents("manifests")[:20],
 ]

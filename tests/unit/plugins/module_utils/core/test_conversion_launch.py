@@ -181,7 +181,7 @@ def test_worker_waits_for_the_head_and_joins(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("part", [0, 1], ids=["leader", "worker"])
-def test_a_gang_that_waits_ends_when_it_is_told_to(tmp_path: Path, part: int) -> None:
+def test_a_gang_that_waits_ends_on_a_signal(tmp_path: Path, part: int) -> None:
     """The shell ends itself (143): in its pod it is process 1, which the signal alone would not end, as here (-15)."""
     container = gang({"tensor": 8, "pipeline": 2})[part]
     waiting = tmp_path / "waiting"
@@ -200,7 +200,7 @@ def test_a_gang_that_waits_ends_when_it_is_told_to(tmp_path: Path, part: int) ->
 @pytest.mark.integration
 @pytest.mark.parametrize(("own", "expected"), [({}, "0"), ({"RAY_USAGE_STATS_ENABLED": "1"}, "1")])
 @pytest.mark.parametrize("part", [0, 1], ids=["leader", "worker"])
-def test_ray_reports_to_nobody_unless_it_is_told_to(
+def test_ray_sends_no_usage_reports_unless_they_are_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: str, part: int
 ) -> None:
     for name, value in own.items():

@@ -25,7 +25,7 @@ ENDLESS = 60
 DATA = Path(__file__).parents[4] / "data" / "manifests"
 
 
-def test_a_fleet_without_faults() -> None:
+def test_a_fleet_without_failures() -> None:
     loaded = fleet()
     assert loaded.problems == ()
     assert loaded.ok
@@ -247,8 +247,8 @@ def test_other_kinds_are_listed_and_never_shown() -> None:
         "0.yaml:11: y/v1 X without a name",
     )
     assert loaded.ok
-    faulty = load_text(f"{secret}stringData: {{token: hunter3}}\n")
-    assert "hunter" not in repr(faulty)
+    invalid = load_text(f"{secret}stringData: {{token: hunter3}}\n")
+    assert "hunter" not in repr(invalid)
 
 
 def test_no_control_character_reaches_a_terminal() -> None:

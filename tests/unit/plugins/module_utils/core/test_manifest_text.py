@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects as YAML text: what it looks like, and that it is read as what it was."""
+"""Objects as YAML text: its layout, and that it is read as what it was."""
 
 from __future__ import annotations
 

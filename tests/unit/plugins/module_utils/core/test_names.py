@@ -116,7 +116,7 @@ def test_h5_a_replica_written_by_hand_gets_names_that_fit(replica: str) -> None:
     left=st.tuples(labels, labels, labels, indices),
     right=st.tuples(labels, labels, labels, indices),
 )
-def test_h1_the_name_tells_replicas_apart(left: tuple[str, str, str, int], right: tuple[str, str, str, int]) -> None:
+def test_h1_the_name_distinguishes_replicas(left: tuple[str, str, str, int], right: tuple[str, str, str, int]) -> None:
     assert (names.replica_name(*left) == names.replica_name(*right)) == (left == right)
 
 

@@ -108,7 +108,7 @@ REFUSED = {
     "unknown key below": (inside(object=[]), "clusters.east.object: expected no such key. Did you mean objects?"),
     "key that is no text": ({"clusters": {1: {}}}, "clusters: expected keys that are text (got 1)"),
     "cluster that is no mapping": ({"clusters": {"east": "up"}}, 'clusters.east: expected a mapping (got "up")'),
-    "cluster that nobody looked at": ({"clusters": {"east": None}}, "clusters.east.objects: expected what was seen"),
+    "cluster that is not observed": ({"clusters": {"east": None}}, "clusters.east.objects: expected what was seen"),
     "cluster without objects": (inside(stack={"ready": True}), "clusters.east.objects: expected what was seen"),
     "ready that is no bool": (
         inside(stack={"ready": "yes"}),
@@ -116,7 +116,7 @@ REFUSED = {
     ),
     "message that is no text": (inside(stack={"message": 1}), "clusters.east.stack.message: expected text (got 1)"),
     "declared that is no truth": (inside(declared="yes"), 'clusters.east.declared: expected true or false (got "yes")'),
-    "declared and looked at": (
+    "declared and observed": (
         inside(declared=True, nodes={"gpu": 1}),
         "clusters.east.nodes: expected nothing beside declared",
     ),

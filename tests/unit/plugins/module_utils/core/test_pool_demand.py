@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How many nodes placed replicas need of pools that may be empty, and which size a pool is to have for them."""
+"""Nodes that placed replicas need of pools that may be empty, and the size that a pool is to have for them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Fleet:
         return plan(self.resources, self.existing, observed=parse({"clusters": {CLUSTER: entry}}))
 
     def apply(self, shown: Callable[[Object], Object]) -> None:
-        """What was planned is there, in a state."""
+        """Return an observation in which what was planned is there, in a state."""
         planned = self.plan()
         self.existing = planned.replicas
         self.objects = [shown(dict(value)) for value in planned.clusters[CLUSTER]]
@@ -210,7 +210,7 @@ def test_a_plan_without_observations_waits_for_nothing() -> None:
         (0, False, PoolSize(3, 1, 4), 1),
     ],
 )
-def test_a_size_grows_for_who_waits_and_shrinks_for_nobody(
+def test_a_size_grows_for_who_waits_and_shrinks_when_empty(
     nodes: int, waiting: bool, size: PoolSize, desired: int
 ) -> None:
     assert PoolDemand("west", "gpu", "eks", {}, nodes, waiting).desired(size) == desired

@@ -81,7 +81,7 @@ def test_refuses(topology: Any, expected: list[tuple[str, str]]) -> None:
         assert words in problem.message
 
 
-def test_quoted_number_is_told_how_to_be_written() -> None:
+def test_the_error_of_a_quoted_number_says_how_to_write_it() -> None:
     with pytest.raises(TopologyError) as caught:
         derive({"tensor": "8"})
     assert "without quotes" in caught.value.problems[0].hint

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What resources say of each other: names that nothing has, selectors, and what is better done otherwise."""
+"""Tests of what resources say of each other: names that nothing has, selectors, and what is better done otherwise."""
 
 from __future__ import annotations
 
@@ -496,7 +496,7 @@ def test_problems_between_resources(
         pytest.param({"deployment": GANG}, id="gang with cache"),
         pytest.param({"replica": change(REPLICA, "east", "west")}, id="replica"),
         pytest.param({"deployment": engine("args: [--port=8000]")}, id="port"),
-        pytest.param({"deployment": engine("args: [--port=$(PORT)]")}, id="port that nobody knows"),
+        pytest.param({"deployment": engine("args: [--port=$(PORT)]")}, id="port that is unknown"),
         pytest.param({"deployment": engine("args: [--port=$(PORT)], command: [x, --port=9000]")}, id="first port"),
         pytest.param({"deployment": pair("[]", "[]")}, id="pair"),
         pytest.param({"deployment": pair("[--port=8000]", "[--port, '8001']")}, id="pair with ports"),
@@ -582,7 +582,7 @@ def test_unreadable_parts_make_a_resource_invalid_without_follow_up_errors() -> 
 
 
 def test_errors_of_one_kind_do_not_hide_those_of_another() -> None:
-    """A field, a selector, a class and a cache that are wrong, each told at once."""
+    """A field, a selector, a class and a cache that are wrong, each reported at once."""
     broken = change(
         change(DEPLOYMENT, "replicas: 1", "replicas: three"), 'device.driver == "gpu.nvidia.com"', "device."
     )
@@ -609,7 +609,7 @@ def namespaces_that_are_one() -> tuple[str, str]:
     raise AssertionError
 
 
-def test_namespaces_that_would_be_one_on_workload_clusters_are_told_with_both_names() -> None:
+def test_namespaces_that_would_be_one_on_workload_clusters_are_reported_with_both_names() -> None:
     one, other = namespaces_that_are_one()
     assert one != other
     texts = [

@@ -113,13 +113,13 @@ def oauth(google: Server, seconds: int = 3600) -> None:
     def answer(request: Request) -> Step:
         form = {key: values[0] for key, values in parse_qs(request.body.decode()).items()}
         try:
-            told = claims(form["assertion"])
+            message = claims(form["assertion"])
         except InvalidSignature:
             return Reply(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
         assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
-        assert (told["iss"], told["aud"]) == (EMAIL, "https://oauth2.googleapis.com/token")
-        assert SCOPE in told["scope"].split()
-        assert told["iat"] <= time.time() < told["exp"]
+        assert (message["iss"], message["aud"]) == (EMAIL, "https://oauth2.googleapis.com/token")
+        assert SCOPE in message["scope"].split()
+        assert message["iat"] <= time.time() < message["exp"]
         given.append(f"planted-{len(given) + 1}")
         return Reply(200, {"access_token": given[-1], "expires_in": seconds, "token_type": "Bearer"})
 
@@ -230,7 +230,7 @@ def test_what_repeats_a_secret(google: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told", "hint"),
+    ("content", "message", "hint"),
     [
         (None, "no such file or directory", "or GOOGLE_APPLICATION_CREDENTIALS"),
         ("planted", "is no JSON", "gcloud auth application-default login"),
@@ -250,13 +250,13 @@ def test_what_repeats_a_secret(google: Server, tmp_path: Path) -> None:
         ('{"type": "authorized_user"}', "missing fields", "Set credentials_file"),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, content: str | None, told: str, hint: str) -> None:
+def test_files_that_are_none(tmp_path: Path, content: str | None, message: str, hint: str) -> None:
     path = tmp_path / "some.json"
     if content is not None:
         path.write_text(content)
     error = fault(str(path))
     assert str(error).startswith(f"credentials file {path}")
-    assert told in str(error)
+    assert message in str(error)
     assert hint in error.hint
 
 

@@ -16,19 +16,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 
 class MemoryClient:
-    """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `faults` what happens when a
+    """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `failures` what happens when a
     kind is read."""
 
     warnings: tuple[str, ...] = ()
 
     def __init__(
-        self, objects: Iterable[Object], unserved: Iterable[str] = (), faults: Mapping[str, ApiError] | None = None
+        self, objects: Iterable[Object], unserved: Iterable[str] = (), failures: Mapping[str, ApiError] | None = None
     ) -> None:
         self.name = "east"
         self.requests: Counter[str] = Counter()
         self.objects = list(objects)
         self.unserved = set(unserved)
-        self.faults = dict(faults or {})
+        self.failures = dict(failures or {})
         self.asked: list[tuple[str, ...]] = []
 
     def version(self) -> tuple[int, int]:
@@ -64,20 +64,20 @@ class MemoryClient:
     def _ask(self, verb: str, kind: str, *rest: str) -> None:
         self.requests[verb] += 1
         self.asked.append((verb, kind, *rest))
-        if kind in self.faults:
-            raise self.faults[kind]
+        if kind in self.failures:
+            raise self.failures[kind]
 
 
 def _labelled(value: Object, selector: str) -> bool:
     labels = fields(value, "metadata", "labels")
     if found := re.fullmatch(r"(\S+) in \((.*)\)", selector):
         return labels.get(found[1]) in found[2].split(",")
-    key, equals, wanted = selector.partition("=")
-    return not selector or (labels.get(key) == wanted if equals else key in labels)
+    key, equals, desired = selector.partition("=")
+    return not selector or (labels.get(key) == desired if equals else key in labels)
 
 
 def _field(value: Any, term: str) -> bool:
-    path, _, wanted = term.partition("=")
+    path, _, desired = term.partition("=")
     for part in path.split("."):
         value = value.get(part, {})
-    return bool(value == wanted)
+    return bool(value == desired)

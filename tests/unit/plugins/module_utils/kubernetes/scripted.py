@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""An API server that answers what a test tells it to, faults of the network included, and a proxy on the way to it."""
+"""An API server that answers what a test sets, including failures of the network, and a proxy on the way to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """What a client sent."""
+    """Request of a client."""
 
     method: str
     path: str
@@ -57,7 +57,7 @@ class Stream:
 @dataclass(frozen=True)
 class Raw:
     """All that is sent, status line and headers included: bytes, and numbers for seconds of silence, for as long as
-    somebody reads."""
+    a client reads."""
 
     pieces: Iterable[bytes | float]
 
@@ -110,7 +110,7 @@ class _Listener(ThreadingHTTPServer):
 
 
 class Server:
-    """Answers `script` in its order, then `always`; what is served is told without either. `seen`: all requests.
+    """Answers `script` in its order, then `always`; what is served needs neither. `seen`: all requests.
 
     `raw_bodies`: what is sent is not JSON.
     """
@@ -187,8 +187,8 @@ class Server:
         )
         with self._lock:
             self.seen.append(request)
-            told = self.served.get(request.path) if request.method == "GET" else None
-            step: Step | None = Reply(200, told) if told else self.script.pop(0) if self.script else None
+            reported = self.served.get(request.path) if request.method == "GET" else None
+            step: Step | None = Reply(200, reported) if reported else self.script.pop(0) if self.script else None
         _act(handler, step or self.always(request))
 
 

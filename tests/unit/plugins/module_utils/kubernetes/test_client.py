@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A client against a server that answers what it is told to, over TLS, with faults of the server and of the network."""
+"""A client against a server that answers what a test sets, over TLS, with failures of the server and of the network."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from urllib3.exceptions import DependencyWarning
 
 pytestmark = pytest.mark.integration
 
-WANTED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "here"}, "data": {"k": "v"}}
+DESIRED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "here"}, "data": {"k": "v"}}
 HERE = "/api/v1/namespaces/here/configmaps"
 BUSY = Reply(429, status(429, "TooManyRequests", "busy"), {"Retry-After": "0"})
-OURS = Reply(200, {**WANTED, "metadata": {"name": "a", "namespace": "here", "resourceVersion": "7", "uid": "u"}})
+OURS = Reply(200, {**DESIRED, "metadata": {"name": "a", "namespace": "here", "resourceVersion": "7", "uid": "u"}})
 
 
 def get(client: Client) -> Any:
@@ -59,9 +59,9 @@ def get(client: Client) -> Any:
 
 def test_an_apply_names_our_manager_and_asks_for_strict_validation(server: Server, client: Client) -> None:
     server.script = [OURS]
-    assert client.apply(WANTED)["metadata"]["uid"] == "u"
+    assert client.apply(DESIRED)["metadata"]["uid"] == "u"
     sent = server.seen[-1]
-    assert (sent.method, sent.path, sent.body) == ("PATCH", f"{HERE}/a", WANTED)
+    assert (sent.method, sent.path, sent.body) == ("PATCH", f"{HERE}/a", DESIRED)
     assert sent.query == {"fieldManager": "modelplane.fleet", "force": "false", "fieldValidation": "Strict"}
     assert sent.headers["content-type"] == "application/apply-patch+yaml"
     assert sent.headers["authorization"] == "Bearer planted-token"
@@ -70,8 +70,8 @@ def test_an_apply_names_our_manager_and_asks_for_strict_validation(server: Serve
 
 def test_what_is_only_tried_is_not_counted_as_written(server: Server, client: Client) -> None:
     server.script = [OURS, OURS, Reply(200, status(200, ""))]
-    client.apply(WANTED, dry_run=True, force=True, manager="other")
-    client.create(WANTED, dry_run=True)
+    client.apply(DESIRED, dry_run=True, force=True, manager="other")
+    client.create(DESIRED, dry_run=True)
     assert client.delete("v1", "ConfigMap", "a", "here", dry_run=True)
     assert [request.query.get("dryRun") for request in server.seen[1:]] == ["All", "All", None]
     assert server.seen[-1].body["dryRun"] == ["All"]
@@ -124,7 +124,7 @@ def test_deleting_that_very_object(server: Server, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("desired", "message"),
     [
         ({"kind": "ConfigMap", "apiVersion": "v1"}, "metadata.name"),
         ({"metadata": {"name": "a"}}, "apiVersion"),
@@ -132,16 +132,16 @@ def test_deleting_that_very_object(server: Server, client: Client) -> None:
     ],
     ids=["no name", "no kind", "no namespace"],
 )
-def test_half_objects_are_refused_before_they_are_sent(client: Client, wanted: Any, message: str) -> None:
+def test_half_objects_are_refused_before_they_are_sent(client: Client, desired: Any, message: str) -> None:
     with pytest.raises(Invalid, match=message):
-        client.apply(wanted)
+        client.apply(desired)
 
 
 # What is answered
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected", "told"),
+    ("reply", "expected", "reported"),
     [
         (Reply(403, status(403, "Forbidden", 'configmaps "a" is forbidden')), Forbidden, "Grant the permission"),
         (Reply(401, status(401, "Unauthorized")), Unauthorized, "renew the token"),
@@ -164,15 +164,15 @@ def test_half_objects_are_refused_before_they_are_sent(client: Client, wanted: A
     ],
     ids=lambda value: str(value.code) if isinstance(value, Reply) else "",
 )
-def test_errors_tell_cluster_object_and_what_to_do(
-    server: Server, client: Client, reply: Reply, expected: type[ApiError], told: str
+def test_errors_report_cluster_object_and_what_to_do(
+    server: Server, client: Client, reply: Reply, expected: type[ApiError], reported: str
 ) -> None:
     server.script = [reply]
     with pytest.raises(expected) as caught:
-        client.apply(WANTED)
+        client.apply(DESIRED)
     assert type(caught.value) is expected
     assert str(caught.value).startswith("cluster west: apply ConfigMap here/a: ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "planted-token" not in f"{caught.value!r}{caught.value!s}{caught.value.__cause__}"
     assert len(server.asked) == 1
 
@@ -188,7 +188,7 @@ def test_a_conflict_names_the_other_managers_and_fields(server: Server, client: 
     ]
     server.script = [Reply(409, status(409, "Conflict", "Apply failed with 2 conflicts", causes=causes))]
     with pytest.raises(Conflict, match="let hpa, kubectl give them up") as caught:
-        client.apply(WANTED)
+        client.apply(DESIRED)
     assert caught.value.managers == (("kubectl", ".spec.replicas"), ("hpa", ".data.k"))
 
 
@@ -205,24 +205,24 @@ def test_no_message_repeats_what_a_secret_holds(server: Server, client: Client) 
     server.script = [Reply(422, status(422, "Invalid", said, causes=causes))]
     with pytest.raises(Invalid) as caught:
         client.apply(secret)
-    told = f"{caught.value!r} {caught.value.causes}"
-    assert [word for word in ("planted", "cGxhbnRlZC1jb2RlZA", "else-1", "else-2") if word in told] == []
+    reported = f"{caught.value!r} {caught.value.causes}"
+    assert [word for word in ("planted", "cGxhbnRlZC1jb2RlZA", "else-1", "else-2") if word in reported] == []
 
 
 def test_the_servers_warnings_are_kept(server: Server, client: Client) -> None:
     server.script = [
-        Reply(200, WANTED, {"Warning": '299 - "v1 is old", 299 - "so are you"'}),
-        Reply(200, WANTED, {"Warning": '299 - "v1 is old"'}),
+        Reply(200, DESIRED, {"Warning": '299 - "v1 is old", 299 - "so are you"'}),
+        Reply(200, DESIRED, {"Warning": '299 - "v1 is old"'}),
     ]
     get(client), get(client)
     assert client.warnings == ["cluster west: v1 is old", "cluster west: so are you"]
 
 
-# Faults that pass
+# Failures that pass
 
 
 @pytest.mark.parametrize(
-    "fault",
+    "failure",
     [
         BUSY,
         Reply(500, status(500, "InternalError", "etcdserver: leader changed")),
@@ -230,16 +230,16 @@ def test_the_servers_warnings_are_kept(server: Server, client: Client) -> None:
         Reply(503, status(503, "ServiceUnavailable")),
         Reply(504, status(504, "Timeout")),
         Reset(),
-        Reply(200, WANTED, cut=10),
+        Reply(200, DESIRED, cut=10),
     ],
     ids=["429", "500", "502", "503", "504", "reset", "cut answer"],
 )
 @pytest.mark.parametrize("verb", ["get", "apply", "delete"])
-def test_a_fault_that_passes_is_not_seen(server: Server, client: Client, fault: Reply | Reset, verb: str) -> None:
-    server.script = [fault, OURS]
+def test_a_failure_that_passes_is_not_seen(server: Server, client: Client, failure: Reply | Reset, verb: str) -> None:
+    server.script = [failure, OURS]
     call = {
         "get": lambda: get(client),
-        "apply": lambda: client.apply(WANTED),
+        "apply": lambda: client.apply(DESIRED),
         "delete": lambda: client.delete("v1", "ConfigMap", "a", "here"),
     }[verb]
     assert call()
@@ -254,7 +254,7 @@ def test_the_server_says_how_long_to_wait(server: Server, client: Client) -> Non
     assert time.monotonic() - began >= 1
 
 
-def test_a_fault_that_stays_is_told(server: Server, client: Client) -> None:
+def test_a_failure_that_stays_is_reported(server: Server, client: Client) -> None:
     server.always = lambda _request: Reply(503, status(503, "ServiceUnavailable", "etcd is away"))
     with pytest.raises(ServerError, match="etcd is away"):
         get(client)
@@ -264,18 +264,18 @@ def test_a_fault_that_stays_is_told(server: Server, client: Client) -> None:
 def test_a_create_that_came_through_unheard_is_ours(server: Server, client: Client) -> None:
     there = Reply(409, status(409, "AlreadyExists"))
     server.script = [Reset(), there, OURS]
-    assert client.create(WANTED)["metadata"]["uid"] == "u"
+    assert client.create(DESIRED)["metadata"]["uid"] == "u"
     assert [line.split()[0] for line in server.asked] == ["POST", "POST", "GET"]
 
 
-def test_a_create_that_somebody_else_did_is_not_ours(server: Server, client: Client) -> None:
+def test_a_create_that_another_user_did_is_not_ours(server: Server, client: Client) -> None:
     there = Reply(409, status(409, "AlreadyExists"))
     server.script = [Reset(), there, Reply(200, config_map("a", 3, k="theirs"))]
     with pytest.raises(AlreadyExists):
-        client.create(WANTED)
+        client.create(DESIRED)
     server.script = [there]
     with pytest.raises(AlreadyExists):
-        client.create(WANTED)
+        client.create(DESIRED)
 
 
 def test_a_replace_that_came_through_unheard_is_ours(server: Server, client: Client) -> None:
@@ -323,7 +323,7 @@ def test_a_dead_server_costs_its_time_once(server: Server, client: Client) -> No
 
 
 def test_a_silent_server_costs_its_timeout_once(server: Server, client: Client) -> None:
-    server.always = lambda _request: Reply(200, WANTED, after=4.0)
+    server.always = lambda _request: Reply(200, DESIRED, after=4.0)
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"no answer from .* within 2 s"):
         get(client)
@@ -467,7 +467,7 @@ def test_a_watch_from_a_forgotten_version(server: Server, client: Client, how: s
         watched(client, resource_version="1")
 
 
-def test_a_watch_that_nobody_may(server: Server, client: Client) -> None:
+def test_a_watch_that_no_one_may(server: Server, client: Client) -> None:
     server.script = [Reply(403, status(403, "Forbidden"))]
     with pytest.raises(Forbidden, match="watch configmaps in here"):
         watched(client, resource_version="1")
@@ -581,20 +581,20 @@ def test_a_memory_that_others_can_write_is_not_believed(server: Server, authorit
 
 def test_many_threads_can_use_one_client(server: Server, client: Client) -> None:
     server.always = lambda _request: OURS
-    faults: list[Exception] = []
+    errors: list[Exception] = []
 
     def work() -> None:
         try:
             for _ in range(10):
                 get(client)
         except Exception as error:
-            faults.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not faults
+    assert not errors
     assert client.requests == {"discovery": 1, "get": 80}
     assert repr(client) == f"Client('west', '{server.url}')"

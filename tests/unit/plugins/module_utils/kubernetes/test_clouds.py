@@ -46,7 +46,7 @@ REFUSED = Reply(401, status(401, "Unauthorized"))
 
 
 def signature_is_right(url: str, cluster: str, key: str) -> bool:
-    """What STS does with a presigned URL (AWS, "Signature Version 4 signing process", query parameters)."""
+    """Return what STS does with a presigned URL (AWS, "Signature Version 4 signing process", query parameters)."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     given = query.pop("X-Amz-Signature")
@@ -132,7 +132,7 @@ def test_a_token_of_eks_is_what_sts_signs(
     assert not signature_is_right(url, "prod", "other")
 
 
-def test_a_refused_token_is_made_anew_once(server: Server, authority: Authority) -> None:
+def test_a_refused_token_is_created_again_once(server: Server, authority: Authority) -> None:
     server.script = [REFUSED]
     server.always = as_eks("prod")
     with connect(eks_connection(server, authority)) as client:
@@ -155,7 +155,7 @@ def test_where_a_cluster_of_eks_is(server: Server, authority: Authority, cloud: 
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (Reply(200, {"cluster": {"status": "CREATING"}}), "EKS cluster prod is CREATING and has no endpoint yet"),
         (
@@ -166,34 +166,34 @@ def test_where_a_cluster_of_eks_is(server: Server, authority: Authority, cloud: 
     ],
     ids=["creating", "none", "denied"],
 )
-def test_clusters_of_eks_that_are_not_to_be_had(cloud: Server, reply: Reply, told: str) -> None:
+def test_clusters_of_eks_that_are_not_to_be_had(cloud: Server, reply: Reply, message: str) -> None:
     cloud.script = [reply]
     with (
         connect(Connection("west", login=Eks("prod", "eu-west-1", endpoint=cloud.url))) as client,
         pytest.raises(ConnectionInvalid) as caught,
     ):
         client.version()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert KEY not in repr(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "env", "told"),
+    ("given", "env", "message"),
     [
         (Eks("prod"), {}, "no AWS region is given"),
-        (Eks("prod", "eu-west-1", profile="nobody"), {}, "nobody"),
+        (Eks("prod", "eu-west-1", profile="no-profile"), {}, "no-profile"),
         (Eks("prod", "eu-west-1"), {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no AWS credentials"),
     ],
     ids=["region", "profile", "credentials"],
 )
 def test_accounts_that_are_not_to_be_had(
-    given: Eks, env: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    given: Eks, env: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in env:
         monkeypatch.delenv(name)
     with (
         connect(Connection("west", login=given, server="https://127.0.0.1:1", ca_text="x")) as client,
-        pytest.raises(ConnectionInvalid, match=told),
+        pytest.raises(ConnectionInvalid, match=message),
     ):
         client.version()
 
@@ -254,7 +254,7 @@ def test_programs_of_aws_are_not_run(
 
 
 @pytest.mark.parametrize(
-    ("args", "env", "told"),
+    ("args", "env", "message"),
     [
         ("eks get-token", {}, "cluster"),
         ("eks get-token --cluster-name prod --endpoint-url x", {}, "unrecognized arguments"),
@@ -263,11 +263,11 @@ def test_programs_of_aws_are_not_run(
     ids=["no cluster", "option", "variable"],
 )
 def test_what_programs_of_aws_cannot_be_replaced_for(
-    server: Server, authority: Authority, args: str, env: dict[str, str], told: str
+    server: Server, authority: Authority, args: str, env: dict[str, str], message: str
 ) -> None:
     variables = [{"name": name, "value": value} for name, value in env.items()]
     user = {"exec": {"command": "aws", "args": args.split(), "env": variables}}
-    with pytest.raises(ConnectionInvalid, match=told):
+    with pytest.raises(ConnectionInvalid, match=message):
         connect(Connection("west", kubeconfig_text=kubeconfig(server, authority, user)))
 
 
@@ -306,7 +306,7 @@ def key_file(cloud: Server, tmp_path: Path) -> str:
 
 
 def google(cloud: Server, cluster: Reply | None = None) -> None:
-    """Gives out planted-1, planted-2, ... and tells where the cluster is."""
+    """Gives out planted-1, planted-2, ... and the address of the cluster."""
     cloud.raw_bodies = True
     given: list[str] = []
 
@@ -336,8 +336,8 @@ def test_a_token_of_google_serves_all_clusters_until_it_is_refused(
         assert one.version() == two.version() == (1, 36)
         assert cloud.asked == ["POST /token"] * 2
     claims = cloud.seen[0].body.decode().split("assertion=")[1].split(".")[1]
-    told = json.loads(base64.urlsafe_b64decode(claims + "=="))
-    assert told["scope"].split() == [
+    message = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert message["scope"].split() == [
         "https://www.googleapis.com/auth/cloud-platform",
         "https://www.googleapis.com/auth/userinfo.email",
     ]
@@ -376,13 +376,13 @@ def test_certificates_of_google_can_be_those_of_a_proxy(
     google(server)
     key = tmp_path / "behind-proxy.json"
     key.write_text(json.dumps({**json.loads(Path(key_file).read_text()), "token_uri": f"{server.url}/token"}))
-    for ca_file, told in (
+    for ca_file, message in (
         (str(authority.path), "HTTP 404"),
         ("", "CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
     ):
         with (
             connect(Connection("west", login=Gke("p", "l", "c", str(key), server.url, ca_file), retries=0)) as client,
-            pytest.raises(ConnectionInvalid, match=told),
+            pytest.raises(ConnectionInvalid, match=message),
         ):
             client.version()
 
@@ -407,7 +407,7 @@ def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_giv
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (None, "projects/p/locations/l/clusters/c: HTTP 404: Not found: ********"),
         (Reply(200, {"status": "PROVISIONING"}), "is PROVISIONING and has no endpoint yet"),
@@ -415,19 +415,21 @@ def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_giv
     ],
     ids=["none", "provisioning", "no CA"],
 )
-def test_clusters_of_gke_that_are_not_to_be_had(cloud: Server, key_file: str, reply: Reply | None, told: str) -> None:
+def test_clusters_of_gke_that_are_not_to_be_had(
+    cloud: Server, key_file: str, reply: Reply | None, message: str
+) -> None:
     google(cloud, reply)
     with (
         connect(Connection("west", login=Gke("p", "l", "c", key_file, cloud.url))) as client,
         pytest.raises(ConnectionInvalid) as caught,
     ):
         client.version()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "planted" not in repr(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "no such file or directory"),
         ("planted", "is no JSON"),
@@ -435,12 +437,12 @@ def test_clusters_of_gke_that_are_not_to_be_had(cloud: Server, key_file: str, re
     ],
     ids=["no file", "no JSON", "another type"],
 )
-def test_key_files_that_are_none(tmp_path: Path, content: str | None, told: str) -> None:
+def test_key_files_that_are_none(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "some.json"
     if content is not None:
         path.write_text(content)
     connection = Connection("west", login=Gke("p", "l", "c", str(path)), server="https://127.0.0.1:1")
-    with connect(connection) as client, pytest.raises(ConnectionInvalid, match=told):
+    with connect(connection) as client, pytest.raises(ConnectionInvalid, match=message):
         client.version()
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Kubeconfigs of every kind, credentials that are renewed, and what is told when something is wrong with them."""
+"""Kubeconfigs of every kind, credentials that are renewed, and their errors."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def config(server: Server, authority: Authority, user: dict[str, Any] | None = N
 
 def config_for(url: str, ca: str | bytes, user: dict[str, Any] | None = None, **cluster: Any) -> dict[str, Any]:
     """A kubeconfig with the context `main`, of a server by its URL and CA."""
-    told = {"server": url, "certificate-authority-data": encoded(ca), **cluster}
+    reported = {"server": url, "certificate-authority-data": encoded(ca), **cluster}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": told}],
+        "clusters": [{"name": "c", "cluster": reported}],
         "users": [{"name": "u", "user": user if user is not None else {"token": "planted-one"}}],
         "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "main",
@@ -134,7 +134,7 @@ def test_a_secret_on_the_control_cluster_read_again_when_refused(
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (Reply(404, status(404, "NotFound", name="west")), "is not there"),
         (Reply(403, status(403, "Forbidden")), "cluster control: read Secret ns/west"),
@@ -144,19 +144,19 @@ def test_a_secret_on_the_control_cluster_read_again_when_refused(
     ],
     ids=["none", "forbidden", "no key", "no base64", "no YAML"],
 )
-def test_secrets_that_do_not_help(server: Server, authority: Authority, answer: Reply, told: str) -> None:
+def test_secrets_that_do_not_help(server: Server, authority: Authority, answer: Reply, reported: str) -> None:
     server.script = [answer]
     with connect(Connection("control", server=server.url, ca_file=str(authority.path))) as control:
         client = connect(Connection("west", secret=SecretRef("ns", "west")), control)
         with pytest.raises(ConnectionInvalid) as caught:
             client.version()
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert str(caught.value).startswith("cluster west: ")
     assert "planted" not in repr(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "reported"),
     [
         (
             {"exec": {"command": "/bin/sh", "args": ["-c", "id"], "apiVersion": "client.authentication.k8s.io/v1"}},
@@ -171,12 +171,12 @@ def test_secrets_that_do_not_help(server: Server, authority: Authority, answer: 
     ids=["program", "token file", "key file", "gke", "eks", "gcp"],
 )
 def test_a_kubeconfig_of_a_secret_runs_and_reads_nothing_here(
-    server: Server, authority: Authority, user: dict[str, Any], told: str
+    server: Server, authority: Authority, user: dict[str, Any], reported: str
 ) -> None:
     server.script = [Reply(200, secret_with(kubeconfig=encoded(json.dumps(config(server, authority, user)))))]
     with (
         connect(Connection("control", server=server.url, ca_file=str(authority.path))) as control,
-        pytest.raises(ConnectionInvalid, match=told),
+        pytest.raises(ConnectionInvalid, match=reported),
     ):
         connect(Connection("west", secret=SecretRef("ns", "west")), control).version()
 
@@ -215,7 +215,7 @@ def test_client_certificates(authority: Authority, tmp_path: Path) -> None:
     server.stop()
 
 
-def test_acting_as_somebody_else(server: Server, authority: Authority) -> None:
+def test_acting_as_another_user(server: Server, authority: Authority) -> None:
     server.always = lambda _request: VERSION
     with text_of(config(server, authority, {"token": "t", "as": "anna"})) as client:
         client.version()
@@ -287,7 +287,7 @@ def test_errors_of_a_kubeconfig_name_the_field(
 
 
 @pytest.mark.parametrize(
-    ("connection", "told"),
+    ("connection", "reported"),
     [
         ({}, "no way to reach it is given"),
         ({"server": "https://x", "kubeconfig": "/x"}, "kubeconfig and server are given"),
@@ -309,13 +309,13 @@ def test_errors_of_a_kubeconfig_name_the_field(
         ({"context": "x"}, "there is no kubeconfig at"),
     ],
 )
-def test_faults_of_a_connection(
-    connection: dict[str, Any], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failures_of_a_connection(
+    connection: dict[str, Any], reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConnectionInvalid) as caught:
         connect(Connection("west", **connection))
-    assert any(text in str(caught.value) for text in told.split("|"))
+    assert any(text in str(caught.value) for text in reported.split("|"))
     assert str(caught.value).startswith("cluster west: ")
     assert "planted" not in repr(caught.value)
 
@@ -417,8 +417,8 @@ def test_a_program_that_gives_a_certificate(authority: Authority, tmp_path: Path
     server = Server(authority, tmp_path / "server", client_ca=True)
     server.always = lambda _request: VERSION
     certificate, key = (part.decode() for part in authority.client("me", ()))
-    told = {"clientCertificateData": certificate, "clientKeyData": key}
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": told}
+    reported = {"clientCertificateData": certificate, "clientKeyData": key}
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": reported}
     user = plugin(program(tmp_path, f"print({json.dumps(json.dumps(answer))})"))
     with text_of(config(server, authority, user)) as client:
         assert client.version() == (1, 36)
@@ -426,7 +426,7 @@ def test_a_program_that_gives_a_certificate(authority: Authority, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         (
             "sys.exit('no planted-tenant, no eyJhbGciOiJSUzI1NiJ9.planted.s')",
@@ -439,13 +439,15 @@ def test_a_program_that_gives_a_certificate(authority: Authority, tmp_path: Path
     ],
     ids=["fails", "no JSON", "no status", "other version", "nothing"],
 )
-def test_programs_that_do_not_help(server: Server, authority: Authority, tmp_path: Path, body: str, told: str) -> None:
+def test_programs_that_do_not_help(
+    server: Server, authority: Authority, tmp_path: Path, body: str, reported: str
+) -> None:
     with (
         text_of(config(server, authority, plugin(program(tmp_path, body)))) as client,
         pytest.raises(ConnectionInvalid) as caught,
     ):
         client.version()
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "planted" not in repr(caught.value).replace("planted-tenant/", "")
 
 
@@ -458,7 +460,7 @@ def test_a_program_that_is_not_there(server: Server, authority: Authority) -> No
         client.version()
 
 
-def test_a_token_file_that_somebody_renews(server: Server, authority: Authority, tmp_path: Path) -> None:
+def test_a_token_file_that_a_user_renews(server: Server, authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("planted-one")
     server.always = expecting("planted-one")
@@ -473,7 +475,7 @@ def test_a_token_file_that_somebody_renews(server: Server, authority: Authority,
             client.version()
 
 
-def test_clouds_are_looked_up_with_the_first_request_only() -> None:
+def test_clouds_are_asked_with_the_first_request_only() -> None:
     for connection in (
         Connection("west", login=Eks("c", "eu-west-1")),
         Connection("west", login=Gke("p", "l", "c", credentials_file="/no/such/file")),

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A lock that nobody can renew, and what becomes of what is done under it."""
+"""A lock that cannot be renewed, and what becomes of what is done under it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HOLDER = "here/run"
 
 
 class Control:
-    """A control cluster whose Lease is ours, until a write of it fails with `fault`."""
+    """A control cluster whose Lease is ours, until a write of it fails with `failure`."""
 
     name = "control"
 
     def __init__(self) -> None:
-        self.fault: Exception | None = None
+        self.failure: Exception | None = None
         self.failed = threading.Event()
         self.version = 0
         self.until: Callable[[], bool] | None = None
@@ -49,9 +49,9 @@ class Control:
         return {"metadata": {"resourceVersion": str(self.version)}, "spec": {"holderIdentity": HOLDER}}
 
     def replace(self, value: dict[str, Any]) -> dict[str, Any]:
-        if self.fault is not None:
+        if self.failure is not None:
             self.failed.set()
-            raise self.fault
+            raise self.failure
         self.version += 1
         return {**value, "metadata": {"resourceVersion": str(self.version)}}
 
@@ -79,32 +79,32 @@ def test_a_lock_that_another_run_took_is_lost() -> None:
     with held.kept() as lost:
         wait_until(lambda: control.version > 2)
         assert not lost()
-        control.fault = Conflict("taken by another", cluster="control")
+        control.failure = Conflict("taken by another", cluster="control")
         wait_until(lost)
 
 
 @pytest.mark.parametrize(
-    "fault",
+    "failure",
     [
-        Unreachable("nobody answers", cluster="control"),
+        Unreachable("no answer", cluster="control"),
         ApiError("odd", cluster="control"),
         AttributeError("'list' object has no attribute 'get'"),
         RecursionError("deep"),
     ],
 )
-def test_a_lock_that_nobody_renews_is_lost_when_its_time_is_over(clock: SimpleNamespace, fault: Exception) -> None:
+def test_a_lock_that_no_one_renews_is_lost_when_its_time_is_over(clock: SimpleNamespace, failure: Exception) -> None:
     control: Any = Control()
     held = Lease(control, "lock", "here", HOLDER, duration=0.03)
     held.renew()
     with held.kept() as lost:
-        control.fault = fault
+        control.failure = failure
         assert control.failed.wait()
         assert not lost()
-        control.fault = None
+        control.failure = None
         before = control.version
         wait_until(lambda: control.version > before)
         assert not lost()
-        control.fault = fault
+        control.failure = failure
         clock.now += 0.04
         assert lost()
 
@@ -148,5 +148,5 @@ def test_no_cluster_is_written_to_once_the_lock_is_lost() -> None:
         assert keeper.until is None
         assert keeper.answers_within == pytest.approx(0.01)
         assert not any(client.until() for client in clients)
-        keeper.fault = Conflict("taken by another", cluster="control")
+        keeper.failure = Conflict("taken by another", cluster="control")
         wait_until(lambda: all(client.until() for client in clients))

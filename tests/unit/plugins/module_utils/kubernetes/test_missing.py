@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where a library is not installed: everything can be imported, and what is missing is named."""
+"""Tests of where a library is not installed: everything can be imported, and what is missing is named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = "ansible_collections.modelplane.fleet.plugins.module_utils"
 
 
 def run(missing: str, code: str) -> str:
-    """What the code prints where a library cannot be imported."""
+    """Return what the code prints where a library cannot be imported."""
     lines = [
         "import sys",
         f"sys.modules[{missing!r}] = None",
@@ -41,9 +41,9 @@ def run(missing: str, code: str) -> str:
 
 @pytest.mark.parametrize("missing", ["urllib3", "certifi"])
 def test_without_the_http_library(missing: str) -> None:
-    told = run(missing, "print(URLLIB3_IMPORT_ERROR)")
-    assert "ModuleNotFoundError: " in told
-    assert missing in told.splitlines()[-2]
+    reported = run(missing, "print(URLLIB3_IMPORT_ERROR)")
+    assert "ModuleNotFoundError: " in reported
+    assert missing in reported.splitlines()[-2]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_without_the_http_library(missing: str) -> None:
 )
 def test_without_a_cloud_library(missing: str, package: str, way: str) -> None:
     code = f"try: connect(Connection('west', {way})).version()\nexcept Exception as error: print(repr(error))"
-    told = run(missing, code)
-    assert told.startswith("ConnectionInvalid('cluster west: ")
-    assert f"the Python package {package} is not installed" in told
-    assert f"pip install {package}" in told
+    reported = run(missing, code)
+    assert reported.startswith("ConnectionInvalid('cluster west: ")
+    assert f"the Python package {package} is not installed" in reported
+    assert f"pip install {package}" in reported

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Looks at clusters: what is asked, what is told, and what happens when something may not be seen."""
+"""Observations of clusters: requests, results, and what happens when something may not be seen."""
 
 from __future__ import annotations
 
@@ -96,29 +96,39 @@ WHOLE = [settled(ENGINE), settled(PICKER), ROUTE, gateway(), node("n1"), slices(
 
 def test_a_cluster_where_all_is_well() -> None:
     client = MemoryClient(WHOLE)
-    look = observe_cluster(client, EAST)
-    assert look.entry["stack"] == {"ready": True, "message": ""}
-    assert look.entry["nodes"] == {"gpu-l4": 1}
-    assert look.entry["provisioned"] == {"ready": True, "message": ""}
-    assert [value["kind"] for value in look.entry["objects"]] == ["Deployment", "Deployment", "Gateway", "HTTPRoute"]
-    assert (look.version, look.gateway, look.failing_pods, look.warnings) == ("1.36", "192.0.2.7", [], [])
-    assert [(entry["name"], entry["ready"]) for entry in look.workloads] == [
+    snapshot = observe_cluster(client, EAST)
+    assert snapshot.entry["stack"] == {"ready": True, "message": ""}
+    assert snapshot.entry["nodes"] == {"gpu-l4": 1}
+    assert snapshot.entry["provisioned"] == {"ready": True, "message": ""}
+    assert [value["kind"] for value in snapshot.entry["objects"]] == [
+        "Deployment",
+        "Deployment",
+        "Gateway",
+        "HTTPRoute",
+    ]
+    assert (snapshot.version, snapshot.gateway, snapshot.failing_pods, snapshot.warnings) == (
+        "1.36",
+        "192.0.2.7",
+        [],
+        [],
+    )
+    assert [(entry["name"], entry["ready"]) for entry in snapshot.workloads] == [
         (ENGINE["metadata"]["name"], True),
         (PICKER["metadata"]["name"], True),
     ]
-    assert parse({"clusters": {"east": look.entry}}).clusters["east"].stack.ready
+    assert parse({"clusters": {"east": snapshot.entry}}).clusters["east"].stack.ready
     assert not any(kind in ("Pod", "Event") for _, kind, *_ in client.asked)
-    assert look.requests == sum(client.requests.values()) == 10
-    assert look.summary == ""
+    assert snapshot.requests == sum(client.requests.values()) == 10
+    assert snapshot.summary == ""
     client.warnings = ("TLS is not verified",)
     assert observe_cluster(client, EAST).warnings == ["TLS is not verified"]
 
 
-def test_foreign_objects_are_not_looked_at() -> None:
+def test_foreign_objects_are_not_read() -> None:
     foreign = deepcopy(settled(ENGINE))
     del foreign["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-    look = observe_cluster(MemoryClient([foreign, pod("p", {"app": "web"}, phase="Pending")]), EAST)
-    assert look.entry["objects"] == []
+    snapshot = observe_cluster(MemoryClient([foreign, pod("p", {"app": "web"}, phase="Pending")]), EAST)
+    assert snapshot.entry["objects"] == []
 
 
 def test_pods_of_workloads_that_are_not_ready() -> None:
@@ -128,22 +138,24 @@ def test_pods_of_workloads_that_are_not_ready() -> None:
         pod("good", phase="Running", conditions=seen.conditions(Ready="True")),
         pod("other", {**LABELS, "modelplane.ai/replica": "another"}, phase="Pending", conditions=conditions),
     ]
-    look = observe_cluster(MemoryClient([seen.available(ENGINE, 0), settled(PICKER), *pods]), EAST)
-    assert look.failing_pods == [{"namespace": seen.WORKLOADS, "name": "bad", "reasons": ["Unschedulable: no node"]}]
-    assert look.summary.endswith("; 1 of 2 workloads not ready")
-    assert [value["metadata"]["name"] for value in look.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
+    snapshot = observe_cluster(MemoryClient([seen.available(ENGINE, 0), settled(PICKER), *pods]), EAST)
+    assert snapshot.failing_pods == [
+        {"namespace": seen.WORKLOADS, "name": "bad", "reasons": ["Unschedulable: no node"]}
+    ]
+    assert snapshot.summary.endswith("; 1 of 2 workloads not ready")
+    assert [value["metadata"]["name"] for value in snapshot.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
 
 
 def test_ready_pods_that_mount_a_volume_are_kept_while_others_are_not_ready() -> None:
     volumes = [{"name": "weights", "persistentVolumeClaim": {"claimName": "qwen"}}, {"name": "shm", "emptyDir": {}}]
     old = {**pod("old", phase="Running", conditions=seen.conditions(Ready="True")), "spec": {"volumes": volumes}}
-    look = observe_cluster(MemoryClient([seen.available(ENGINE, 0), old]), EAST)
-    (kept,) = (value for value in look.entry["objects"] if value["kind"] == "Pod")
+    snapshot = observe_cluster(MemoryClient([seen.available(ENGINE, 0), old]), EAST)
+    (kept,) = (value for value in snapshot.entry["objects"] if value["kind"] == "Pod")
     assert kept["spec"] == {"volumes": volumes[:1]}
-    assert look.failing_pods == []
+    assert snapshot.failing_pods == []
 
 
-def test_events_tell_what_nothing_else_does() -> None:
+def test_events_report_what_nothing_else_does() -> None:
     silent = pod("silent", phase="Pending", conditions=seen.conditions(PodScheduled="True"))
     young = deepcopy(silent)
     young["metadata"].update(name="young", creationTimestamp="2999-01-01T00:00:00Z")
@@ -158,11 +170,11 @@ def test_events_tell_what_nothing_else_does() -> None:
     }
     other = {**event, "involvedObject": {"kind": "Pod", "name": "young"}}
     client = MemoryClient([seen.available(ENGINE, 0), silent, young, event, other])
-    look = observe_cluster(client, EAST)
+    snapshot = observe_cluster(client, EAST)
     reasons = ['FailedMount: secret "ca" not found']
-    assert look.failing_pods == [{"namespace": seen.WORKLOADS, "name": "silent", "reasons": reasons}]
-    parse({"clusters": {"east": look.entry}})
-    refused = MemoryClient(client.objects, faults={"Event": DENIED})
+    assert snapshot.failing_pods == [{"namespace": seen.WORKLOADS, "name": "silent", "reasons": reasons}]
+    parse({"clusters": {"east": snapshot.entry}})
+    refused = MemoryClient(client.objects, failures={"Event": DENIED})
     assert observe_cluster(refused, EAST).failing_pods == []
 
 
@@ -178,11 +190,11 @@ def test_jobs_that_download() -> None:
     labels = {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
     killed = {"name": "hydrate", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
     running = [claim, seen.showing(job, active=1), pod("d", labels, phase="Failed", containerStatuses=[killed])]
-    look = observe_cluster(MemoryClient(running), EAST)
-    assert [(entry["kind"], entry["ready"], entry["message"]) for entry in look.workloads] == [
+    snapshot = observe_cluster(MemoryClient(running), EAST)
+    assert [(entry["kind"], entry["ready"], entry["message"]) for entry in snapshot.workloads] == [
         ("Job", False, "it is not done yet")
     ]
-    assert look.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than its limit"]
+    assert snapshot.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than its limit"]
     lost = seen.showing(job, conditions=seen.conditions(Failed="True"))
     assert observe_cluster(MemoryClient([lost]), EAST).workloads[0]["message"] == "it failed: Failed is True"
     done = MemoryClient([claim, seen.showing(job, conditions=seen.conditions(Complete="True"))])
@@ -227,28 +239,28 @@ def test_jobs_that_download() -> None:
     ],
 )
 def test_what_the_stack_lacks(objects: list[Any], unserved: tuple[str, ...], message: str) -> None:
-    look = observe_cluster(MemoryClient(objects, unserved), EAST)
-    assert look.entry["stack"] == {"ready": False, "message": message}
+    snapshot = observe_cluster(MemoryClient(objects, unserved), EAST)
+    assert snapshot.entry["stack"] == {"ready": False, "message": message}
 
 
-def test_listeners_are_told_by_which_endpoints_are_reached() -> None:
+def test_listeners_by_which_endpoints_are_reached_are_reported() -> None:
     listener = {"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}
     shown = gateway(listeners=[{**listener, "name": "https", "tls": {"certificateRefs": [{"name": "east"}]}}])
-    look = observe_cluster(MemoryClient([DEVICE_CLASS, shown]), EAST)
-    assert look.entry["stack"]["ready"] is True
-    (found,) = (value for value in look.entry["objects"] if value["kind"] == "Gateway")
+    snapshot = observe_cluster(MemoryClient([DEVICE_CLASS, shown]), EAST)
+    assert snapshot.entry["stack"]["ready"] is True
+    (found,) = (value for value in snapshot.entry["objects"] if value["kind"] == "Gateway")
     assert found["spec"]["listeners"] == [listener]
 
 
 def test_devices_are_compared_on_ready_nodes_of_pools() -> None:
     nodes = [node("n1"), node("n2", ready="False"), node("n3", pool="cpu"), node("n4", pool="")]
-    look = observe_cluster(MemoryClient([*nodes, slices("n1", 0), gateway(), DEVICE_CLASS]), EAST)
-    assert look.entry["nodes"] == {"cpu": 1, "gpu-l4": 1}
-    assert [(name, counts.ready, counts.total) for name, counts in look.nodes.items()] == [
+    snapshot = observe_cluster(MemoryClient([*nodes, slices("n1", 0), gateway(), DEVICE_CLASS]), EAST)
+    assert snapshot.entry["nodes"] == {"cpu": 1, "gpu-l4": 1}
+    assert [(name, counts.ready, counts.total) for name, counts in snapshot.nodes.items()] == [
         ("cpu", 1, 1),
         ("gpu-l4", 1, 2),
     ]
-    assert look.warnings == [
+    assert snapshot.warnings == [
         "pool gpu-l4, node n1: no ResourceSlice of driver gpu.nvidia.com: is the DRA driver running there?"
     ]
 
@@ -275,20 +287,20 @@ def test_why_a_volume_is_not_there() -> None:
 
 @pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass"])
 def test_what_may_be_missed_is_a_warning(kind: str) -> None:
-    look = observe_cluster(MemoryClient(WHOLE, faults={kind: DENIED}), EAST)
-    assert look.entry["stack"]["ready"]
-    assert len(look.warnings) == 1
-    assert "list: it is forbidden" in look.warnings[0]
+    snapshot = observe_cluster(MemoryClient(WHOLE, failures={kind: DENIED}), EAST)
+    assert snapshot.entry["stack"]["ready"]
+    assert len(snapshot.warnings) == 1
+    assert "list: it is forbidden" in snapshot.warnings[0]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet", "Node", "Gateway", ""])
 @pytest.mark.parametrize("error", [DENIED, Unreachable("connection refused", cluster="east")])
-def test_half_a_look_is_none(kind: str, error: ApiError) -> None:
+def test_half_an_observation_is_none(kind: str, error: ApiError) -> None:
     with pytest.raises(ApiError) as caught:
-        observe_cluster(MemoryClient(WHOLE, faults={kind: error}), EAST)
-    look = unreachable(caught.value)
-    assert look.unreachable == str(error).removeprefix("cluster east: ")
-    assert parse({"clusters": {"east": look.entry}}).clusters["east"].unreachable
+        observe_cluster(MemoryClient(WHOLE, failures={kind: error}), EAST)
+    snapshot = unreachable(caught.value)
+    assert snapshot.unreachable == str(error).removeprefix("cluster east: ")
+    assert parse({"clusters": {"east": snapshot.entry}}).clusters["east"].unreachable
 
 
 def test_many_names_are_asked_for_by_the_label_alone() -> None:
@@ -317,32 +329,32 @@ CONTROL = [seen.GATEWAY, KEYED, seen.CACHE, *seen.endpoint_parts(KEYED), *seen.c
 
 def test_the_control_cluster() -> None:
     client = MemoryClient([*CONTROL, secret(apiKey="aHVudGVyMg==", empty=""), secret("other", x="aHVudGVyMg==")])
-    look = observe_control(client, Expected())
-    assert look.entry["controller"] == {"ready": True, "message": ""}
-    assert look.entry["secrets"] == [{"namespace": "ml-team", "name": "key", "keys": ["apiKey"]}]
-    kinds = {value["kind"] for value in look.entry["objects"]}
+    snapshot = observe_control(client, Expected())
+    assert snapshot.entry["controller"] == {"ready": True, "message": ""}
+    assert snapshot.entry["secrets"] == [{"namespace": "ml-team", "name": "key", "keys": ["apiKey"]}]
+    kinds = {value["kind"] for value in snapshot.entry["objects"]}
     assert {"InferenceGateway", "ModelEndpoint", "ModelCache", "Gateway", "GatewayClass", "Service"} <= kinds
     assert "Secret" not in kinds
-    assert "aHVudGVyMg" not in str(look)
-    observed = parse({"control": look.entry})
+    assert "aHVudGVyMg" not in str(snapshot)
+    observed = parse({"control": snapshot.entry})
     assert observed.secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
     assert sorted(asked[3] for asked in client.asked if asked[1] == "Secret") == ["hf-token", "key"]
 
 
 def test_a_secret_that_may_not_be_read_is_taken_to_be_there() -> None:
-    look = observe_control(MemoryClient(CONTROL, faults={"Secret": DENIED}), expected([KEYED]))
-    assert look.entry["secrets"] == [
+    snapshot = observe_control(MemoryClient(CONTROL, failures={"Secret": DENIED}), expected([KEYED]))
+    assert snapshot.entry["secrets"] == [
         {"namespace": "ml-team", "name": "hf-token", "keys": ["HF_TOKEN"]},
         {"namespace": "ml-team", "name": "key", "keys": ["apiKey"]},
     ]
-    assert len(look.warnings) == 2
-    assert "Secret ml-team/key is taken to have apiKey: list: it is forbidden" in look.warnings[1]
+    assert len(snapshot.warnings) == 2
+    assert "Secret ml-team/key is taken to have apiKey: list: it is forbidden" in snapshot.warnings[1]
 
 
 def test_a_control_cluster_without_custom_kinds() -> None:
     client = MemoryClient([], unserved=["ModelEndpoint", "Gateway", "HTTPRoute", "InferenceGateway"])
-    look = observe_control(client, expected([KEYED]))
-    assert look.entry == {
+    snapshot = observe_control(client, expected([KEYED]))
+    assert snapshot.entry == {
         "objects": [],
         "secrets": [],
         "controller": {"ready": False, "message": "there is no InferenceGateway"},
@@ -362,8 +374,8 @@ def test_why_the_controller_is_not_ready() -> None:
     assert message(traefik(0), broken) == (
         "Deployment mp-traefik: 0 of 2 available; pod t: container traefik: ErrImagePull"
     )
-    refused = MemoryClient([seen.GATEWAY], faults={})
-    refused.faults["Deployment"] = DENIED
+    refused = MemoryClient([seen.GATEWAY], failures={})
+    refused.failures["Deployment"] = DENIED
     with pytest.raises(Forbidden):
         observe_control(refused, Expected())
 
@@ -376,27 +388,27 @@ NODE_PORT = {
 }
 
 
-def test_a_gateway_without_an_address_is_looked_for_at_ports_of_nodes() -> None:
+def test_a_gateway_without_an_address_is_reached_at_ports_of_nodes() -> None:
     reached = node("n1")
     reached["status"] = {
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
 
-    def looked(*objects: Any, **faults: Any) -> tuple[MemoryClient, Any]:
-        client = MemoryClient([seen.GATEWAY, reached, *objects], faults=faults)
+    def observe_gateway(*objects: Any, **failures: Any) -> tuple[MemoryClient, Any]:
+        client = MemoryClient([seen.GATEWAY, reached, *objects], failures=failures)
         return client, observe_control(client, Expected())
 
-    client, look = looked(NODE_PORT, *seen.control_gateway())
-    assert parse({"control": look.entry}).controller.addresses == ("10.0.0.1:30080",)
-    # With an address of its own, or another Service, nobody asks for nodes.
+    client, snapshot = observe_gateway(NODE_PORT, *seen.control_gateway())
+    assert parse({"control": snapshot.entry}).controller.addresses == ("10.0.0.1:30080",)
+    # With an address of its own, or another Service, nodes are not read.
     for objects in ([NODE_PORT, *seen.control_gateway("True", "198.51.100.7")], seen.control_gateway(), [NODE_PORT]):
-        client, look = looked(*objects)
-        assert "addresses" not in look.entry["controller"]
+        client, snapshot = observe_gateway(*objects)
+        assert "addresses" not in snapshot.entry["controller"]
         assert "Node" not in {asked[1] for asked in client.asked}
-    _, look = looked(NODE_PORT, *seen.control_gateway(), Node=DENIED)
-    assert "addresses" not in look.entry["controller"]
-    assert "the address of the gateway was not read" in look.warnings[0]
+    _, snapshot = observe_gateway(NODE_PORT, *seen.control_gateway(), Node=DENIED)
+    assert "addresses" not in snapshot.entry["controller"]
+    assert "the address of the gateway was not read" in snapshot.warnings[0]
 
 
 def test_pods_of_egress_proxies() -> None:
@@ -404,28 +416,28 @@ def test_pods_of_egress_proxies() -> None:
     labels = {"modelplane.ai/endpoint": "together"}
     stuck = {"name": "envoy", "state": {"waiting": {"reason": "ErrImagePull"}}}
     broken = pod("envoy", labels, "ml-team", phase="Pending", containerStatuses=[stuck])
-    look = observe_control(MemoryClient([seen.available(proxy, 0), broken]), Expected())
-    assert [entry["name"] for entry in look.failing_pods] == ["envoy"]
-    assert "Pod" in {value["kind"] for value in look.entry["objects"]}
+    snapshot = observe_control(MemoryClient([seen.available(proxy, 0), broken]), Expected())
+    assert [entry["name"] for entry in snapshot.failing_pods] == ["envoy"]
+    assert "Pod" in {value["kind"] for value in snapshot.entry["objects"]}
 
 
-def test_nobody_looks_at_the_control_cluster() -> None:
+def test_no_one_observes_the_control_cluster() -> None:
     observed = parse({"control": no_control().entry})
     assert observed.seen is None
-    assert not observed.lacks("ml-team", "key", "apiKey"), "nobody knows"
+    assert not observed.lacks("ml-team", "key", "apiKey"), "unknown"
 
 
-def test_a_cluster_that_nobody_expects_anything_of() -> None:
-    look = observe_cluster(MemoryClient([gateway(), node("n1")]), ExpectedCluster("west"))
-    assert look.entry["stack"]["ready"]
-    assert "provisioned" not in look.entry
+def test_a_cluster_that_no_one_expects_anything_of() -> None:
+    snapshot = observe_cluster(MemoryClient([gateway(), node("n1")]), ExpectedCluster("west"))
+    assert snapshot.entry["stack"]["ready"]
+    assert "provisioned" not in snapshot.entry
 
 
 # Many clusters
 
 
 @pytest.fixture
-def nobody() -> Connection:
+def silent() -> Connection:
     """A way to a server that is not there."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -434,15 +446,15 @@ def nobody() -> Connection:
 
 
 @pytest.mark.integration
-def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> None:
+def test_a_cluster_that_does_not_answer_is_seen_as_such(silent: Connection) -> None:
     unusable = Connection("odd", kubeconfig="/nowhere/kubeconfig")
     given = {"others": ["west", "gone", "lab"], "declared": ["lab", "gone"]}
-    look = observe_fleet([nobody, unusable], None, [KEYED], **given, write_cache=False)
-    assert list(look.clusters) == ["gone", "odd"]
-    assert nobody.server in look.clusters["gone"].unreachable
-    assert "/nowhere/kubeconfig" in look.clusters["odd"].unreachable
-    assert "hunter2" not in str(look)
-    observed = parse(look.document())
+    snapshot = observe_fleet([silent, unusable], None, [KEYED], **given, write_cache=False)
+    assert list(snapshot.clusters) == ["gone", "odd"]
+    assert silent.server in snapshot.clusters["gone"].unreachable
+    assert "/nowhere/kubeconfig" in snapshot.clusters["odd"].unreachable
+    assert "hunter2" not in str(snapshot)
+    observed = parse(snapshot.document())
     assert {name: bool(cluster.unreachable) for name, cluster in observed.clusters.items()} == {
         "gone": True,
         "lab": False,
@@ -455,6 +467,6 @@ def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> N
 
 
 @pytest.mark.integration
-def test_nothing_is_seen_without_the_control_cluster(nobody: Connection) -> None:
+def test_nothing_is_seen_without_the_control_cluster(silent: Connection) -> None:
     with pytest.raises(Unreachable):
-        observe_fleet([], nobody, [], write_cache=False)
+        observe_fleet([], silent, [], write_cache=False)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How long is waited, what servers say in errors, and how work is spread over clusters."""
+"""Tests of how long is waited, what servers say in errors, and how work is spread over clusters."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_order_of_work_is_kept_and_failures_stay_apart() -> None:
     assert fan_out({}) == {}
 
 
-def test_no_more_at_a_time_than_wanted() -> None:
+def test_no_more_at_a_time_than_desired() -> None:
     running, most, lock = 0, 0, threading.Lock()
 
     def work() -> None:
@@ -118,7 +118,7 @@ def test_no_more_at_a_time_than_wanted() -> None:
     assert most == 3
 
 
-def test_what_nobody_expects_of_a_cluster_ends_no_other() -> None:
+def test_what_no_one_expects_of_a_cluster_ends_no_other() -> None:
     def wrong() -> str:
         return str({"items": []}["metadata"])
 

@@ -53,8 +53,8 @@ SICK: dict[str, Any] = {
     "a body that is packed a thousand times": lambda: Raw(MODES["bomb"]()),
     "a body that is no gzip": lambda: Reply(200, b"{}", {"Content-Encoding": "gzip"}),
     "a body that is cut": lambda: Reply(200, page([config_map("a")]), cut=20),
-    "a body that is shorter than told": lambda: Raw(MODES["truncated"]()),
-    "a body that is longer than told": lambda: Raw(MODES["length"]()),
+    "a body that is shorter than announced": lambda: Raw(MODES["truncated"]()),
+    "a body that is longer than announced": lambda: Raw(MODES["length"]()),
     "deep JSON": lambda: Raw(MODES["deep"]()),
     "a deep error": lambda: Reply(403, b'{"kind":"Status","details":' + b"[" * 200_000),
     "no JSON": lambda: Raw(MODES["HTML"]()),
@@ -210,8 +210,8 @@ def test_all_pages_of_a_list_have_a_limit(server: Server, authority: Authority) 
     numbers = itertools.count()
     item = config_map("a", text="x" * (700 << 10))
     server.always = lambda _request: Reply(200, page([item], **{"continue": str(next(numbers))}))
-    told = r"the list is larger than 8 MiB\. Raise fleet_answer_limit"
-    with asking(server, authority, answer_limit=1) as client, pytest.raises(Unreachable, match=told):
+    reported = r"the list is larger than 8 MiB\. Raise fleet_answer_limit"
+    with asking(server, authority, answer_limit=1) as client, pytest.raises(Unreachable, match=reported):
         client.list("v1", "ConfigMap")
     assert next(numbers) == 12
 
@@ -232,8 +232,8 @@ def test_no_text_of_a_server_has_its_credentials(server: Server, authority: Auth
         server.always = lambda _request: Reply(422, status(422, said, said, causes=[cause]))
         with pytest.raises(Invalid) as invalid:
             client.apply(config_map("a"))
-        told = [conflict.value, invalid.value.causes, invalid.value.reason, conflict.value.hint, invalid.value]
-        assert TOKEN not in str(told)
+        reported = [conflict.value, invalid.value.causes, invalid.value.reason, conflict.value.hint, invalid.value]
+        assert TOKEN not in str(reported)
         assert "\x1b" not in str(invalid.value) + str(invalid.value.causes)
         event = {**config_map("a"), "message": said, "status": {"conditions": [{"message": said}]}}
         server.always = lambda _request: Reply(200, page([event]))
@@ -256,8 +256,8 @@ def test_what_a_server_makes_of_its_token_is_no_secret_to_others(server: Server,
 @pytest.mark.integration
 def test_what_is_read_wrong_is_an_error_of_its_cluster(server: Server, authority: Authority) -> None:
     server.always = lambda _request: Reply(200, {**config_map("a"), "spec": [1]})
-    told = r"cluster west: AttributeError in test_sick_servers\.py:\d+ over what it answers"
-    with pytest.raises(Unexpected, match=told), asking(server, authority) as client:
+    reported = r"cluster west: AttributeError in test_sick_servers\.py:\d+ over what it answers"
+    with pytest.raises(Unexpected, match=reported), asking(server, authority) as client:
         (client.get("v1", "ConfigMap", "a", "here") or {})["spec"].get("replicas")
 
 

@@ -50,18 +50,18 @@ class Authorizing(MemoryClient):
         objects: Iterable[Object] = (),
         refused: Iterable[tuple[str, str]] = (),
         unserved: Iterable[str] = OPENSHIFT,
-        faults: Mapping[str, ApiError] | None = None,
+        failures: Mapping[str, ApiError] | None = None,
         others: bool = False,
     ) -> None:
-        super().__init__(objects, unserved, faults)
+        super().__init__(objects, unserved, failures)
         self.refused = set(refused)
         self.others = others
         self.reviews: list[tuple[str, Mapping[str, Any]]] = []
 
     def allowed(self, kind: str, spec: Mapping[str, Any]) -> bool:
         self.reviews.append((kind, spec))
-        if kind in self.faults:
-            raise self.faults[kind]
+        if kind in self.failures:
+            raise self.failures[kind]
         attributes = spec["resourceAttributes"]
         if kind == "SubjectAccessReview":
             return self.others
@@ -69,7 +69,7 @@ class Authorizing(MemoryClient):
 
 
 def forbidden(kind: str) -> Forbidden:
-    return Forbidden(f"may not list {kind}. Ask somebody", cluster="east", action=f"list {kind}")
+    return Forbidden(f"may not list {kind}. Ask the admin", cluster="east", action=f"list {kind}")
 
 
 def test_what_is_there_is_seen() -> None:
@@ -127,7 +127,7 @@ def test_a_subresource_is_asked_for_as_one() -> None:
 
 @pytest.mark.parametrize("kind", ["Node", "Secret", "StorageClass", "CustomResourceDefinition", "ResourceSlice"])
 def test_what_may_not_be_read_is_noted_and_the_rest_is_seen(kind: str) -> None:
-    cluster = Authorizing([node("gpu-0", "gpu"), balancer("web")], faults={kind: forbidden(kind)})
+    cluster = Authorizing([node("gpu-0", "gpu"), balancer("web")], failures={kind: forbidden(kind)})
     snapshot = take_snapshot(cluster, desired())
     assert snapshot.unread == {kind: f"list {kind}: may not list {kind}"}
     assert len(snapshot.services) == 1
@@ -142,11 +142,11 @@ def test_kinds_that_are_not_served_are_none() -> None:
 
 def test_a_cluster_that_does_not_answer_is_no_finding() -> None:
     with pytest.raises(Unreachable):
-        take_snapshot(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), desired())
+        take_snapshot(Authorizing(failures={"Node": Unreachable("gone", cluster="east")}), desired())
 
 
 @pytest.mark.parametrize("unserved", [("ClusterVersion",), ("SecurityContextConstraints",), ()])
-def test_openshift_is_told_by_its_api_groups(unserved: tuple[str, ...]) -> None:
+def test_openshift_is_reported_by_its_api_groups(unserved: tuple[str, ...]) -> None:
     constraint = thing("SecurityContextConstraints", "anyuid", "security.openshift.io/v1")
     snapshot = take_snapshot(Authorizing([constraint], unserved=unserved), desired())
     assert snapshot.openshift is not None
@@ -160,22 +160,22 @@ def test_constraints_that_may_be_used() -> None:
     assert snapshot.openshift.refused == frozenset()
 
 
-def test_who_may_not_ask_for_others_is_told_so() -> None:
+def test_who_may_not_ask_for_others_gets_an_error_that_says_so() -> None:
     kind = "SubjectAccessReview"
-    snapshot = take_snapshot(Authorizing(unserved=(), faults={kind: forbidden(kind)}), desired())
+    snapshot = take_snapshot(Authorizing(unserved=(), failures={kind: forbidden(kind)}), desired())
     assert snapshot.openshift is not None
     assert (snapshot.openshift.refused, list(snapshot.unread)) == (frozenset(), [kind])
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("told", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), ({}, False)])
-def test_reviews_are_posts_without_a_name(client: Client, server: Server, told: Any, allowed: bool) -> None:
+@pytest.mark.parametrize(("message", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), ({}, False)])
+def test_reviews_are_posts_without_a_name(client: Client, server: Server, message: Any, allowed: bool) -> None:
     server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
     sent: list[Request] = []
 
     def answer(request: Request) -> Reply:
         sent.append(request)
-        return Reply(201, {**request.body, "status": told})
+        return Reply(201, {**request.body, "status": message})
 
     server.always = answer
     spec = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
@@ -191,7 +191,7 @@ def test_reviews_are_posts_without_a_name(client: Client, server: Server, told: 
 
 
 @pytest.mark.integration
-def test_a_review_that_is_refused_is_told(client: Client, server: Server) -> None:
+def test_a_review_that_is_refused_is_reported(client: Client, server: Server) -> None:
     server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
     server.script.append(Reply(403, status(403, "Forbidden", "no")))
     with pytest.raises(Forbidden, match="ask what is allowed"):

@@ -54,7 +54,7 @@ def test_a_cluster_of_the_fleet_may_have_nothing(build: Path, name: str) -> None
     assert Build(str(build)).objects(name) == []
 
 
-def test_a_cluster_that_nobody_knows_is_a_mistake(build: Path) -> None:
+def test_a_cluster_that_no_one_knows_is_a_mistake(build: Path) -> None:
     with pytest.raises(StoreError, match=r"knows no cluster esat.*state=absent"):
         Build(str(build)).objects("esat")
 
@@ -68,7 +68,7 @@ def test_a_folder_that_is_named_has_to_be_there(build: Path) -> None:
 PLANS = {
     "none": (None, "no build folder"),
     "not JSON": ("{", "is not what was written there"),
-    "of somebody else": ('{"a": 1}', "not written by"),
+    "of another user": ('{"a": 1}', "not written by"),
     "a list": ("[]", "not written by"),
 }
 

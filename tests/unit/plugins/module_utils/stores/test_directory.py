@@ -51,7 +51,7 @@ build.build(build.Settings(({resources!r},), {folder!r}))
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """All files of a build but the picture, which tells what the last run changed."""
+    """All files of a build but the report, which has what the last run changed."""
     return {
         path.relative_to(folder).as_posix(): path.read_text()
         for path in sorted(folder.rglob("*"))
@@ -95,10 +95,10 @@ def test_a_build_from_nothing_and_again(tmp_path: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "build").rglob("*.yaml")}
 
 
-def test_check_mode_tells_and_touches_nothing(tmp_path: Path) -> None:
-    told = build.build(settings(tmp_path / "build", check_mode=True))
+def test_check_mode_reports_and_touches_nothing(tmp_path: Path) -> None:
+    reported = build.build(settings(tmp_path / "build", check_mode=True))
     assert not (tmp_path / "build").exists()
-    assert told.changes == build.build(settings(tmp_path / "build")).changes
+    assert reported.changes == build.build(settings(tmp_path / "build")).changes
 
 
 def test_a_namespace_comes_before_what_is_in_it() -> None:
@@ -229,11 +229,11 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     build.build(settings(tmp_path / "start"))
     shutil.copytree(tmp_path / "start", tmp_path / "undisturbed")
     build.build(settings(tmp_path / "undisturbed", resources))
-    wanted = tree(tmp_path / "undisturbed")
-    told = build.build(settings(tmp_path / "start", resources, check_mode=True))
-    first = next(name for name in DirectoryStore.order(told.changes) if name in told.changes.added)
+    desired = tree(tmp_path / "undisturbed")
+    reported = build.build(settings(tmp_path / "start", resources, check_mode=True))
+    first = next(name for name in DirectoryStore.order(reported.changes) if name in reported.changes.added)
     partial = attempt = 0
-    # On a busy machine a run may be over before the signal arrives, so there may be more attempts than wanted.
+    # On a busy machine a run may be over before the signal arrives, so there may be more attempts than desired.
     while attempt < 12 or (not partial and attempt < 60):
         folder = tmp_path / f"killed-{attempt}"
         shutil.copytree(tmp_path / "start", folder)
@@ -247,9 +247,9 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         time.sleep(attempt % 12 * 0.0004)
         run.send_signal(signal.SIGKILL)
         run.wait()
-        partial += tree(folder) not in (tree(tmp_path / "start"), wanted)
+        partial += tree(folder) not in (tree(tmp_path / "start"), desired)
         build.build(settings(folder, resources))
-        assert tree(folder) == wanted
+        assert tree(folder) == desired
         attempt += 1
     assert partial, "no run was killed half-way, so nothing was tested"
 
@@ -258,22 +258,22 @@ def test_every_half_written_state_leads_to_the_same_end(tmp_path: Path) -> None:
     """The same without luck: after each single file of the change."""
     resources = grown(tmp_path)
     build.build(settings(tmp_path / "start"))
-    told = build.build(settings(tmp_path / "start", resources, check_mode=True))
+    reported = build.build(settings(tmp_path / "start", resources, check_mode=True))
     shutil.copytree(tmp_path / "start", tmp_path / "undisturbed")
     build.build(settings(tmp_path / "undisturbed", resources))
-    wanted = tree(tmp_path / "undisturbed")
+    desired = tree(tmp_path / "undisturbed")
     # Check mode draws no picture.
-    everything = [name for name in DirectoryStore.order(told.changes) if name != REPORT_FILE]
+    everything = [name for name in DirectoryStore.order(reported.changes) if name != REPORT_FILE]
     assert len(everything) > 20
     for count in range(0, len(everything), 3):
         folder = tmp_path / "half"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(tmp_path / "start", folder)
         done = set(everything[:count])
-        part = Changes(*(tuple(name for name in names if name in done) for names in vars(told.changes).values()))
-        DirectoryStore(str(folder)).write(told.after, part)
+        part = Changes(*(tuple(name for name in names if name in done) for names in vars(reported.changes).values()))
+        DirectoryStore(str(folder)).write(reported.after, part)
         build.build(settings(folder, resources))
-        assert tree(folder) == wanted, f"after {count} files"
+        assert tree(folder) == desired, f"after {count} files"
 
 
 def cuts(text: str) -> list[str]:
@@ -300,7 +300,7 @@ def without_times(texts: Mapping[str, str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """A fleet with caches that was looked at, so that all sorts of files are there. To be left as it is."""
+    """A fleet with caches that was observed, so that all sorts of files are there. To be left as it is."""
     fleet = Fleet(tmp_path_factory.mktemp("settled"))
     fleet.declared = {"west"}
     fleet.settle()
@@ -318,28 +318,28 @@ def test_state_that_was_cut_off_is_named_and_never_counts_as_absent(settled: Fle
     before = files(settled.built)
     for name, text in state.items():
         path = settled.built / name
-        told = re.escape(f"{path} was modified")
+        reported = re.escape(f"{path} was modified")
         for cut in cuts(text):
             path.write_text(cut)
-            with pytest.raises(StoreError, match=told):
+            with pytest.raises(StoreError, match=reported):
                 DirectoryStore(str(settled.built)).read()
         for run in (settled.run, settled.run_unseen):
             path.write_text(text.splitlines(keepends=True)[0])
-            with pytest.raises(StoreError, match=told):
+            with pytest.raises(StoreError, match=reported):
                 run()
             assert files(settled.built) == {**before, name: path.read_text()}
         path.write_text(text)
 
 
-@pytest.mark.parametrize("looks", [True, False])
-def test_what_is_made_of_state_is_made_again_wherever_it_was_cut(settled: Fleet, looks: bool) -> None:
-    run = settled.run if looks else settled.run_unseen
+@pytest.mark.parametrize("observes", [True, False])
+def test_what_is_made_of_state_is_made_again_wherever_it_was_cut(settled: Fleet, observes: bool) -> None:
+    run = settled.run if observes else settled.run_unseen
     run()
     run()
-    wanted = files(settled.built)
-    if not looks:
-        # Nobody can tell how something is that nobody looks at.
-        wanted = {name: text for name, text in wanted.items() if is_state(name) or not name.startswith("status/")}
+    desired = files(settled.built)
+    if not observes:
+        # The state of what is not observed is unknown.
+        desired = {name: text for name, text in desired.items() if is_state(name) or not name.startswith("status/")}
     whole = DirectoryStore(str(settled.built)).read()
     parts = {name: cuts(text) for name, text in whole.items() if not is_state(name) and name != REPORT_FILE}
     # After each line of short files, and of long ones after so many of their lines.
@@ -347,12 +347,12 @@ def test_what_is_made_of_state_is_made_again_wherever_it_was_cut(settled: Fleet,
     for number in range(max(map(len, parts.values()))):
         for name, found in parts.items():
             (settled.built / name).write_text(found[number % len(found)])
-        told = without_times(run(check_mode=True).after)
-        assert {name: told.get(name) for name in wanted} == wanted, number
-        assert set(told) == set(wanted) or not looks
+        reported = without_times(run(check_mode=True).after)
+        assert {name: reported.get(name) for name in desired} == desired, number
+        assert set(reported) == set(desired) or not observes
     run()
     left = files(settled.built)
-    assert {name: left.get(name) for name in wanted} == wanted
+    assert {name: left.get(name) for name in desired} == desired
     assert "" not in left.values()
 
 
@@ -382,9 +382,9 @@ def test_state_of_earlier_releases_has_no_end_and_is_read(built: Path, tmp_path:
     for path, text in replicas.items():
         assert text.startswith(STATE_HEADER)
         path.write_text(text.replace(STATE_HEADER, HEADER).removesuffix("...\n"))
-    told = build.build(settings(tmp_path / "build"))
-    assert {path.name for path in replicas} <= {name.rpartition("/")[2] for name in told.changes.changed}
-    assert not told.changes.added
+    reported = build.build(settings(tmp_path / "build"))
+    assert {path.name for path in replicas} <= {name.rpartition("/")[2] for name in reported.changes.changed}
+    assert not reported.changes.added
     assert replicas == {path: path.read_text() for path in replicas}
     for path, text in replicas.items():
         for cut in (HEADER, text.replace(STATE_HEADER, HEADER)[:-8]):
@@ -410,7 +410,7 @@ def test_nothing_is_lost_of_what_cannot_be_made_again(tmp_path: Path) -> None:
 
 
 class Disk:
-    """What of the calls that change a folder is on the disk when the power fails."""
+    """Calls that change a folder, of which some are on the disk when the power fails."""
 
     def __init__(self, folder: Path, start: Mapping[str, str]) -> None:
         self.folder = folder
@@ -492,33 +492,33 @@ def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path)
     build.build(settings(folder))
     shutil.copytree(folder, tmp_path / "undisturbed")
     build.build(settings(tmp_path / "undisturbed", resources))
-    wanted = tree(tmp_path / "undisturbed")
+    desired = tree(tmp_path / "undisturbed")
     disk = Disk(folder, tree(folder))
     with pytest.MonkeyPatch.context() as patch:
         disk.record(patch)
         build.build(settings(folder, resources))
-    assert tree(folder) == wanted
+    assert tree(folder) == desired
     state = [(call, name) for call, name in disk.calls if is_state(name)]
     assert {"content", "replace", "unlink"} <= {call for call, _ in state}
     for count in range(len(disk.calls) + 1):
         for mode, reached in REACHED.items():
             left = disk.after(count, reached)
             there = {name for name in left if is_state(name)}
-            assert all(left[name] in (disk.start.get(name), wanted.get(name)) for name in there)
-            assert set(filter(is_state, disk.start)) <= there or set(filter(is_state, wanted)) <= there
+            assert all(left[name] in (disk.start.get(name), desired.get(name)) for name in there)
+            assert set(filter(is_state, disk.start)) <= there or set(filter(is_state, desired)) <= there
             made = {name for name in left if not is_state(name)} - disk.start.keys()
-            assert not made or set(filter(is_state, wanted)) <= there, "state is there before what is made of it"
+            assert not made or set(filter(is_state, desired)) <= there, "state is there before what is made of it"
             if count % 29 == 0:
                 again = tmp_path / f"again-{count}-{mode}"
                 for name, text in left.items():
                     (again / name).parent.mkdir(parents=True, exist_ok=True)
                     (again / name).write_text(text)
                 build.build(settings(again, resources))
-                assert tree(again) == wanted, (count, mode)
+                assert tree(again) == desired, (count, mode)
 
 
 @contextlib.contextmanager
-def rights_of_nobody() -> Iterator[None]:
+def rights_of_no_one() -> Iterator[None]:
     """Root may write everything, whatever its mode says."""
     if os.geteuid():
         yield
@@ -540,14 +540,14 @@ def test_a_folder_that_may_only_be_read_is_enough_for_a_run_that_changes_nothing
         for path in folders:
             path.chmod(0o555)
         try:
-            with rights_of_nobody():
+            with rights_of_no_one():
                 with pytest.raises(PermissionError):
                     (folder / "file").write_text("")
                 assert not build.build(settings(folder, manifests)).changes
                 models = manifests / "models.yaml"
             models.write_text(models.read_text().replace("replicas: 2", "replicas: 1"))
             before = tree(folder)
-            with rights_of_nobody(), pytest.raises(StoreError, match=f"{folder} cannot be written: Permission denied"):
+            with rights_of_no_one(), pytest.raises(StoreError, match=f"{folder} cannot be written: Permission denied"):
                 build.build(settings(folder, manifests))
             assert tree(folder) == before
         finally:
@@ -564,7 +564,7 @@ def test_who_may_only_read_waits_for_who_writes() -> None:
             (folder / LOCK_FILE).chmod(0o444)
             try:
                 with (
-                    rights_of_nobody(),
+                    rights_of_no_one(),
                     pytest.raises(StoreError, match=f"in use by process {os.getpid()} on"),
                     DirectoryStore(str(folder)).lock(0.2),
                 ):
@@ -586,15 +586,13 @@ def test_who_may_only_read_waits_for_who_writes() -> None:
         ("status/namespaces/team/modeldeployment-z.yaml", "a: 1\n---\nb: 2\n"),
     ],
 )
-def test_what_somebody_wrote_by_hand_with_our_first_line_goes(
-    built: Path, tmp_path: Path, name: str, text: str
-) -> None:
+def test_what_a_user_wrote_by_hand_with_our_first_line_goes(built: Path, tmp_path: Path, name: str, text: str) -> None:
     shutil.copytree(built, tmp_path / "build")
     path = tmp_path / "build" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(HEADER + text)
-    told = build.build(settings(tmp_path / "build"))
-    assert told.changes.removed == (name,)
+    reported = build.build(settings(tmp_path / "build"))
+    assert reported.changes.removed == (name,)
     assert tree(tmp_path / "build") == tree(built)
 
 
@@ -608,7 +606,7 @@ def test_what_somebody_wrote_by_hand_with_our_first_line_goes(
         ("status/cluster-scoped/inferencecluster-x.yaml", "kind: InferenceCluster\nstatus: {}\n"),
     ],
 )
-def test_state_that_somebody_wrote_by_hand_is_named(built: Path, tmp_path: Path, name: str, text: str) -> None:
+def test_state_that_a_user_wrote_by_hand_is_named(built: Path, tmp_path: Path, name: str, text: str) -> None:
     shutil.copytree(built, tmp_path / "build")
     path = tmp_path / "build" / name
     path.parent.mkdir(parents=True, exist_ok=True)

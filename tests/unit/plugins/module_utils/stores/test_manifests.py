@@ -89,7 +89,7 @@ def test_names_are_relative_below_the_working_directory_only(folder: Path, monke
     assert names("../../b.yaml") == ["../../b.yaml"]
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_read(folder: Path) -> None:
+def test_a_file_whose_name_resembles_a_pattern_is_read(folder: Path) -> None:
     (folder / "[x].yaml").write_text("")
     assert names("[x].yaml") == ["[x].yaml"]
 
@@ -138,7 +138,7 @@ def test_the_same_real_file_is_read_once(folder: Path) -> None:
         ("a\0b", "is not a path", ""),
         ("b.yaml/c", "does not exist", ""),
         ("/dev/null", "is a character device, not a file", "regular file"),
-        ("~nobody-of-that-name/x.yaml", "does not exist", ""),
+        ("~no-user-of-that-name/x.yaml", "does not exist", ""),
     ],
 )
 def test_what_cannot_be_read(path: str, says: str, hint: str) -> None:

@@ -36,7 +36,7 @@ def test_it_is_written_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["seen.json"]
 
 
-def test_a_file_that_others_can_read_is_written_anew(tmp_path: Path) -> None:
+def test_a_file_that_others_can_read_is_written_again(tmp_path: Path) -> None:
     path = tmp_path / "seen.json"
     write_observations(str(path), DOCUMENT)
     path.chmod(0o644)
@@ -44,7 +44,7 @@ def test_a_file_that_others_can_read_is_written_anew(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+def test_a_file_of_another_user_stays(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("mine")
     with pytest.raises(StoreError, match="no observation that was written here"):

@@ -53,7 +53,7 @@ _SYSTEM_POOL = "the system pool stands beside eight GPU pools"
 _URL = "the rules on it need a bound to stay within the cost budget"
 _REWRITE = "HTTPRoutes take at most 1,024 characters, and a path begins with '/'"
 _ENTRIES = "names are compared with each other, which needs a bound to stay within the cost budget"
-_CONDITIONS = "conditions are told apart by their type, as Kubernetes' API conventions say"
+_CONDITIONS = "conditions are distinguished by their type, as Kubernetes' API conventions say"
 
 _VERSION = "versions of charts become arguments of Helm"
 _VERSIONS = (
@@ -206,8 +206,8 @@ def test_defaults_are_valid(kind: str) -> None:
             continue
         count += 1
         default = node["default"]
-        wanted = {"string": str, "integer": int, "boolean": bool, "array": list}[node["type"]]
-        assert type(default) is wanted, path
+        desired = {"string": str, "integer": int, "boolean": bool, "array": list}[node["type"]]
+        assert type(default) is desired, path
         assert default in node.get("enum", [default]), path
         if isinstance(default, int):
             assert node.get("minimum", default) <= default <= node.get("maximum", default), path

@@ -50,7 +50,7 @@ VALUES = st.recursive(
 
 
 def outcome(document: Any) -> tuple[Resource | None, tuple[Problem, ...]]:
-    """What parse answers."""
+    """Return what parse answers."""
     try:
         return parse(document), ()
     except InvalidResource as invalid:

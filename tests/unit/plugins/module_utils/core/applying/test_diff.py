@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What people see of a change."""
+"""Tests of what people see of a change."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_an_object_without_any_field_of_ours_shows_its_identity_alone() -> None:
 
 
 def test_an_object_that_could_not_be_sent_yet_is_shown_whole() -> None:
-    wanted = {
+    desired = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "x", "labels": {"a": "b"}},
         "data": {"k": "v"},
     }
-    before, after = change(None, wanted, US)
+    before, after = change(None, desired, US)
     assert before == ""
     assert "k: v" in after
     assert "a: b" in after

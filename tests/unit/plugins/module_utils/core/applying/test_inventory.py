@@ -50,7 +50,7 @@ BROKEN = {
     "a part is missing": (PARTS[1:], "parts"),
     "parts of two versions": ((OTHER[0], *PARTS[1:]), "different versions"),
     "a line was changed": ((PARTS[0].replace("name-0", "name-X"), *PARTS[1:]), "changed by another manager"),
-    "another format": (('["somebody/else",1,1,""]\n',), "this version"),
+    "another format": (('["someone/else",1,1,""]\n',), "this version"),
     "no text at all": (("",), "not a JSON array"),
     "no JSON": (("hello\n",), "not a JSON array"),
     "a line of another length": ((PARTS[0].splitlines()[0].replace(PARTS[0], ""),), "parts"),
@@ -73,7 +73,7 @@ def test_what_can_be_read_of_a_broken_record() -> None:
     assert set(readable_entries(PARTS[0] + "rubbish\n")) == set(readable_entries(PARTS[0])) < set(record(40))
 
 
-def test_a_key_does_not_tell_versions_apart() -> None:
+def test_a_key_does_not_distinguish_versions() -> None:
     old = {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "x", "namespace": "y"}}
     assert Key.of(old) == Key.of({**old, "apiVersion": "apps/v1"}) == Key("apps", "Deployment", "y", "x")
     assert str(Key.of(old)) == "Deployment y/x"

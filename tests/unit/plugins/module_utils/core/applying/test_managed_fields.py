@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which part of a live object is ours."""
+"""Tests of which part of a live object is ours."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ LIVE = {
 def test_only_what_a_manager_applied_is_its_own() -> None:
     assert owned(LIVE, "us") == {"spec": {"a": 1}}
     assert owned(LIVE, "us", "status") == {"status": {"ready": True}}
-    assert owned(LIVE, "nobody") is None
+    assert owned(LIVE, "no-manager") is None
     assert managed(None, "us") is None
     assert appliers(LIVE) == {"us", "argo"}
     assert writers(LIVE) == ["argo", "kubectl-edit", "us"]
@@ -104,7 +104,7 @@ def test_labels_of_others() -> None:
     written = entry("kubectl-label", {"f:metadata": theirs}, operation="Update")
     live = {"metadata": {"labels": {"a": "1", "b": "2"}, "managedFields": [ours, written]}}
     assert labels_of_others(live, "us") == {"b"}
-    assert labels_of_others(live, "nobody") == {"a", "b"}
+    assert labels_of_others(live, "no-manager") == {"a", "b"}
     assert labels_of_others(LIVE, "us") == labels_of_others(None, "us") == frozenset()
 
 

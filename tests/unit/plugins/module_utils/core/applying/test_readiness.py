@@ -24,14 +24,14 @@ def says(kind: str, status: str, reason: str = "", message: str = "", **more: An
     return {"type": kind, "status": status, "reason": reason, "message": message, **more}
 
 
-def deployment(wanted: int = 2, *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
-    counts = {"replicas": wanted, "updatedReplicas": wanted, "availableReplicas": wanted, "observedGeneration": 2}
-    return live("Deployment", {"replicas": wanted}, {**counts, **status, "conditions": list(conditions)})
+def deployment(desired: int = 2, *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
+    counts = {"replicas": desired, "updatedReplicas": desired, "availableReplicas": desired, "observedGeneration": 2}
+    return live("Deployment", {"replicas": desired}, {**counts, **status, "conditions": list(conditions)})
 
 
-def gang(wanted: int = 2, *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
-    counts = {"replicas": wanted, "readyReplicas": wanted, "updatedReplicas": wanted}
-    return live("LeaderWorkerSet", {"replicas": wanted}, {**counts, **status, "conditions": list(conditions)})
+def gang(desired: int = 2, *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
+    counts = {"replicas": desired, "readyReplicas": desired, "updatedReplicas": desired}
+    return live("LeaderWorkerSet", {"replicas": desired}, {**counts, **status, "conditions": list(conditions)})
 
 
 def parents(kind: str, *of_parents: list[dict[str, Any]], refs: int = 1) -> dict[str, Any]:
@@ -73,7 +73,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
         "progressing",
         "0 of 1 pods available",
     ),
-    "deployment not looked at": (deployment(observedGeneration=1), "progressing", "not processed"),
+    "deployment not processed": (deployment(observedGeneration=1), "progressing", "not processed"),
     "deployment starting": (deployment(availableReplicas=1), "progressing", "1 of 2 pods available"),
     "deployment rolling": (deployment(updatedReplicas=1), "progressing", "1 of them updated"),
     "deployment with old pods left": (deployment(replicas=3), "progressing", "2 of 2 pods available"),
@@ -169,10 +169,10 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
         "progressing",
         "AddressNotAssigned: none",
     ),
-    "gateway nobody takes": (live("Gateway", {}, {}), "progressing", "no controller"),
+    "gateway without a controller": (live("Gateway", {}, {}), "progressing", "no controller"),
     "gateway class": (live("GatewayClass", {}, {"conditions": [ACCEPTED]}), "ready", ""),
     "route": (parents("HTTPRoute", [ACCEPTED, RESOLVED]), "ready", ""),
-    "route nobody took": (parents("HTTPRoute"), "progressing", "its gateway has not accepted it yet"),
+    "route that is not accepted": (parents("HTTPRoute"), "progressing", "its gateway has not accepted it yet"),
     "route that one of two gateways took": (parents("HTTPRoute", [ACCEPTED], refs=2), "progressing", "not accepted"),
     "route refused": (
         parents("HTTPRoute", [says("Accepted", "False", "NotAllowedByListeners", "no", observedGeneration=2)]),
@@ -189,7 +189,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
         "progressing",
         "BackendNotFound: x",
     ),
-    "pool nobody reports on": (live("InferencePool", {}, {}), "ready", ""),
+    "pool without a status": (live("InferencePool", {}, {}), "ready", ""),
     "pool refused": (
         parents("InferencePool", [says("Accepted", "False", "NotSupported", "x", observedGeneration=2)]),
         "progressing",
@@ -221,7 +221,7 @@ NONSENSE: list[Any] = [
 
 
 @pytest.mark.parametrize("kind", sorted({value["kind"] for value, _, _ in CASES.values() if value}))
-def test_no_status_whatever_it_is_breaks_the_look(kind: str) -> None:
+def test_no_status_whatever_it_is_breaks_the_observation(kind: str) -> None:
     for status in NONSENSE:
         value = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "spec": status, "status": status}
         assert readiness(value).state in ("ready", "progressing", "failed")

@@ -94,7 +94,7 @@ def resources(*more: Object, cluster: Object | None = None) -> list[Object]:
 
 
 def desired(*more: Object, cluster: Object | None = None, choices: Object | None = None, **given: Any) -> Desired:
-    """What two nodes with NVIDIA's GPUs are desired for."""
+    """Return what two nodes with NVIDIA's GPUs are desired for."""
     given.setdefault("rights", RIGHTS)
     given.setdefault("planned", plan(COMPONENTS, Choices(**{"drivers": [NVIDIA], **(choices or {})})))
     return desired_of("onprem", resources(*more, cluster=cluster), **given)

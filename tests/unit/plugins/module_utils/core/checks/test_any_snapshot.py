@@ -53,7 +53,7 @@ OBJECTS: list[Any] = [
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something is, at every depth."""
+    """Yield where something is, at every depth."""
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield (*path, key)
         yield from paths(each, (*path, key))

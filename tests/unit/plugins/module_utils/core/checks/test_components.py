@@ -49,7 +49,7 @@ def policy(name: str) -> Object:
     return thing("ValidatingAdmissionPolicy", name, "admissionregistration.k8s.io/v1")
 
 
-def told(choices: Object | None = None, given: Object | None = None, **there: Any) -> list[str]:
+def reported(choices: Object | None = None, given: Object | None = None, **there: Any) -> list[str]:
     """Severity, place, message and hint of each finding."""
     found = check(seen(**there), desired(choices=choices, **(given or {})))
     return [f"{each.severity} {each}" for each in found]
@@ -86,20 +86,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("there", "expected"), REFUSED.values(), ids=REFUSED)
 def test_what_the_role_refuses_is_an_error_in_its_words(there: dict[str, Any], expected: str) -> None:
-    assert told(**there) == [expected]
+    assert reported(**there) == [expected]
     decided = actions(desired().planned, seen(**there).seen, 900.0)
     (entry,) = [entry for entry in decided if entry["action"] == "refuse"]
-    assert expected == f"error {entry['key']}: {entry['told']}"
+    assert expected == f"error {entry['key']}: {entry['message']}"
 
 
 def test_a_component_that_is_adopted_is_no_conflict() -> None:
     there = {"definitions": {"certificates.cert-manager.io": "cert-manager/cert-manager"}}
-    assert told(given={"adopt": ["cert-manager"]}, **there) != told(**there)
-    assert [line for line in told(given={"adopt": ["cert-manager"]}, **there) if line.startswith("error")] == []
+    assert reported(given={"adopt": ["cert-manager"]}, **there) != reported(**there)
+    assert [line for line in reported(given={"adopt": ["cert-manager"]}, **there) if line.startswith("error")] == []
 
 
-def test_wrong_variables_are_told_one_by_one() -> None:
-    found = told(given={"planned": (), "problems": ("serving_stack_states.lws is not a component", "and more")})
+def test_wrong_variables_are_reported_one_by_one() -> None:
+    found = reported(given={"planned": (), "problems": ("serving_stack_states.lws is not a component", "and more")})
     assert [line.partition(". ")[0] for line in found] == [
         "error serving_stack: serving_stack_states.lws is not a component",
         "error serving_stack: and more",
@@ -139,7 +139,7 @@ BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("there", "expected"), BESIDE.values(), ids=BESIDE)
 def test_what_helm_would_not_notice_is_a_warning(there: dict[str, Any], expected: list[str]) -> None:
-    assert [line.partition(". ")[0] for line in told(**there)] == expected
+    assert [line.partition(". ")[0] for line in reported(**there)] == expected
 
 
 def test_our_own_stack_is_no_conflict() -> None:
@@ -157,7 +157,7 @@ def test_our_own_stack_is_no_conflict() -> None:
     workloads = [workload("Deployment", "lws-system", "mp-lws", "registry.k8s.io/lws/lws:v0.8.0")]
     recorded = [entry["release"] for entry in charts]
     there = {"releases": releases, "recorded": recorded, "definitions": definitions, "workloads": workloads}
-    assert told(**there, objects=bundle("v1.5.1")) == []
+    assert reported(**there, objects=bundle("v1.5.1")) == []
 
 
 PROVIDED: dict[str, tuple[str, dict[str, str], str]] = {
@@ -169,7 +169,7 @@ PROVIDED: dict[str, tuple[str, dict[str, str], str]] = {
 
 @pytest.mark.parametrize(("key", "definitions", "expected"), PROVIDED.values(), ids=PROVIDED)
 def test_what_others_provide_has_to_be_there(key: str, definitions: dict[str, str], expected: str) -> None:
-    found = told({"states": {key: "provided"}}, definitions=definitions)
+    found = reported({"states": {key: "provided"}}, definitions=definitions)
     where = f"error serving_stack_states.{key}: it is set to provided, but"
     assert found == ([f"{where} {expected}. Install it, or set it to managed"] if expected else [])
 
@@ -188,12 +188,12 @@ def test_definitions_that_are_applied_are_not_taken_over(labels: dict[str, str],
         f"error gaie-crds: CustomResourceDefinition {POOLS} already exists and has another owner. Set "
         "serving_stack_states.gaie-crds to provided to use it, or remove it"
     )
-    assert told(given=given, **there) == ([expected] if wrong else [])
+    assert reported(given=given, **there) == ([expected] if wrong else [])
 
 
 def test_definitions_that_others_are_to_apply_have_to_be_there() -> None:
     given = {"planned": inference_definitions(desired(choices={"states": {"gaie-crds": "provided"}}).planned)}
-    (found,) = told(given=given, definitions={POOLS: ""})
+    (found,) = reported(given=given, definitions={POOLS: ""})
     missing = "CustomResourceDefinition inferenceobjectives.inference.networking.x-k8s.io does not exist"
     assert found.startswith(f"error serving_stack_states.gaie-crds: it is set to provided, but {missing}. ")
 
@@ -204,7 +204,7 @@ def gateway_api(found: list[str]) -> list[str]:
 
 GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "nothing there": ({}, "chart", []),
-    "of somebody else": (
+    "of another owner": (
         {"objects": bundle("v1.5.1")},
         "chart",
         ["its CustomResourceDefinitions already exist (v1.5.1 standard): they were not installed by this stack"],
@@ -247,7 +247,7 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
 @pytest.mark.parametrize(("there", "whose", "expected"), GATEWAY_API.values(), ids=GATEWAY_API)
 def test_the_gateway_api(there: dict[str, Any], whose: str, expected: list[str]) -> None:
     definitions = dict.fromkeys(there.get("objects", ()), "")
-    found = told(given={"gateway_api_crds": whose}, definitions=definitions, **there)
+    found = reported(given={"gateway_api_crds": whose}, definitions=definitions, **there)
     assert [line.partition(": ")[2].partition(". ")[0] for line in found] == expected
     assert all(line.startswith("error" if "does not exist" in line else "warning") for line in found)
 
@@ -258,25 +258,25 @@ PLUGIN = workload("DaemonSet", "kube-system", "nvidia", "nvcr.io/nvidia/k8s-devi
 
 def test_a_device_plugin_hands_out_the_same_gpus() -> None:
     expected = "warning DaemonSet kube-system/nvidia: it allocates the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. "
-    (found,) = told(nodes=GPUS, workloads=[PLUGIN])
+    (found,) = reported(nodes=GPUS, workloads=[PLUGIN])
     assert found.startswith(expected)
-    (found,) = told(nodes=GPUS)
+    (found,) = reported(nodes=GPUS)
     assert found.startswith("warning Node gpu-0, gpu-1: it allocates the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. ")
-    (found,) = told(workloads=[PLUGIN])
+    (found,) = reported(workloads=[PLUGIN])
     assert found.startswith("warning DaemonSet kube-system/nvidia: it allocates GPUs as nvidia.com/gpu. ")
-    nobody = {**PLUGIN, "status": {"desiredNumberScheduled": 0}}
-    assert told(workloads=[nobody]) == []
+    idle = {**PLUGIN, "status": {"desiredNumberScheduled": 0}}
+    assert reported(workloads=[idle]) == []
 
 
 def test_a_device_plugin_does_not_matter_without_the_driver() -> None:
     amd = {"drivers": ["gpu.amd.com"]}
-    assert [line for line in told(amd, nodes=GPUS, workloads=[PLUGIN]) if "it allocates" in line] == []
+    assert [line for line in reported(amd, nodes=GPUS, workloads=[PLUGIN]) if "it allocates" in line] == []
 
 
 def test_gke_has_a_label_against_its_device_plugin() -> None:
     labels = {"cloud.google.com/gke-nodepool": "gpu"}
     nodes = [node("system"), *(node(f"gpu-{i}", "gpu", gpus=1, labels=labels, taints=[taint("a")]) for i in (0, 1))]
-    assert any("gke-no-default-nvidia-gpu-device-plugin=true" in line for line in told(nodes=nodes))
+    assert any("gke-no-default-nvidia-gpu-device-plugin=true" in line for line in reported(nodes=nodes))
 
 
 @pytest.mark.parametrize(
@@ -293,15 +293,15 @@ def test_a_namespace_that_keeps_the_driver_out(level: str, labels: dict[str, str
     enforced = {"pod-security.kubernetes.io/enforce": level} if level else {}
     there = [thing("Namespace", "dra-driver-nvidia-gpu", labels={**labels, **enforced})]
     expected = f"error Namespace dra-driver-nvidia-gpu: it already exists, and its Pod Security level {level} does "
-    assert [line for line in told(namespaces=there) if line.startswith(expected)] == told(namespaces=there)
-    assert bool(told(namespaces=there)) is wrong
+    assert [line for line in reported(namespaces=there) if line.startswith(expected)] == reported(namespaces=there)
+    assert bool(reported(namespaces=there)) is wrong
 
 
-def test_components_are_not_judged_by_half_a_look() -> None:
+def test_components_are_not_judged_by_half_an_observation() -> None:
     there = {
         "workloads": [PLUGIN],
         "unread": {"Secret": "forbidden"},
         "definitions": {"certificates.cert-manager.io": ""},
     }
-    assert not [line for line in told(**there) if "cert-manager" in line]
+    assert not [line for line in reported(**there) if "cert-manager" in line]
     assert GOOD.unread == {}

@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 SYSTEM = node("system")
 
 
-def told(snapshot: Snapshot, want: Desired | None = None) -> list[str]:
+def reported(snapshot: Snapshot, want: Desired | None = None) -> list[str]:
     """Severity, place and message of each finding."""
     return [f"{each.severity} {each.where}: {each.message}" for each in check(snapshot, want or desired())]
 
@@ -52,7 +52,7 @@ def test_every_finding_says_what_where_and_what_to_do() -> None:
     [((1, 34), True, False), ((1, 33), True, True), ((1, 34), False, True), ((2, 0), True, False)],
 )
 def test_versions(version: tuple[int, int], devices: bool, wrong: bool) -> None:
-    found = told(seen(version=version, devices=devices))
+    found = reported(seen(version=version, devices=devices))
     assert bool([line for line in found if line.startswith("error API server")]) is wrong
 
 
@@ -157,35 +157,35 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("nodes", "of_pool", "expected"), NODES.values(), ids=NODES)
 def test_nodes(nodes: list[Any], of_pool: dict[str, Any], expected: list[str]) -> None:
-    assert told(seen(nodes=nodes), desired(cluster=inference_cluster(pool(**of_pool)))) == expected
+    assert reported(seen(nodes=nodes), desired(cluster=inference_cluster(pool(**of_pool)))) == expected
 
 
 def test_taints_of_other_vendors_are_tolerated_where_their_devices_are_claimed() -> None:
     nodes = [SYSTEM, *(node(f"gpu-{index}", "gpu", taints=[taint("amd.com/gpu")]) for index in range(2))]
-    assert [line for line in told(seen(nodes=nodes)) if "amd.com/gpu" in line]
+    assert [line for line in reported(seen(nodes=nodes)) if "amd.com/gpu" in line]
     amd = inference_class("mi300x", "gpu.amd.com")
     cluster = inference_cluster(pool(className="mi300x"))
-    found = told(seen(nodes=nodes), desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]}))
+    found = reported(seen(nodes=nodes), desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]}))
     assert found == [
         "warning DeviceClass gpu.amd.com: InferenceClasses of the pools name it, it is not there, and the serving "
         "stack does not install it"
     ]
     there = seen(nodes=nodes, device_classes=[thing("DeviceClass", "gpu.amd.com", "resource.k8s.io/v1")])
-    assert told(there, desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]})) == []
+    assert reported(there, desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]})) == []
 
 
 def test_a_cluster_that_no_manifest_is_about() -> None:
     want = desired()
     unknown = Desired("onprem", planned=want.planned)
-    assert told(GOOD, unknown) == [
+    assert reported(GOOD, unknown) == [
         "warning manifests: no InferenceCluster onprem is known, so its pools were not checked"
     ]
 
 
 def test_a_cluster_that_the_fleet_makes_has_a_pool_for_controllers() -> None:
     nodes = [node("system-0", "system"), *GOOD.nodes[1:]]
-    assert len(told(seen(nodes=nodes))) == 1
-    assert told(seen(nodes=nodes), desired(cluster=inference_cluster(pool(), source="EKS"))) == []
+    assert len(reported(seen(nodes=nodes))) == 1
+    assert reported(seen(nodes=nodes), desired(cluster=inference_cluster(pool(), source="EKS"))) == []
 
 
 STORAGE: dict[str, tuple[str, list[Any], list[str]]] = {
@@ -229,13 +229,13 @@ STORAGE: dict[str, tuple[str, list[Any], list[str]]] = {
 @pytest.mark.parametrize(("name", "there", "expected"), STORAGE.values(), ids=STORAGE)
 def test_storage(name: str, there: list[Any], expected: list[str]) -> None:
     field = "spec.cluster.existing.cache.storageClassName"
-    found = told(seen(storage_classes=there), desired(cluster=inference_cluster(pool(), cache=name)))
+    found = reported(seen(storage_classes=there), desired(cluster=inference_cluster(pool(), cache=name)))
     assert found == [line.format(field) for line in expected]
 
 
 def test_caches_without_a_class_wait() -> None:
     cache = thing("ModelCache", "qwen", "modelplane.ai/v1alpha1", "ml-team")
-    found = told(GOOD, desired(cache, cluster=inference_cluster(pool(), cache="")))
+    found = reported(GOOD, desired(cache, cluster=inference_cluster(pool(), cache="")))
     assert found == [
         "warning spec.cluster.existing.cache.storageClassName: it is not set, so caches on this cluster wait"
     ]
@@ -268,16 +268,16 @@ BALANCERS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("there", "expected"), BALANCERS.values(), ids=BALANCERS)
 def test_load_balancers(there: dict[str, Any], expected: str) -> None:
-    assert told(seen(**there)) == ([f"warning {expected}"] if expected else [])
+    assert reported(seen(**there)) == ([f"warning {expected}"] if expected else [])
 
 
 def test_a_gateway_of_others_needs_no_load_balancer_here() -> None:
-    assert told(seen(services=[]), desired(choices={"states": {"gateway": "provided"}})) == []
+    assert reported(seen(services=[]), desired(choices={"states": {"gateway": "provided"}})) == []
 
 
 def test_published_devices_are_compared_where_there_are_any() -> None:
     slices = [resource_slice("gpu-0"), resource_slice("gpu-1", "40Gi")]
-    assert told(seen(slices=slices)) == [
+    assert reported(seen(slices=slices)) == [
         "warning Node gpu-1 (pool gpu): class h100 promises capacity memory 80Gi, the driver publishes 40Gi"
     ]
 
@@ -290,7 +290,7 @@ def test_published_devices_are_compared_where_there_are_any() -> None:
 def test_the_driver_of_gke_is_elsewhere(root: str, wrong: bool) -> None:
     labels = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
     nodes = [SYSTEM, *(node(f"gpu-{index}", "gpu", labels=labels) for index in range(2))]
-    found = told(seen(nodes=nodes), desired(driver_root=root))
+    found = reported(seen(nodes=nodes), desired(driver_root=root))
     expected = (
         "error Node gpu-0, gpu-1: GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver "
     )
@@ -299,13 +299,13 @@ def test_the_driver_of_gke_is_elsewhere(root: str, wrong: bool) -> None:
 
 def test_the_driver_of_the_gpu_operator_is_elsewhere() -> None:
     driver = workload("DaemonSet", "gpu-operator", "nvidia-driver-daemonset-rhel", "nvcr.io/nvidia/driver:580")
-    assert len(told(seen(workloads=[driver]))) == 1
-    assert told(seen(workloads=[driver]), desired(driver_root="/run/nvidia/driver")) == []
+    assert len(reported(seen(workloads=[driver]))) == 1
+    assert reported(seen(workloads=[driver]), desired(driver_root="/run/nvidia/driver")) == []
 
 
 def test_what_may_not_be_read_is_one_warning() -> None:
     unread = dict.fromkeys(["Secret", "StorageClass", "Node"], "forbidden")
-    found = told(seen(nodes=(), storage_classes=(), unread=unread))
+    found = reported(seen(nodes=(), storage_classes=(), unread=unread))
     assert found == [
         "warning credential: it may not read Node, Secret, StorageClass, so nothing that depends on it was checked "
         "(forbidden)"

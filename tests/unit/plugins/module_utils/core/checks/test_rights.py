@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a credential has to be allowed, and what pods on OpenShift have to be."""
+"""Tests of what a credential has to be allowed, and what pods on OpenShift have to be."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_review_asks_for_the_account_and_its_groups() -> None:
     assert (review["resourceAttributes"]["verb"], review["resourceAttributes"]["name"]) == ("use", "anyuid")
 
 
-def told(there: OpenShift | None, **given: Any) -> list[str]:
+def reported(there: OpenShift | None, **given: Any) -> list[str]:
     found = check(seen(openshift=there), desired(choices=given.pop("choices", QUIET), **given))
     return [f"{each.severity} {each.where}: {each.message}" for each in found if each.check == "openshift"]
 
@@ -140,28 +140,28 @@ REFUSED = frozenset({("mp-ml-team-51733", "default", "modelplane-engines"), ("lw
 
 
 def test_constraints_that_pods_may_not_use_are_errors_until_they_are_granted() -> None:
-    assert told(None) == []
-    assert told(OpenShift(ALL)) == []
-    assert told(OpenShift(ALL, REFUSED)) == [
+    assert reported(None) == []
+    assert reported(OpenShift(ALL)) == []
+    assert reported(OpenShift(ALL, REFUSED)) == [
         "error SecurityContextConstraints modelplane-engines: ServiceAccounts of mp-ml-team-51733 (engines) may not "
         "use it, so their pods are refused",
         "error SecurityContextConstraints nonroot-v2: ServiceAccounts of lws-system (leader-worker-set) may not use "
         "it, so their pods are refused",
     ]
-    assert told(OpenShift(ALL, REFUSED), grants=True) == []
+    assert reported(OpenShift(ALL, REFUSED), grants=True) == []
 
 
 def test_constraints_that_are_not_there_cannot_be_granted() -> None:
     own = {"engine_constraint": "anyuid", "grants": True}
-    (found,) = told(OpenShift(ALL - {"anyuid"}), **own)
+    (found,) = reported(OpenShift(ALL - {"anyuid"}), **own)
     assert found == "error SecurityContextConstraints anyuid: it is not there, and pods of engines need it"
-    assert told(OpenShift(ALL), **own) == []
+    assert reported(OpenShift(ALL), **own) == []
 
 
 def test_openshift_has_a_node_exporter_already() -> None:
-    (found,) = told(OpenShift(ALL), choices={})
+    (found,) = reported(OpenShift(ALL), choices={})
     assert found.startswith("error prometheus: OpenShift's own node exporter has port 9100")
-    assert told(OpenShift(ALL), choices={"states": {"prometheus": "provided"}}) == []
+    assert reported(OpenShift(ALL), choices={"states": {"prometheus": "provided"}}) == []
 
 
 def test_the_report_has_errors_first_and_what_to_do_below_each() -> None:

@@ -29,9 +29,9 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize(("public", "told"), WITHOUT.items())
-def test_ranges_without_a_twin(public: str, told: str) -> None:
-    with pytest.raises(addresses.AddressError, match=told):
+@pytest.mark.parametrize(("public", "message"), WITHOUT.items())
+def test_ranges_without_a_twin(public: str, message: str) -> None:
+    with pytest.raises(addresses.AddressError, match=message):
         addresses.private_twin(addresses.network(public))
 
 
@@ -45,9 +45,9 @@ NO_RANGES = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), NO_RANGES.items())
-def test_what_is_no_range(text: str, told: str) -> None:
-    with pytest.raises(addresses.AddressError, match=told):
+@pytest.mark.parametrize(("text", "message"), NO_RANGES.items())
+def test_what_is_no_range(text: str, message: str) -> None:
+    with pytest.raises(addresses.AddressError, match=message):
         addresses.network(text)
 
 

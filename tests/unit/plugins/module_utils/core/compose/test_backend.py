@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How the control gateway reaches a ModelEndpoint."""
+"""Tests of how the control gateway reaches a ModelEndpoint."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_targets(url: str, target: Target, authority: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "fault"),
+    ("url", "finding"),
     [
         ("", "neither http:// nor https://"),
         ("api.together.xyz", "neither http:// nor https://"),
@@ -90,21 +90,21 @@ def test_targets(url: str, target: Target, authority: str) -> None:
         ("http://224.0.0.1", "multicast"),
     ],
 )
-def test_faults_of_urls(url: str, fault: str) -> None:
-    assert fault in url_finding(url)
+def test_findings_of_urls(url: str, finding: str) -> None:
+    assert finding in url_finding(url)
     if url:  # the schema refuses none at all
         assert endpoint_finding(endpoint(url)) == url_finding(url)
         assert endpoint_objects(endpoint(url), Options()) == ()
 
 
-def test_a_password_in_a_url_is_never_told() -> None:
+def test_a_password_in_a_url_is_never_reported() -> None:
     assert "hunter2" not in url_finding("http://user:hunter2@a.example")
 
 
 @given(st.text() | st.from_regex(r"https?://[-\[\]:.@%a-zA-Z0-9/ ]*"))
-def test_any_text_is_a_target_or_a_fault(url: str) -> None:
-    if fault := url_finding(url):
-        with pytest.raises(InvalidUrl, match=re.escape(fault)):
+def test_any_text_is_a_target_or_an_error(url: str) -> None:
+    if finding := url_finding(url):
+        with pytest.raises(InvalidUrl, match=re.escape(finding)):
             parse_url(url)
         return
     target = parse_url(url)
@@ -118,7 +118,7 @@ def test_any_text_is_a_target_or_a_fault(url: str) -> None:
         ("http://203.0.113.10/x", "IPv4", {"port": 80, "protocol": "TCP"}),
         ("http://[2001:db8::10]:8000", "IPv6", {"port": 8000, "protocol": "TCP"}),
         ("http://llm.example.com", "FQDN", {"port": 80, "protocol": "TCP"}),
-        # Gateways take port 443 for TLS unless told otherwise.
+        # Gateways take port 443 for TLS by default.
         ("http://llm.example.com:443", "FQDN", {"port": 443, "protocol": "TCP", "appProtocol": "http"}),
     ],
 )

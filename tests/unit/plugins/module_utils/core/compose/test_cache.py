@@ -128,7 +128,7 @@ def test_a_job_that_is_observed_goes_away() -> None:
     assert job(model_cache(revision="v2"))["metadata"]["name"] == made["metadata"]["name"]
 
 
-def test_a_job_that_nobody_observes_stays_and_never_changes() -> None:
+def test_a_job_that_no_one_observes_stays_and_never_changes() -> None:
     """Kubernetes refuses a change of a Job's pods, so another download is another Job."""
     caches = [model_cache(), model_cache(revision="v2"), model_cache(layout="HubCache"), model_cache(repo="a/b")]
     jobs = [job(cache, settled=False) for cache in caches] + [
@@ -260,7 +260,7 @@ class Machine:
     def without_hf(self) -> None:
         (self.bin / "hf").unlink()
 
-    def with_folders_that_nobody_may_read(self) -> None:
+    def with_folders_that_no_one_may_read(self) -> None:
         """Let find do its work and then fail, as it does for them. To root all folders can be read."""
         find = self.bin / "find"
         real = find.readlink()
@@ -302,7 +302,7 @@ class Machine:
 
 
 def expanded(text: str, known: Mapping[str, str]) -> str:
-    """What Kubernetes makes of a value or an argument: $(NAME) of a variable before it, $$ a plain $, else itself."""
+    """Expand a value or an argument like Kubernetes: $(NAME) of a variable before it, $$ a plain $, else itself."""
     return re.sub(
         r"\$\$|\$\(([^)]*)\)",
         lambda found: "$" if found[0] == "$$" else known.get(found[1], found[0]),
@@ -347,7 +347,7 @@ def test_engines_that_name_no_revision_find_the_one_that_is_there(machine: Machi
     assert (machine.volume / "hub" / "models--Qwen--Qwen3-8B" / "refs" / "main").read_text() == commit
 
 
-def test_hub_cache_is_where_engines_look(make_replica: Make, pick: Make) -> None:
+def test_hub_cache_is_where_engines_expect_it(make_replica: Make, pick: Make) -> None:
     """HF_HUB_CACHE of the Job and HF_HOME of the engines are the same place in the volume."""
     objects = replica_objects(make_replica(modelCacheRef={"name": "w", "layout": "HubCache"}))
     engine = pick(objects, "Deployment", "-14ab1")["spec"]["template"]["spec"]["containers"][0]
@@ -424,7 +424,7 @@ def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) ->
     [("Folder", ".cache/huggingface/download"), ("HubCache", "hub/models--Qwen--Qwen3-8B/blobs")],
 )
 def test_pieces_of_an_interrupted_download_do_not_stay(machine: Machine, layout: str, place: str) -> None:
-    """Each attempt of `hf` gives its pieces names of their own, so that nobody would go on with them."""
+    """Each attempt of `hf` gives its pieces names of their own, so that no later attempt would continue them."""
     cache = model_cache(layout=layout)
     machine.fail_later.touch()
     assert machine.run(cache).returncode == 8
@@ -449,9 +449,9 @@ def test_pieces_in_a_volume_of_something_else_are_not_touched(machine: Machine) 
 @pytest.mark.integration
 @pytest.mark.parametrize("closed", [False, True])
 def test_engines_may_read_what_hf_knows_of_a_revision(machine: Machine, closed: bool) -> None:
-    """Whatever there is on the share that nobody may read."""
+    """Whatever there is on the share that no one may read."""
     if closed:
-        machine.with_folders_that_nobody_may_read()
+        machine.with_folders_that_no_one_may_read()
     machine.fail_later.touch()
     cache = model_cache(layout="HubCache")
     machine.run(cache)
@@ -465,7 +465,7 @@ def test_engines_may_read_what_hf_knows_of_a_revision(machine: Machine, closed: 
 
 
 @pytest.mark.integration
-def test_a_share_that_the_user_may_not_write_to_is_told(machine: Machine) -> None:
+def test_a_share_that_the_user_may_not_write_to_is_reported(machine: Machine) -> None:
     shutil.rmtree(machine.volume)
     machine.volume.symlink_to("/proc/self")
     result = machine.run(model_cache())

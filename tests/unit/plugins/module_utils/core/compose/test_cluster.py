@@ -255,7 +255,7 @@ def test_pools_that_cannot_be_built(source: str, fields: dict[str, Any], message
     assert str(caught.value).startswith(message)
 
 
-def test_a_version_that_no_cloud_has_is_told_by_its_field() -> None:
+def test_a_version_that_no_cloud_has_is_reported_by_its_field() -> None:
     with pytest.raises(InvalidPool, match=r"^EKSCluster cannot be composed: spec\.kubernetesVersion "):
         cluster_objects(cluster("EKS", kubernetesVersion="1" * 17), CLASSES)
 

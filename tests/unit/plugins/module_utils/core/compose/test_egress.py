@@ -125,7 +125,7 @@ def test_only_the_gateway_may_use_the_credential() -> None:
 
 
 def reaches(spec: Object, address: str, port: int) -> bool:
-    """Whether a NetworkPolicy lets its pods send to an address outside of the cluster."""
+    """Return whether a NetworkPolicy lets its pods send to an address outside of the cluster."""
     if "Egress" not in spec["policyTypes"]:
         return True
     for rule in spec["egress"]:

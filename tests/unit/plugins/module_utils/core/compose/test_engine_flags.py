@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an engine's command line says about it, and what it does not say."""
+"""Tests of what an engine's command line says about it, and what it does not say."""
 
 from __future__ import annotations
 
@@ -205,5 +205,5 @@ def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> No
         {"command": SERVE, "args": ["-tp=4"], "env": [{"name": "VLLM_DP_SIZE", "value": "2"}]},
     ],
 )
-def test_parallelism_that_nobody_can_tell(container: dict[str, Any]) -> None:
+def test_parallelism_that_is_unknown(container: dict[str, Any]) -> None:
     assert engine_flags.parallelism(command_line(container)) is None

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Known faults of the reference implementation, by number, and that they are not ours."""
+"""Known defects of the reference implementation, by number, and that they are not ours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_h1_namespaces_do_not_meet(make_replica: Make) -> None:
     assert not one & other
 
 
-def test_h1_everything_tells_whose_it_is(make_replica: Make, gang: dict[str, Any]) -> None:
+def test_h1_everything_names_its_owner(make_replica: Make, gang: dict[str, Any]) -> None:
     shared = {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/namespace": "ml-team"}
     own = {**shared, "modelplane.ai/deployment": "qwen3-8b", "modelplane.ai/replica": "qwen3-8b-6e732e38e8"}
     first, *rest = replica_objects(make_replica(gang))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hosts that no endpoint has unless somebody allows it, however they are spelt."""
+"""Hosts that no endpoint has unless it is allowed, however they are spelt."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_is_allowed_is_taken(host: str, entry: str, taken: bool) -> None:
 
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "a_b.example", "http://a.example", "10.0.0.0/33", "a.*.example"])
-def test_what_is_no_host_is_told(entry: str) -> None:
+def test_what_is_no_host_is_reported(entry: str) -> None:
     with pytest.raises(ValueError, match="is neither a host"):
         AllowedHosts.of([entry])
 

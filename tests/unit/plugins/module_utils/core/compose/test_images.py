@@ -56,7 +56,7 @@ def test_a_reference_in_full_means_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registries", "wanted"),
+    ("registries", "desired"),
     [
         ({}, "docker.io/library/nginx:1"),
         ({"quay.io": "mirror"}, "docker.io/library/nginx:1"),
@@ -65,8 +65,8 @@ def test_a_reference_in_full_means_the_same(text: str) -> None:
         ({"docker.io": "mirror.example/hub/"}, "mirror.example/hub/library/nginx:1"),
     ],
 )
-def test_where_an_image_is_in_a_mirror(registries: dict[str, str], wanted: str) -> None:
-    assert str(moved(Reference("docker.io", "library/nginx", "1", ""), registries)) == wanted
+def test_where_an_image_is_in_a_mirror(registries: dict[str, str], desired: str) -> None:
+    assert str(moved(Reference("docker.io", "library/nginx", "1", ""), registries)) == desired
 
 
 MANIFESTS = f"""

@@ -46,8 +46,8 @@ def user(name: str = "east", *, devices_known: bool = True, **choices: Any) -> C
 
 
 def needed(found: dict[str, list[str]], places: Locations | None = None, **more: Any) -> dict[str, Any]:
-    wanted = more.pop("wanted", [])
-    return needs(wanted, found, places or Locations(), **{"unnamed": UNNAMED, "own": {}, **more})
+    desired = more.pop("desired", [])
+    return needs(desired, found, places or Locations(), **{"unnamed": UNNAMED, "own": {}, **more})
 
 
 def image(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -57,12 +57,12 @@ def image(found: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("users", "files"),
     [
-        pytest.param([], [], id="nobody"),
+        pytest.param([], [], id="no user"),
         pytest.param([user()], ["gateway-helm-v1.8.1.tgz"], id="no devices"),
         pytest.param(
             [user(devices_known=False)], ["driver-0.4.0.tgz", "gateway-helm-v1.8.1.tgz"], id="unknown devices"
         ),
-        pytest.param([user(states={"gateway": "provided"})], [], id="somebody else's"),
+        pytest.param([user(states={"gateway": "provided"})], [], id="another owner's"),
         pytest.param(
             [user(), user("west", drivers=["gpu.nvidia.com"], versions={"gateway": "v1.8.2"})],
             ["driver-0.4.0.tgz", "gateway-helm-v1.8.1.tgz", "gateway-helm-v1.8.2.tgz"],
@@ -105,7 +105,7 @@ def test_charts_come_from_a_proxy_or_are_there() -> None:
     assert (gateway["archive"], gateway["file"]) == ("/kept/gateway-helm-1.8.1.tgz", "gateway-helm-1.8.1.tgz")
 
 
-def test_wrong_variables_are_told_with_the_cluster() -> None:
+def test_wrong_variables_are_reported_with_the_cluster() -> None:
     with pytest.raises(StackError) as error:
         charts([user(states={"getaway": "managed"}), user("west", versions={"gateway": 1.8})], Locations())
     assert "east: serving_stack_states.getaway is not a component. Did you mean gateway?" in str(error.value)
@@ -113,22 +113,22 @@ def test_wrong_variables_are_told_with_the_cluster() -> None:
 
 
 def test_copies_of_charts_are_found_by_the_serving_stack() -> None:
-    wanted = charts([user(drivers=["gpu.nvidia.com"])], Locations(chart_registry="oci://mirror:5000/charts/"))
-    found = needed({}, Locations(chart_registry="oci://mirror:5000/charts/"), wanted=wanted)
+    desired = charts([user(drivers=["gpu.nvidia.com"])], Locations(chart_registry="oci://mirror:5000/charts/"))
+    found = needed({}, Locations(chart_registry="oci://mirror:5000/charts/"), desired=desired)
     repositories = found["variables"]["serving_stack_chart_repositories"]
     mirrored = charts([user(drivers=["gpu.nvidia.com"])], Locations(sources=repositories))
     assert {each["chart"]: each["ref"] for each in mirrored} == {
         "gateway-helm": "oci://mirror:5000/charts/docker.io/envoyproxy/gateway-helm",
         "driver": "oci://mirror:5000/charts/charts.example/drivers/driver",
     }
-    assert {each["chart"]: f"{each['destination']}/{each['chart']}" for each in wanted} == {
+    assert {each["chart"]: f"{each['destination']}/{each['chart']}" for each in desired} == {
         each["chart"]: each["ref"] for each in mirrored
     }
 
 
 def test_a_folder_is_enough() -> None:
     found = needed(
-        {}, Locations(charts_dir="/kept", chart_registry="oci://mirror"), wanted=charts([user()], Locations())
+        {}, Locations(charts_dir="/kept", chart_registry="oci://mirror"), desired=charts([user()], Locations())
     )
     assert found["variables"] == {"serving_stack_charts_dir": "/kept", "serving_stack_charts_required": True}
 
@@ -148,12 +148,12 @@ def test_where_images_go(text: str, source: str, destination: str, use: str) -> 
     places = Locations(
         sources={"quay.io": "proxy/quay"}, image_registry="mirror:5000/x/", image_registries={"docker.io": "hub"}
     )
-    found = next(each for each in needed({"somebody": [text]}, places)["images"] if each["used_by"] == ["somebody"])
+    found = next(each for each in needed({"other": [text]}, places)["images"] if each["used_by"] == ["other"])
     assert (found["source"], found["destination"], found["use"]) == (source, destination, use)
     assert found["source"].startswith(found["repository"])
 
 
-def test_images_of_the_collection_are_told_with_what_to_set() -> None:
+def test_images_of_the_collection_are_reported_with_what_to_set() -> None:
     found = needed({}, Locations(image_registry="mirror"), own={"picker": "quay.io/own/picker:1"})
     assert found["variables"]["fleet_images"]["picker"] == "mirror/quay.io/own/picker:1"
     assert set(found["variables"]["fleet_images"]) == set(FLEET_IMAGES)
@@ -162,7 +162,7 @@ def test_images_of_the_collection_are_told_with_what_to_set() -> None:
     assert "fleet_images" not in needed({})["variables"]
 
 
-def test_what_manifests_have_to_say_is_told() -> None:
+def test_what_manifests_have_to_say_is_reported() -> None:
     engines = {f"{MANIFEST}ModelDeployment a/b": ["vllm/vllm-openai:v1"]}
     assert needed(engines, Locations(image_registry="mirror"))["manifests"] == {
         "docker.io/vllm/vllm-openai:v1": "mirror/docker.io/vllm/vllm-openai:v1"
@@ -171,30 +171,30 @@ def test_what_manifests_have_to_say_is_told() -> None:
 
 
 def test_images_that_no_template_names() -> None:
-    known = needed({}, wanted=charts([user()], Locations()))
+    known = needed({}, desired=charts([user()], Locations()))
     assert image(known, "docker.io/envoyproxy/envoy:v1")["used_by"] == ["gateway-helm v1.8.1, unnamed"]
     assert known["problems"] == []
-    other = needed({}, wanted=charts([user(versions={"gateway": "v1.8.2"})], Locations()))
+    other = needed({}, desired=charts([user(versions={"gateway": "v1.8.2"})], Locations()))
     assert len(other["problems"]) == 1
     assert 'mirror_unnamed_images.gateway-helm under "v1.8.2"' in other["problems"][0]
 
 
-def test_what_is_no_image_is_told() -> None:
+def test_what_is_no_image_is_reported() -> None:
     assert needed({"mirror_images": ["not an image"]})["problems"] == [
         "mirror_images: not an image is not a valid image reference"
     ]
 
 
-def test_images_that_nobody_wants() -> None:
+def test_images_that_no_one_wants() -> None:
     found = needed({"a": ["busybox", "b.io/c:1"]}, exclude=["docker.io/library/busybox:latest"])
     assert {each["image"] for each in found["images"]} >= {"b.io/c:1"}
     assert "busybox" not in str(found)
 
 
 def test_the_report_has_everything_once() -> None:
-    wanted = charts([user()], Locations(chart_registry="oci://mirror"))
+    desired = charts([user()], Locations(chart_registry="oci://mirror"))
     found = needed(
-        {"b": ["x.io/one:1", "x.io/two:1"], "a": ["x.io/one:1"]}, Locations(image_registry="m"), wanted=wanted
+        {"b": ["x.io/one:1", "x.io/two:1"], "a": ["x.io/one:1"]}, Locations(image_registry="m"), desired=desired
     )
     lines = report(found)
     assert lines[0] == "1 chart"

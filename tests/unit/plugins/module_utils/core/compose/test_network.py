@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who reaches the pods of a composed fleet, pair by pair, by the NetworkPolicies that are composed with them."""
+"""Tests of who reaches the pods of a composed fleet, pair by pair, by its NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PORTS = (API, DECODE, SIDE_CHANNEL, NCCL, PICKER, PICKER_METRICS)
 
 @dataclass(frozen=True)
 class Role:
-    """What a pod is to the fleet: gateway, metrics, engine, picker or stranger. `linked`: its engines hand each other
+    """Role of a pod in the fleet: gateway, metrics, engine, picker or other. `linked`: its engines hand each other
     their KV caches. `gang`: the engine, where its pods are a gang."""
 
     kind: str
@@ -45,7 +45,7 @@ Actor = tuple[Pod, Role]
 
 
 def relation(source: Role, target: Role, port: int) -> str:
-    """What they have to do with each other on a port; empty for those that must not talk."""
+    """Return what they have to do with each other on a port; empty for those that must not talk."""
     same = source.replica == target.replica
     if source.kind == "metrics":
         return "metrics"
@@ -110,14 +110,14 @@ def fleet(
     ]
 
 
-def strangers(namespaces: list[str]) -> Iterator[Actor]:
+def other_pods(namespaces: list[str]) -> Iterator[Actor]:
     yield Pod("envoy", "envoy-gateway-system"), Role("gateway")
     yield Pod("istio", "modelplane-system"), Role("gateway")
     yield Pod("prometheus", "monitoring"), Role("metrics")
-    yield Pod("shell", "default", {"app": "single-epp", "modelplane.ai/replica": "single"}), Role("stranger")
-    yield Pod("dns", "kube-system"), Role("stranger")
+    yield Pod("shell", "default", {"app": "single-epp", "modelplane.ai/replica": "single"}), Role("other")
+    yield Pod("dns", "kube-system"), Role("other")
     for namespace in namespaces:
-        yield Pod("hydration", namespace, {"modelplane.ai/modelcache": "weights"}), Role("stranger")
+        yield Pod("hydration", namespace, {"modelplane.ai/modelcache": "weights"}), Role("other")
 
 
 def everybody(fleet: list[Object], options: Options) -> tuple[list[Actor], list[Object], dict[str, dict[str, str]]]:
@@ -125,7 +125,7 @@ def everybody(fleet: list[Object], options: Options) -> tuple[list[Actor], list[
     composed = [(replica, replica_objects(replica, options)) for replica in fleet]
     inside = [actor for replica, objects in composed for actor in actors_of(replica, objects)]
     policies = [value for _, objects in composed for value in objects if value["kind"] == "NetworkPolicy"]
-    outside = list(strangers(sorted({pod.namespace for pod, _ in inside})))
+    outside = list(other_pods(sorted({pod.namespace for pod, _ in inside})))
     places = {pod.namespace: {"kubernetes.io/metadata.name": pod.namespace} for pod, _ in (*inside, *outside)}
     # Replicas of the same name in two namespaces are two.
     actors = [
@@ -135,16 +135,16 @@ def everybody(fleet: list[Object], options: Options) -> tuple[list[Actor], list[
     return actors, policies, places
 
 
-def test_those_that_must_talk_may_and_nobody_else(fleet: list[Object]) -> None:
+def test_those_that_must_talk_may_and_no_one_else(fleet: list[Object]) -> None:
     actors, policies, places = everybody(fleet, Options())
     wrong, seen = [], Counter[str]()
     for (source, role), (target, of), port in itertools.product(actors, actors, PORTS):
         if source == target or of.kind not in ("engine", "picker"):
             continue
-        wanted = relation(role, of, port)
-        seen[wanted] += 1
-        if may_reach(policies, places, source, target, port) != bool(wanted):
-            wrong.append(f"{source.namespace}/{source.name} -> {target.name}:{port} {wanted or 'must not'}")
+        desired = relation(role, of, port)
+        seen[desired] += 1
+        if may_reach(policies, places, source, target, port) != bool(desired):
+            wrong.append(f"{source.namespace}/{source.name} -> {target.name}:{port} {desired or 'must not'}")
     assert wrong == []
     assert set(seen) == {
         "",
@@ -161,7 +161,7 @@ def test_one_option_turns_them_off(fleet: list[Object]) -> None:
     actors, policies, places = everybody(fleet, Options(network_policies=False))
     assert policies == []
     pod = {role.kind: pod for pod, role in actors}
-    assert may_reach(policies, places, pod["stranger"], pod["engine"], API)
+    assert may_reach(policies, places, pod["other"], pod["engine"], API)
 
 
 def test_gateways_and_metrics_may_be_elsewhere(fleet: list[Object]) -> None:
@@ -197,7 +197,7 @@ def test_policies_are_named_as_what_they_guard(make_replica: Make, gang: Object)
     assert {value["metadata"].get("namespace") for value in objects[1:]} == {workload_namespace("ml-team")}
 
 
-def test_nobody_is_no_rule_as_a_rule_without_peers_lets_everybody_in() -> None:
+def test_no_one_is_no_rule_as_a_rule_without_peers_lets_everybody_in() -> None:
     assert admit([], 80) == []
     assert admit([pods_of("a")]) == [{"from": [pods_of("a")]}]
 

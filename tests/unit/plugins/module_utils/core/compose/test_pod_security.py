@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the pods of engines may do, and which pods their namespaces let in."""
+"""Tests of what the pods of engines may do, and which pods their namespaces let in."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_who_asks_to_pin_memory_gets_it_once(make_replica: Make, make_member: Ma
         ("roce.example.com", '"dra.net" in device.attributes', True),
     ],
 )
-def test_network_devices_are_told_by_class_or_driver(device_class: str, cel: str | None, network: bool) -> None:
+def test_network_devices_are_reported_by_class_or_driver(device_class: str, cel: str | None, network: bool) -> None:
     request = {"name": "nic", "deviceClassName": device_class, "selectors": [{"cel": cel}] if cel else []}
     assert claims_network_devices([ResolvedDeviceRequest.model_validate(request)]) is network
 
 
-def test_of_two_forms_of_a_namespace_the_one_that_lets_in_all_pods_is_built() -> None:
+def test_of_two_formats_of_a_namespace_the_one_that_lets_in_all_pods_is_built() -> None:
     def namespace(level: str | None) -> Object:
         labels = {"pod-security.kubernetes.io/enforce": level} if level else {}
         return {"kind": "Namespace", "metadata": {"name": "a", "labels": labels}}

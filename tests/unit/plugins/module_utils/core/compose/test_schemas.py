@@ -225,7 +225,7 @@ BROKEN: dict[str, tuple[str, Callable[[Object], Any]]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_check_finds_faults(
+def test_the_check_has_findings(
     make_replica: Make, gang: dict[str, Any], make_engine: Make, make_member: Make, case: str
 ) -> None:
     kind, change = BROKEN[case]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which endpoints a ModelService leads to, and the routes there."""
+"""Tests of which endpoints a ModelService leads to, and the routes there."""
 
 from __future__ import annotations
 
@@ -206,9 +206,9 @@ def test_wide_services_become_exact_trees(count: int) -> None:
     assert (count + 1 > 16) == (len(rules) > 1) == (composed[0]["kind"] == "ReferenceGrant")
     members = resolved(wire, [*endpoints, heavy]).members
     total = sum(member.weight for member in members)
-    wanted = {backend_name(member.endpoint.name): Fraction(member.weight, total) for member in members}
-    assert dict(shares(rules)) == wanted
-    assert wanted[backend_name("heavy")] == Fraction(1, 4)
+    desired = {backend_name(member.endpoint.name): Fraction(member.weight, total) for member in members}
+    assert dict(shares(rules)) == desired
+    assert desired[backend_name("heavy")] == Fraction(1, 4)
     names = [value["metadata"]["name"] for value in composed]
     assert len(set(names)) == len(names)
 

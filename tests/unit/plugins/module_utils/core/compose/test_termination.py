@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How the pods of engines end: streams finish first, drains take one copy at a time, nobody moves an engine."""
+"""Tests of how the pods of engines end: streams finish first, drains take one copy at a time, engines are not moved."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_rollout_may_take_the_time_that_old_pods_take(make_replica: Make, pick
         assert engine["progressDeadlineSeconds"] == 600 + period
 
 
-def test_nobody_moves_engines_to_empty_a_node(
+def test_no_one_moves_engines_to_empty_a_node(
     make_replica: Make, gang: Spec, make_engine: Make, make_member: Make
 ) -> None:
     replica = make_replica(gang, make_engine("second", make_member()))

@@ -194,7 +194,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
         ({"llm-d.ai/engine-type": "sglang"}, {"image": "own-image"}, "sglang"),
     ],
 )
-def test_the_picker_is_told_of_an_engine_whose_metrics_have_other_names(
+def test_the_picker_knows_an_engine_whose_metrics_have_other_names(
     make_replica: Make, make_member: Make, make_engine: Make, labels: Any, container: Any, engine_type: str | None
 ) -> None:
     alone, leader, worker = (make_member(role, **container) for role in ("Standalone", "Leader", "Worker"))
@@ -396,7 +396,7 @@ def test_nothing_is_changed_and_nothing_is_shared(make_replica: Make, pair: tupl
     assert objects == replica_objects(replica)
 
 
-def test_workloads_tell_which_spec_they_were_applied_with(make_replica: Make, gang: dict[str, Any]) -> None:
+def test_workloads_name_the_spec_they_were_applied_with(make_replica: Make, gang: dict[str, Any]) -> None:
     def hashes(replica: dict[str, Any]) -> list[str]:
         metadata = [each["metadata"] for each in replica_objects(replica)]
         marked = [entry["annotations"] for entry in metadata if "annotations" in entry]

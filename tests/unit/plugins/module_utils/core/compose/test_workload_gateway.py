@@ -60,11 +60,11 @@ def test_two_pods_on_two_nodes_of_which_one_may_be_evicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "wanted"), [(600, ("600s", "15s")), (1800, ("1800s", "15s")), (10, ("10s", "10s")), (0, ("0s", "0s"))]
+    ("seconds", "desired"), [(600, ("600s", "15s")), (1800, ("1800s", "15s")), (10, ("10s", "10s")), (0, ("0s", "0s"))]
 )
-def test_streams_may_last_while_a_pod_is_going(seconds: int, wanted: tuple[str, str]) -> None:
+def test_streams_may_last_while_a_pod_is_going(seconds: int, desired: tuple[str, str]) -> None:
     shutdown = objects(drain_timeout=seconds)[0]["spec"]["shutdown"]
-    assert (shutdown["drainTimeout"], shutdown["minDrainDuration"]) == wanted
+    assert (shutdown["drainTimeout"], shutdown["minDrainDuration"]) == desired
 
 
 def test_what_else_an_envoyproxy_can_say_is_merged_over_ours() -> None:
@@ -130,7 +130,7 @@ def test_a_server_takes_the_gateway(given: tuple[Object, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({**HTTPS, "tls": None}, "listeners[0] tls is required when protocol is HTTPS"),
         ({**HTTP, "tls": HTTPS["tls"]}, "listeners[0] tls is for listeners whose protocol is HTTPS"),
@@ -142,10 +142,10 @@ def test_a_server_takes_the_gateway(given: tuple[Object, ...]) -> None:
         ({**HTTP, "port": "http"}, "listeners[0].port"),
     ],
 )
-def test_listeners_that_cannot_be_used_are_refused(given: Object, told: str) -> None:
+def test_listeners_that_cannot_be_used_are_refused(given: Object, message: str) -> None:
     with pytest.raises(AnsibleFilterError, match=r".") as error:
         objects(listeners=[given])
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "ServingStack" not in str(error.value), "they are those of a variable"
 
 

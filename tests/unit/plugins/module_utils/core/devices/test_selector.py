@@ -68,10 +68,10 @@ def test_conformance_cases() -> None:
     for case in cases:
         device = Device.from_wire(case["device"])
         found = verdict(case["expression"], device)
-        wanted = {case["expect"]} if case["kubernetes"] is None else {case["kubernetes"]["verdict"]}
-        matches = "match" in wanted
-        if found not in wanted and (matches or found == "match"):
-            wrong.append((case["id"], found, wanted))
+        desired = {case["expect"]} if case["kubernetes"] is None else {case["kubernetes"]["verdict"]}
+        matches = "match" in desired
+        if found not in desired and (matches or found == "match"):
+            wrong.append((case["id"], found, desired))
     assert wrong == []
 
 

@@ -93,7 +93,7 @@ def test_a_device_from_its_wire_form() -> None:
     assert (device.claim, device.count, device.device_class_name, device.invalid) == ("DRA", 0, None, "")
 
 
-def test_devices_that_selectors_tell_apart_are_different() -> None:
+def test_devices_that_selectors_distinguish_are_different() -> None:
     def device(**value: object) -> Device:
         return Device.from_wire({"name": "g", "driver": "d", "attributes": {"a": value}})
 

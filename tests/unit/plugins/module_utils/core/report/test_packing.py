@@ -54,7 +54,7 @@ def test_every_device_is_drawn_once_or_missing(nodes: int, per_node: int, sizes:
     drawn = Counter[int]()
     for run in packing.runs:
         drawn[run.owner] += run.length
-    wanted = sum(group.count * group.devices["gpu"] for group in groups)
-    assert sum(drawn.values()) + packing.missing == wanted
-    assert packing.missing == max(0, wanted - nodes * per_node)
+    desired = sum(group.count * group.devices["gpu"] for group in groups)
+    assert sum(drawn.values()) + packing.missing == desired
+    assert packing.missing == max(0, desired - nodes * per_node)
     assert all(drawn[group.owner] <= group.count * group.devices["gpu"] for group in groups)

@@ -119,7 +119,7 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def parent_is_free(value: dict[str, Any]) -> bool:
-    """Whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
+    """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
     return not value.keys() & {"name", "namespace", "clusters", "summary", "added", "role", "reason", "placed"}
 
 
@@ -174,10 +174,10 @@ def test_every_item_of_a_model_is_there() -> None:
     folders = {path for paths in model["files"].values() for path in paths}
     form = {"DRA", "Synthetic"}
     # Of a path, folder and file stand apart.
-    wanted = [text for text in texts(model) if text and text not in folders | form]
-    wanted += [part for path in folders for part in path.rpartition("/")[::2]]
-    assert len(wanted) > 100
-    missing = [text for text in wanted if text not in page.text]
+    desired = [text for text in texts(model) if text and text not in folders | form]
+    desired += [part for path in folders for part in path.rpartition("/")[::2]]
+    assert len(desired) > 100
+    missing = [text for text in desired if text not in page.text]
     assert not missing
     for what, number in model["summary"].items():
         assert re.search(rf"\b{number}\s+{what}", page.text)
@@ -285,7 +285,7 @@ def test_shares_are_of_the_endpoints_in_use(
     assert re.findall(r"← requests: (\S+ of)", text) == ([call] if call else [])
 
 
-def test_a_spread_member_is_told_with_its_pods_on_each_pool() -> None:
+def test_a_spread_member_is_reported_with_its_pods_on_each_pool() -> None:
     model = empty()
     used = occupant("ml", "a", "a-0", 4, role="Worker", devices={"gpu": 8})
     model["clusters"] = [cluster("one", pool("reserved", 2, "H100"), pool("on-demand", 3, "H100"))]
@@ -298,7 +298,7 @@ def test_a_spread_member_is_told_with_its_pods_on_each_pool() -> None:
     )
 
 
-def test_an_endpoint_that_stands_by_is_told_without_a_weight_and_a_path_without_an_address() -> None:
+def test_an_endpoint_that_stands_by_is_reported_without_a_weight_and_a_path_without_an_address() -> None:
     text = re.sub(r"\s+", " ", served(0, endpoint("b", 9), endpoint("a-0", 0, priority=1)).text)
     assert "Stands by priority 1 · entry 0" in text
     assert "weight 0" not in text
@@ -371,7 +371,7 @@ def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
         pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0", 50)), id="far too many pods"),
     ],
 )
-def test_odd_pools_are_told_and_drawn(odd: dict[str, Any]) -> None:
+def test_odd_pools_are_reported_and_drawn(odd: dict[str, Any]) -> None:
     model = empty()
     model["clusters"] = [cluster("one", odd)]
     page = Page(report.html(model))

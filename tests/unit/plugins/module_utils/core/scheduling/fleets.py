@@ -92,8 +92,8 @@ def standalone(*requests: Request, copies: int = 1, name: str = "main") -> Engin
 
 
 def gang(followers: int, *requests: Request, copies: int = 1, name: str = "main") -> Engine:
-    wanted = requests or (ask(),)
-    return Engine(name, (Member("Leader", 1, wanted), Member("Worker", followers, wanted)), copies)
+    desired = requests or (ask(),)
+    return Engine(name, (Member("Leader", 1, desired), Member("Worker", followers, desired)), copies)
 
 
 def deployment(name: str, replicas: int, *engines: Engine, **more: object) -> Deployment:
@@ -101,7 +101,7 @@ def deployment(name: str, replicas: int, *engines: Engine, **more: object) -> De
 
 
 def replicas_of(decided: Schedule | Iterable[Placement]) -> list[Replica]:
-    """What the next run finds when the placements were carried out."""
+    """Return what the next run finds when the placements were carried out."""
     placements = decided.placements if isinstance(decided, Schedule) else decided
     return [
         Replica(
@@ -175,11 +175,11 @@ def clusters(draw: st.DrawFn) -> list[Cluster]:
 @st.composite
 def requests(draw: st.DrawFn, least: int = 1) -> tuple[Request, ...]:
     names = ("gpu", "second")[: draw(st.sampled_from((least, 1, 1, 2)))]
-    wanted = tuple(
+    desired = tuple(
         Request(name, draw(st.sampled_from((1, 1, 2, 3, 4))), (at_least(draw(st.sampled_from(MEMORIES))),))
         for name in names
     )
-    return (*wanted, Request("fabric", 1, (EFA,))) if draw(st.integers(0, 4)) == 0 else wanted
+    return (*desired, Request("fabric", 1, (EFA,))) if draw(st.integers(0, 4)) == 0 else desired
 
 
 @st.composite

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the scheduler reads of fabrics in manifests and ModelReplicas, and the example of the documentation."""
+"""Tests of what the scheduler reads of fabrics in manifests and ModelReplicas, and the example of the documentation."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_published_pool_is_used_as_it_stands() -> None:
 
 
 def test_pools_with_equal_devices_share_them() -> None:
-    """What is found out about one is then known of all, however many clusters there are."""
+    """A result for one is then known of all, however many clusters there are."""
     catalogue = adapters.DeviceCatalogue()
     wire = [GPU, adapters.fabric_device({"fabric": {"type": "EFA", "name": "rail"}})]
     devices = catalogue.devices([dict(device) for device in wire if device])

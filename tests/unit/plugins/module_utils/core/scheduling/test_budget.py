@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What all selectors of a plan may cost together."""
+"""Tests of what all selectors of a plan may cost together."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def cost(expression: str, *devices: object) -> int:
 
 
 def test_beyond_the_budget_the_error_names_the_selectors_that_cost_most() -> None:
-    wanted = [
+    desired = [
         deployment("cheap", 1),
         deployment("dear", 1, standalone(ask(1, at_least("40Gi"), DEAR))),
         deployment("other", 1, standalone(ask(1, DEAR))),
     ]
     budget = cost(DEAR) * 3 // 2
     with pytest.raises(SelectorBudgetError) as raised:
-        schedule(wanted, [cluster("a", pool("gpu", 9))], [], Options(selector_budget=budget))
+        schedule(desired, [cluster("a", pool("gpu", 9))], [], Options(selector_budget=budget))
     first, dearest, *_others, remedy = str(raised.value).splitlines()
     assert first.startswith(f"the selectors of the fleet cost more than {budget:,} units together")
     assert dearest == f"ModelDeployment ml-team/dear, {PATH}[1].cel and 1 more: {2 * cost(DEAR):,} units"
@@ -54,24 +54,24 @@ def test_beyond_the_budget_the_error_names_the_selectors_that_cost_most() -> Non
 
 
 def test_a_budget_that_is_enough_changes_nothing() -> None:
-    wanted, fleet = [deployment("dear", 1, standalone(ask(1, DEAR)))], [cluster("a", pool("gpu", 9))]
-    assert schedule(wanted, fleet, [], Options(selector_budget=cost(DEAR))) == schedule(wanted, fleet, [])
+    desired, fleet = [deployment("dear", 1, standalone(ask(1, DEAR)))], [cluster("a", pool("gpu", 9))]
+    assert schedule(desired, fleet, [], Options(selector_budget=cost(DEAR))) == schedule(desired, fleet, [])
 
 
 def test_what_is_known_of_a_kind_of_device_costs_nothing_again() -> None:
     devices = (gpu(), gpu("24Gi", name="small"))
     fleet = [cluster(f"c{number}", pool("x", 9, *devices), pool("y", 9, *devices)) for number in range(50)]
     fleet = [replace(one, pools=tuple(replace(pool, devices=devices) for pool in one.pools)) for one in fleet]
-    wanted = [deployment(f"m{number}", 3, standalone(ask(1, DEAR))) for number in range(20)]
-    decided = schedule(wanted, fleet, [], Options(selector_budget=cost(DEAR, *devices)))
+    desired = [deployment(f"m{number}", 3, standalone(ask(1, DEAR))) for number in range(20)]
+    decided = schedule(desired, fleet, [], Options(selector_budget=cost(DEAR, *devices)))
     assert len(decided.placements) == 60
 
 
 def test_reasons_and_what_runs_already_are_paid_for_too() -> None:
     never = f"({DEAR}) && false"
-    wanted, fleet = [deployment("m", 1, standalone(ask(1, never)))], [cluster("a")]
+    desired, fleet = [deployment("m", 1, standalone(ask(1, never)))], [cluster("a")]
     with pytest.raises(SelectorBudgetError, match="ModelDeployment ml-team/m"):
-        schedule(wanted, fleet, [], Options(selector_budget=cost(never)))
+        schedule(desired, fleet, [], Options(selector_budget=cost(never)))
     placed = schedule([deployment("m", 1, standalone(ask(1, DEAR)))], fleet, [])
     others = [replace(replica, deployment="") for replica in replicas_of(placed)]
     with pytest.raises(SelectorBudgetError, match=r"ModelReplica ml-team/m-a-0, spec\.engines\[0\]"):

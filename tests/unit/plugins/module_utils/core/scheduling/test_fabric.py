@@ -91,8 +91,8 @@ def test_a_spread_member_lists_its_pools_and_stands_on_the_first() -> None:
 def test_as_few_pools_as_can_be(
     pools: tuple[Pool, ...], followers: int, expected: list[tuple[tuple[str, int], ...]], options: Options
 ) -> None:
-    wanted = deployment("m", 1, gang(followers, ask(1, at_least("80Gi"))))
-    assert places(schedule([wanted], [cluster("a", *pools)], [], options)) == [expected]
+    desired = deployment("m", 1, gang(followers, ask(1, at_least("80Gi"))))
+    assert places(schedule([desired], [cluster("a", *pools)], [], options)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_engines_of_a_replica_make_room_for_each_other() -> None:
     """The first gang has to give up its first choice, as only pool y has what the second one asks for."""
     small, big = gpu("24Gi"), gpu("80Gi")
     fleet = [cluster("a", rail("x", 2, small), rail("y", 3, big), rail("z", 2, small))]
-    wanted = [deployment("m", 1, gang(3, name="any"), gang(2, ask(1, at_least("80Gi")), name="big"))]
-    assert places(schedule(wanted, fleet, [])) == [[(("x", 1),), (("x", 1), ("z", 2)), (("y", 1),), (("y", 2),)]]
+    desired = [deployment("m", 1, gang(3, name="any"), gang(2, ask(1, at_least("80Gi")), name="big"))]
+    assert places(schedule(desired, fleet, [])) == [[(("x", 1),), (("x", 1), ("z", 2)), (("y", 1),), (("y", 2),)]]
 
 
 def test_as_few_engines_are_spread_as_can_be() -> None:
@@ -280,8 +280,8 @@ def test_every_pool_is_charged_for_what_it_has(options: Options) -> None:
     first = schedule([deployment("m", 1, gang(4))], fleet, [], options)
     assert places(first) == [[(("x", 1),), (("x", 2), ("y", 2))]]
     for running in (replicas_of(first), [replace(one, deployment="") for one in replicas_of(first)]):
-        wanted = [deployment("m", 1, gang(4))] if running[0].deployment else []
-        decided = schedule([*wanted, deployment("n", 2)], fleet, running, options)
+        desired = [deployment("m", 1, gang(4))] if running[0].deployment else []
+        decided = schedule([*desired, deployment("n", 2)], fleet, running, options)
         new = [placement for placement in decided.placements if placement.deployment == "n"]
         assert [placement.engines[0].members[0].pool for placement in new] == ["y"]
 
@@ -301,9 +301,9 @@ def test_every_pool_is_charged_for_what_it_has(options: Options) -> None:
     ids=["pool gone", "fabric renamed", "fabric gone", "devices changed", "class changed"],
 )
 def test_a_spread_replica_that_cannot_stay_goes_with_its_reason(change: tuple[Pool, ...], reason: str) -> None:
-    wanted = [deployment("m", 1, gang(4, ask(1, at_least("80Gi"))))]
-    first = schedule(wanted, [cluster("a", rail("x", 3), rail("y", 3))], [])
-    decided = schedule(wanted, [cluster("a", *change)], replicas_of(first))
+    desired = [deployment("m", 1, gang(4, ask(1, at_least("80Gi"))))]
+    first = schedule(desired, [cluster("a", rail("x", 3), rail("y", 3))], [])
+    decided = schedule(desired, [cluster("a", *change)], replicas_of(first))
     assert [entry.reason for entry in decided.dropped] == [reason]
 
 
@@ -322,9 +322,9 @@ def test_leader_and_workers_on_two_pools_need_their_fabric_too() -> None:
 
 
 def test_a_spread_replica_stays_while_a_pool_would_take_it_whole() -> None:
-    wanted = [deployment("m", 1, gang(3))]
-    first = schedule(wanted, [cluster("a", rail("x", 2), rail("y", 2))], [])
-    decided = schedule(wanted, [cluster("a", rail("x", 9), rail("y", 9))], replicas_of(first))
+    desired = [deployment("m", 1, gang(3))]
+    first = schedule(desired, [cluster("a", rail("x", 2), rail("y", 2))], [])
+    decided = schedule(desired, [cluster("a", rail("x", 9), rail("y", 9))], replicas_of(first))
     assert decided.placements[0].engines == first.placements[0].engines
 
 
@@ -346,12 +346,12 @@ def test_an_edit_of_the_workers_keeps_the_pools(
     first = schedule([deployment("m", 1, gang(4))], [cluster("a", rail("x", 3), rail("y", 2))], [], options)
     assert places(first) == [[(("x", 1),), (("x", 2), ("y", 2))]]
     grown = [cluster("a", rail("x", 4), rail("y", 3))]
-    wanted = [deployment("m", 1, gang(followers))]
-    second = schedule(wanted, grown, replicas_of(first), options)
+    desired = [deployment("m", 1, gang(followers))]
+    second = schedule(desired, grown, replicas_of(first), options)
     assert places(second) == [expected]
     assert second.placements[0].state == "kept"
     assert second.placements[0].engines[0].members[1].pods == followers
-    third = schedule(wanted, grown, replicas_of(second), options)
+    third = schedule(desired, grown, replicas_of(second), options)
     assert third.placements[0].engines == second.placements[0].engines
     assert not third.overcommitted
 
@@ -381,7 +381,7 @@ def test_workers_that_fit_nowhere_overcommit_a_pool_that_is_named() -> None:
     assert again.placements[0].engines == decided.placements[0].engines
 
 
-def test_a_hand_made_spread_is_brought_to_the_size_of_its_member() -> None:
+def test_a_hand_made_spread_gets_the_size_of_its_member() -> None:
     claim = {"name": "gpu", "deviceClassName": fleets.GPU, "count": 1, "selectors": [{"cel": fleets.ANY}]}
     members = (
         PlacedMember("x", (claim,), "Leader"),
@@ -393,7 +393,7 @@ def test_a_hand_made_spread_is_brought_to_the_size_of_its_member() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("desired", "expected"),
     [
         (
             deployment("m", 1, gang(5)),
@@ -415,8 +415,8 @@ def test_a_hand_made_spread_is_brought_to_the_size_of_its_member() -> None:
     ],
     ids=["too few nodes", "copies", "several engines", "not all together", "nothing matches"],
 )
-def test_reasons_with_numbers(wanted: Deployment, expected: list[str]) -> None:
-    decided = schedule([wanted], [cluster("a", rail("x", 2), rail("y", 3))], [])
+def test_reasons_with_numbers(desired: Deployment, expected: list[str]) -> None:
+    decided = schedule([desired], [cluster("a", rail("x", 2), rail("y", 3))], [])
     assert reasons(decided) == expected
 
 

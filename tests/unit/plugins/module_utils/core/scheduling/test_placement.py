@@ -94,8 +94,8 @@ def test_scaled_to_zero_keeps_nothing_and_misses_nothing() -> None:
     ids=["cluster gone", "pool gone", "devices changed", "drained"],
 )
 def test_a_replica_that_cannot_stay_goes_with_its_reason(change: Cluster, reason: str) -> None:
-    wanted = deployment("m", 1, standalone(ask(1, at_least("20Gi"))))
-    decided = schedule([wanted], [change], [running("m", "a")])
+    desired = deployment("m", 1, standalone(ask(1, at_least("20Gi"))))
+    decided = schedule([desired], [change], [running("m", "a")])
     assert [entry.reason for entry in decided.dropped] == [reason]
 
 
@@ -124,17 +124,17 @@ def test_other_engines_make_another_replica(engines: tuple[Engine, ...], reason:
     ids=["selector narrowed", "not ready", "no address", "NoSchedule"],
 )
 def test_d11_what_only_steers_new_replicas_leaves_running_ones_alone(change: dict[str, object]) -> None:
-    wanted = deployment("m", 2, cluster_selector={"region": "east"})
+    desired = deployment("m", 2, cluster_selector={"region": "east"})
     fleet = [cluster("a", pool("gpu", 4), **({"labels": {"region": "east"}} | change))]
-    decided = schedule([wanted], fleet, [running("m", "a")])
+    decided = schedule([desired], fleet, [running("m", "a")])
     assert [(placement.cluster, placement.state) for placement in decided.placements] == [("a", "kept")]
     assert not decided.dropped
     assert [pending.count for pending in decided.pending] == [1]
 
 
 def test_h3_an_invalid_selector_holds_what_runs() -> None:
-    wanted = deployment("m", 3, standalone(ask(1, "bad(")))
-    decided = schedule([wanted, deployment("other", 1)], [cluster("a", pool("gpu", 4))], [running("m", "a")])
+    desired = deployment("m", 3, standalone(ask(1, "bad(")))
+    decided = schedule([desired, deployment("other", 1)], [cluster("a", pool("gpu", 4))], [running("m", "a")])
     assert [(p.deployment, p.state) for p in decided.placements] == [("m", "held"), ("other", "new")]
     assert decided.placements[0].engines == running("m", "a").engines
     assert [(pending.reason, pending.count) for pending in decided.pending] == [("InvalidNodeSelector", 2)]
@@ -152,8 +152,8 @@ def test_h3_a_cluster_whose_pools_are_unknown_keeps_its_replicas() -> None:
 
 def test_h1_equal_names_in_two_namespaces_do_not_meet() -> None:
     fleet = [cluster("a", pool("gpu", 4))]
-    wanted = [deployment("m", 1, namespace="one"), deployment("m", 1, namespace="two")]
-    decided = schedule(wanted, fleet, [running("m", "a", namespace="one")])
+    desired = [deployment("m", 1, namespace="one"), deployment("m", 1, namespace="two")]
+    decided = schedule(desired, fleet, [running("m", "a", namespace="one")])
     assert [(p.namespace, p.state) for p in decided.placements] == [("one", "kept"), ("two", "new")]
 
 
@@ -165,8 +165,8 @@ def test_of_two_replicas_with_one_identity_the_first_name_stays() -> None:
 
 
 def test_a_missing_cache_holds_new_placements_only() -> None:
-    wanted = deployment("m", 2, hold="ModelCache x not found; holding replica placement")
-    decided = schedule([wanted], [cluster("a", pool("gpu", 4))], [running("m", "a")])
+    desired = deployment("m", 2, hold="ModelCache x not found; holding replica placement")
+    decided = schedule([desired], [cluster("a", pool("gpu", 4))], [running("m", "a")])
     assert [placement.state for placement in decided.placements] == ["kept"]
     assert [(pending.count, pending.reason) for pending in decided.pending] == [(1, "ModelCacheNotFound")]
 
@@ -194,21 +194,21 @@ def test_d9_what_runs_comes_before_what_is_urgent() -> None:
 
 def test_d7_pods_share_a_node_by_devices_and_not_by_nodes() -> None:
     fleet = [cluster("a", pool("gpu", 1, gpu(count=8)))]
-    wanted = [deployment("m", 4, standalone(ask(2)))]
-    assert len(schedule(wanted, fleet, []).placements) == 4
-    assert len(schedule(wanted, fleet, [], NODES).placements) == 1
+    desired = [deployment("m", 4, standalone(ask(2)))]
+    assert len(schedule(desired, fleet, []).placements) == 4
+    assert len(schedule(desired, fleet, [], NODES).placements) == 1
 
 
 def test_d7_the_pods_of_a_gang_go_on_different_nodes() -> None:
-    wanted = [deployment("m", 1, gang(1, ask(2)))]
-    assert not schedule(wanted, [cluster("a", pool("gpu", 1, gpu(count=8)))], []).placements
-    decided = schedule(wanted, [cluster("a", pool("gpu", 2, gpu(count=8)))], [])
+    desired = [deployment("m", 1, gang(1, ask(2)))]
+    assert not schedule(desired, [cluster("a", pool("gpu", 1, gpu(count=8)))], []).placements
+    decided = schedule(desired, [cluster("a", pool("gpu", 2, gpu(count=8)))], [])
     assert [member.pods for member in decided.placements[0].engines[0].members] == [1, 1]
 
 
 def test_d7_two_gangs_share_the_nodes_of_one_pool() -> None:
-    wanted = [deployment("m", 3, gang(1, ask(4)))]
-    assert len(schedule(wanted, [cluster("a", pool("gpu", 2, gpu(count=8)))], []).placements) == 2
+    desired = [deployment("m", 3, gang(1, ask(4)))]
+    assert len(schedule(desired, [cluster("a", pool("gpu", 2, gpu(count=8)))], []).placements) == 2
 
 
 def test_d7_devices_left_on_two_nodes_do_not_make_a_big_one() -> None:
@@ -235,8 +235,8 @@ def test_a_leader_that_claims_nothing_takes_no_node() -> None:
 
 def test_synthetic_devices_are_matched_and_not_claimed() -> None:
     infiniband = Request("nic", 8, ('device.driver == "nic.nvidia.com"',))
-    wanted = [deployment("m", 2, standalone(ask(4), infiniband))]
-    decided = schedule(wanted, [cluster("a", pool("gpu", 1, gpu(count=8), nic()))], [])
+    desired = [deployment("m", 2, standalone(ask(4), infiniband))]
+    decided = schedule(desired, [cluster("a", pool("gpu", 1, gpu(count=8), nic()))], [])
     assert len(decided.placements) == 2
     assert [request["name"] for request in decided.placements[0].engines[0].members[0].device_requests] == ["gpu"]
     refused = schedule([deployment("m", 1, standalone(infiniband))], [cluster("a", pool("gpu", 1, gpu(), nic()))], [])
@@ -253,17 +253,17 @@ def test_each_engine_goes_whole_onto_one_pool_and_engines_may_differ() -> None:
 def test_d8_exact_finds_the_devices_that_first_fit_misses() -> None:
     """Any GPU serves the first request; only the device it takes first serves the second."""
     fleet = [cluster("a", pool("gpu", 1, gpu("80Gi", 1, name="big"), gpu("24Gi", 1, name="small")))]
-    wanted = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
-    assert not schedule(wanted, fleet, [], Options(search="Greedy")).placements
-    assert len(schedule(wanted, fleet, [], Options(search="Exact")).placements) == 1
+    desired = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
+    assert not schedule(desired, fleet, [], Options(search="Greedy")).placements
+    assert len(schedule(desired, fleet, [], Options(search="Exact")).placements) == 1
 
 
 def test_d8_exact_finds_the_pools_that_first_fit_misses() -> None:
     """Both pools serve the first engine; only the pool it takes first serves the second."""
     fleet = [cluster("a", pool("big", 1, gpu("80Gi")), pool("small", 1, gpu("24Gi")))]
-    wanted = [deployment("m", 1, standalone(name="any"), standalone(ask(1, at_least("40Gi")), name="large"))]
-    greedy = schedule(wanted, fleet, [], Options(search="Greedy"))
-    exact = schedule(wanted, fleet, [], Options(search="Exact"))
+    desired = [deployment("m", 1, standalone(name="any"), standalone(ask(1, at_least("40Gi")), name="large"))]
+    greedy = schedule(desired, fleet, [], Options(search="Greedy"))
+    exact = schedule(desired, fleet, [], Options(search="Exact"))
     assert not greedy.placements
     assert fleets.pools_of(exact.placements[0].engines) == [["small"], ["big"]]
     assert str(greedy.pending[0].refusals[0]) == "a: each of the engines any, large fits alone, not all together"
@@ -271,8 +271,10 @@ def test_d8_exact_finds_the_pools_that_first_fit_misses() -> None:
 
 def test_an_engine_that_first_fit_places_is_placed_the_same_by_exact() -> None:
     fleet = [cluster("a", pool("one", 2), pool("two", 2))]
-    wanted = [deployment("m", 4)]
-    assert schedule(wanted, fleet, [], Options(search="Exact")) == schedule(wanted, fleet, [], Options(search="Greedy"))
+    desired = [deployment("m", 4)]
+    assert schedule(desired, fleet, [], Options(search="Exact")) == schedule(
+        desired, fleet, [], Options(search="Greedy")
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,8 +319,8 @@ def test_replicas_of_others_take_their_nodes() -> None:
 )
 def test_reasons_of_a_refusal(fleet: Cluster, reason: str) -> None:
     labels = fleet.labels if "region" in reason else {"region": "east"}
-    wanted = deployment("m", 1, standalone(ask(1, at_least("40Gi"))), cluster_selector={"region": "east"})
-    decided = schedule([wanted], [replace(fleet, labels=labels)], [], NODES)
+    desired = deployment("m", 1, standalone(ask(1, at_least("40Gi"))), cluster_selector={"region": "east"})
+    decided = schedule([desired], [replace(fleet, labels=labels)], [], NODES)
     assert reason in str(decided.pending[0].refusals[0])
 
 
@@ -372,7 +374,7 @@ def test_a_kept_replica_claims_through_the_class_it_has() -> None:
     assert decided.placements[0].engines[0].members[0].device_requests[0]["deviceClassName"] == "second"
 
 
-def test_h3_an_invalid_deployment_is_not_drained_for_tolerations_that_cannot_be_told() -> None:
+def test_h3_an_invalid_deployment_is_not_drained_for_tolerations_that_are_unknown() -> None:
     fleet = [cluster("a", pool("gpu", 4), taints=(Taint("drain", "NoExecute"),))]
     decided = schedule([deployment("m", 0, invalid="its manifest has errors")], fleet, [running("m", "a")])
     assert [(placement.state, placement.reason) for placement in decided.placements] == [
@@ -396,17 +398,17 @@ def test_a_pool_that_is_too_small_for_what_runs_is_named_with_numbers() -> None:
 
 def test_greedy_says_when_another_order_would_fit() -> None:
     fleet = [cluster("a", pool("gpu", 1, gpu("80Gi", 1, name="big"), gpu("24Gi", 1, name="small")))]
-    wanted = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
-    decided = schedule(wanted, fleet, [], Options(search="Greedy"))
+    desired = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
+    decided = schedule(desired, fleet, [], Options(search="Greedy"))
     assert "search Exact finds a way" in str(decided.pending[0].refusals[0])
 
 
 def test_a_kept_replica_claims_what_it_claims_for_the_same_requests() -> None:
     """Four real GPUs and pretended ones: which of two requests has the claim must not change."""
     fleet = [cluster("a", pool("gpu", 1, gpu(count=4), gpu(count=9, name="pretend", claim="Synthetic")))]
-    wanted = [deployment("m", 2, standalone(ask(2, name="a"), ask(1, name="b")))]
-    first = schedule(wanted, fleet, [])
-    second = schedule(wanted, fleet, replicas_of(first))
+    desired = [deployment("m", 2, standalone(ask(2, name="a"), ask(1, name="b")))]
+    first = schedule(desired, fleet, [])
+    second = schedule(desired, fleet, replicas_of(first))
     assert [placement.engines for placement in second.placements] == [
         placement.engines for placement in first.placements
     ]
@@ -439,10 +441,10 @@ def test_d26_a_member_that_claims_nowhere_on_the_cluster_goes_beside_the_others(
 
 
 @EACH
-def test_d26_what_runs_without_a_claim_stays_and_is_told(options: Options) -> None:
-    wanted = [deployment("m", 1, PAIR)]
-    there = replicas_of(schedule(wanted, [cluster("a", HALF)], [], options))
-    decided = schedule(wanted, [cluster("a", HALF, FULL)], there, options)
+def test_d26_what_runs_without_a_claim_stays_and_is_reported(options: Options) -> None:
+    desired = [deployment("m", 1, PAIR)]
+    there = replicas_of(schedule(desired, [cluster("a", HALF)], [], options))
+    decided = schedule(desired, [cluster("a", HALF, FULL)], there, options)
     assert [(placement.state, placement.engines) for placement in decided.placements] == [("kept", there[0].engines)]
     assert [str(refusal) for refusal in decided.stranded] == [
         "pool half on a: the Leader of engine main of ModelReplica ml-team/m-a-0 claims no device there, and would on "
@@ -511,18 +513,18 @@ def replace_constraints(engine: Engine) -> Engine:
     return replace(engine, members=tuple(replace(member, constraints=()) for member in engine.members))
 
 
-def test_a_value_that_nobody_publishes_takes_all_devices_of_a_node() -> None:
-    """Which devices go together, only the node knows: another pod could take the one that is needed."""
+def test_a_value_that_no_one_publishes_takes_all_devices_of_a_node() -> None:
+    """Only the node knows which devices go together: another pod could take the one that is needed."""
     devices = (by_root("gpu", fleets.GPU, None, 8), by_root("nic", "dra.net", None, 8))
     fleet = [cluster("a", pool("gpu", 2, *devices))]
-    wanted = [deployment("m", 9, aligned("gpu", "nic"))]
-    decided = schedule(wanted, fleet, [])
+    desired = [deployment("m", 9, aligned("gpu", "nic"))]
+    decided = schedule(desired, fleet, [])
     assert len(decided.placements) == 2
     assert (
         "its class does not say which devices share resource.kubernetes.io/pcieRoot, so a pod is counted with all"
     ) in str(decided.pending[0].refusals[0])
     assert [request["count"] for request in decided.placements[0].engines[0].members[0].device_requests] == [1, 1]
-    again = schedule(wanted, fleet, replicas_of(decided))
+    again = schedule(desired, fleet, replicas_of(decided))
     assert (where(again), again.overcommitted) == (where(decided), ())
     others = [replace(one, deployment="") for one in replicas_of(decided)]
     assert not schedule([deployment("x", 1)], fleet, others).placements

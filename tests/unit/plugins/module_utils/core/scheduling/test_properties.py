@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What holds of every schedule, on random fleets."""
+"""Tests of what holds of every schedule, on random fleets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pods_on(decided: Schedule, cluster: str, pool: str) -> list[list[PlacedMembe
 
 
 def fits(pool: Pool, groups: list[list[PlacedMember]]) -> bool:
-    """Whether some assignment of pods to nodes, and of requests to devices, exists: tried one by one, without mercy."""
+    """Return whether an assignment of pods to nodes, and of requests to devices, exists: all are tried."""
     flat = [(number, pod) for number, group in enumerate(groups) for pod in group]
     nodes = [[device.count for device in pool.devices] for _ in range(pool.nodes)]
     used: dict[int, set[int]] = defaultdict(set)
@@ -100,9 +100,9 @@ def fits(pool: Pool, groups: list[list[PlacedMember]]) -> bool:
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments())
-def test_never_over_capacity(options: Options, fleet: list[Cluster], wanted: list[Deployment]) -> None:
-    decided = schedule(wanted, fleet, [], options)
+@given(fleet=fleets.clusters(), desired=fleets.deployments())
+def test_never_over_capacity(options: Options, fleet: list[Cluster], desired: list[Deployment]) -> None:
+    decided = schedule(desired, fleet, [], options)
     for cluster in fleet:
         for pool in cluster.pools:
             groups = pods_on(decided, cluster.name, pool.name)
@@ -113,13 +113,13 @@ def test_never_over_capacity(options: Options, fleet: list[Cluster], wanted: lis
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments(), other=fleets.deployments())
+@given(fleet=fleets.clusters(), desired=fleets.deployments(), other=fleets.deployments())
 def test_new_replicas_never_go_where_there_is_no_room(
-    options: Options, fleet: list[Cluster], wanted: list[Deployment], other: list[Deployment]
+    options: Options, fleet: list[Cluster], desired: list[Deployment], other: list[Deployment]
 ) -> None:
     """After any edit: a pool holds what fits, or nothing new, and then it is named."""
-    edited = [replace(new, namespace=old.namespace, name=old.name) for old, new in zip(wanted, other, strict=False)]
-    decided = schedule(edited, fleet, fleets.replicas_of(schedule(wanted, fleet, [], options)), options)
+    edited = [replace(new, namespace=old.namespace, name=old.name) for old, new in zip(desired, other, strict=False)]
+    decided = schedule(edited, fleet, fleets.replicas_of(schedule(desired, fleet, [], options)), options)
     named = {(refusal.clusters[0], refusal.pool) for refusal in decided.overcommitted}
     new = {
         (placement.cluster, name)
@@ -140,10 +140,10 @@ def test_new_replicas_never_go_where_there_is_no_room(
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments(), seed=st.integers(0, 1000))
-def test_order_does_not_matter(options: Options, fleet: list[Cluster], wanted: list[Deployment], seed: int) -> None:
-    running = fleets.replicas_of(schedule(wanted, fleet, [], options))
-    grown = [replace(deployment, replicas=(deployment.replicas * 7 + seed) % 6) for deployment in wanted]
+@given(fleet=fleets.clusters(), desired=fleets.deployments(), seed=st.integers(0, 1000))
+def test_order_does_not_matter(options: Options, fleet: list[Cluster], desired: list[Deployment], seed: int) -> None:
+    running = fleets.replicas_of(schedule(desired, fleet, [], options))
+    grown = [replace(deployment, replicas=(deployment.replicas * 7 + seed) % 6) for deployment in desired]
     decided = schedule(grown, fleet, running, options)
     shuffled = random.Random(seed)
     for values in (grown, fleet, running):
@@ -153,15 +153,15 @@ def test_order_does_not_matter(options: Options, fleet: list[Cluster], wanted: l
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments(), seed=st.integers(0, 1000))
+@given(fleet=fleets.clusters(), desired=fleets.deployments(), seed=st.integers(0, 1000))
 def test_a_second_run_changes_nothing(
-    options: Options, fleet: list[Cluster], wanted: list[Deployment], seed: int
+    options: Options, fleet: list[Cluster], desired: list[Deployment], seed: int
 ) -> None:
     """From nothing, and again after every deployment was scaled."""
-    running = fleets.replicas_of(schedule(wanted, fleet, [], options))
-    wanted = [replace(deployment, replicas=(deployment.replicas * 5 + seed) % 6) for deployment in wanted]
-    first = schedule(wanted, fleet, running, options)
-    second = schedule(wanted, fleet, fleets.replicas_of(first), options)
+    running = fleets.replicas_of(schedule(desired, fleet, [], options))
+    desired = [replace(deployment, replicas=(deployment.replicas * 5 + seed) % 6) for deployment in desired]
+    first = schedule(desired, fleet, running, options)
+    second = schedule(desired, fleet, fleets.replicas_of(first), options)
     assert fleets.where(second) == fleets.where(first)
     assert [placement.engines for placement in second.placements] == [
         placement.engines for placement in first.placements
@@ -173,10 +173,12 @@ def test_a_second_run_changes_nothing(
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments(), less=st.integers(1, 5))
-def test_scale_down_keeps_a_subset(options: Options, fleet: list[Cluster], wanted: list[Deployment], less: int) -> None:
-    first = schedule(wanted, fleet, [], options)
-    fewer = [replace(deployment, replicas=max(0, deployment.replicas - less)) for deployment in wanted]
+@given(fleet=fleets.clusters(), desired=fleets.deployments(), less=st.integers(1, 5))
+def test_scale_down_keeps_a_subset(
+    options: Options, fleet: list[Cluster], desired: list[Deployment], less: int
+) -> None:
+    first = schedule(desired, fleet, [], options)
+    fewer = [replace(deployment, replicas=max(0, deployment.replicas - less)) for deployment in desired]
     second = schedule(fewer, fleet, fleets.replicas_of(first), options)
     before = {(p.namespace, p.deployment, p.cluster, p.index) for p in first.placements}
     kept = {(p.namespace, p.deployment, p.cluster, p.index) for p in second.placements if p.state == "kept"}
@@ -189,34 +191,34 @@ def test_scale_down_keeps_a_subset(options: Options, fleet: list[Cluster], wante
 
 @pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments(most=1))
-def test_exact_places_no_fewer_than_greedy(accounting: str, fleet: list[Cluster], wanted: list[Deployment]) -> None:
+@given(fleet=fleets.clusters(), desired=fleets.deployments(most=1))
+def test_exact_places_no_fewer_than_greedy(accounting: str, fleet: list[Cluster], desired: list[Deployment]) -> None:
     """Of one deployment: on each cluster it places what greedy places there, and may go on. Among several deployments,
     a first that finds a place may take it from the next. A member for which only exact finds a claim has to have it."""
     able = [
-        [any(True for _ in matcher.claimable(member, one.pools)) for one in fleet for member in members(wanted)]
+        [any(True for _ in matcher.claimable(member, one.pools)) for one in fleet for member in members(desired)]
         for matcher in (Matcher("Exact"), Matcher("Greedy"))
     ]
     hypothesis.assume(able[0] == able[1])
-    exact = schedule(wanted, fleet, [], Options(accounting, "Exact"))  # type: ignore[arg-type]
-    greedy = schedule(wanted, fleet, [], Options(accounting, "Greedy"))  # type: ignore[arg-type]
+    exact = schedule(desired, fleet, [], Options(accounting, "Exact"))  # type: ignore[arg-type]
+    greedy = schedule(desired, fleet, [], Options(accounting, "Greedy"))  # type: ignore[arg-type]
     assert len(exact.placements) >= len(greedy.placements)
 
 
-def members(wanted: list[Deployment]) -> list[Member]:
-    return [member for deployment in wanted for engine in deployment.engines for member in engine.members]
+def members(desired: list[Deployment]) -> list[Member]:
+    return [member for deployment in desired for engine in deployment.engines for member in engine.members]
 
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments())
+@given(fleet=fleets.clusters(), desired=fleets.deployments())
 def test_who_would_claim_on_some_pool_of_the_cluster_claims(
-    options: Options, fleet: list[Cluster], wanted: list[Deployment]
+    options: Options, fleet: list[Cluster], desired: list[Deployment]
 ) -> None:
     matcher = Matcher(options.search)
     pools = {cluster.name: cluster.pools for cluster in fleet}
-    for placement in schedule(wanted, fleet, [], options).placements:
-        deployment = next(one for one in wanted if one.key == (placement.namespace, placement.deployment))
+    for placement in schedule(desired, fleet, [], options).placements:
+        deployment = next(one for one in desired if one.key == (placement.namespace, placement.deployment))
         for engine, placed in zip(deployment.engines, placement.engines, strict=True):
             for member, there in zip(engine.members, placed.members, strict=True):
                 assert there.device_requests or not list(matcher.claimable(member, pools[placement.cluster]))
@@ -224,13 +226,13 @@ def test_who_would_claim_on_some_pool_of_the_cluster_claims(
 
 @OPTIONS
 @EXAMPLES
-@given(fleet=fleets.clusters(), wanted=fleets.deployments())
+@given(fleet=fleets.clusters(), desired=fleets.deployments())
 def test_every_missing_replica_has_its_reasons(
-    options: Options, fleet: list[Cluster], wanted: list[Deployment]
+    options: Options, fleet: list[Cluster], desired: list[Deployment]
 ) -> None:
-    decided = schedule(wanted, fleet, [], options)
+    decided = schedule(desired, fleet, [], options)
     placed = Counter((placement.namespace, placement.deployment) for placement in decided.placements)
-    missing = {d.key: d.replicas - placed[d.key] for d in wanted if d.replicas > placed[d.key]}
+    missing = {d.key: d.replicas - placed[d.key] for d in desired if d.replicas > placed[d.key]}
     assert {(pending.namespace, pending.deployment): pending.count for pending in decided.pending} == missing
     for pending in decided.pending:
         named = {name for refusal in pending.refusals for name in refusal.clusters}
@@ -258,7 +260,7 @@ def crowded(draw: st.DrawFn) -> tuple[list[Cluster], list[Deployment]]:
 
 
 def possible(engine: Engine, fleet: Cluster, decided: Schedule, options: Options) -> bool:
-    """Whether the gang fits beside what is placed: every pool for the leader, every number of workers on each pool."""
+    """Return whether the gang fits beside what is placed: any pool for the leader, any number of workers on each."""
     by_role = {member.role: member for member in engine.members}
 
     def takes(pool: Pool, member: Member) -> bool:
@@ -293,9 +295,9 @@ def possible(engine: Engine, fleet: Cluster, decided: Schedule, options: Options
 def test_a_gang_is_refused_only_when_no_spread_fits(
     accounting: str, state: tuple[list[Cluster], list[Deployment]]
 ) -> None:
-    fleet, wanted = state
+    fleet, desired = state
     options = Options(accounting)  # type: ignore[arg-type]
-    decided = schedule(wanted, fleet, [], options)
+    decided = schedule(desired, fleet, [], options)
     for pool in fleet[0].pools:
         groups = pods_on(decided, "a", pool.name)
         assert fits(pool, groups)
@@ -303,8 +305,8 @@ def test_a_gang_is_refused_only_when_no_spread_fits(
     placed = [placement for placement in decided.placements if placement.deployment == "gang"]
     hypothesis.event("refused" if not placed else f"{len(pools_used(placed[0]))} pools")
     if not placed:
-        assert not possible(wanted[1].engines[0], fleet[0], decided, options)
-    again = schedule(wanted, fleet, fleets.replicas_of(decided), options)
+        assert not possible(desired[1].engines[0], fleet[0], decided, options)
+    again = schedule(desired, fleet, fleets.replicas_of(decided), options)
     assert [placement.engines for placement in again.placements] == [
         placement.engines for placement in decided.placements
     ]
@@ -320,12 +322,12 @@ def pools_used(placement: Placement) -> set[str]:
 def test_a_spread_gang_that_is_edited_keeps_its_pools(
     accounting: str, state: tuple[list[Cluster], list[Deployment]], followers: int
 ) -> None:
-    fleet, wanted = state
+    fleet, desired = state
     options = Options(accounting)  # type: ignore[arg-type]
-    first = schedule(wanted, fleet, [], options)
-    engine = wanted[1].engines[0]
+    first = schedule(desired, fleet, [], options)
+    engine = desired[1].engines[0]
     members = tuple(replace(one, pods=followers) if one.role == "Worker" else one for one in engine.members)
-    edited = [wanted[0], replace(wanted[1], engines=(replace(engine, members=members),))]
+    edited = [desired[0], replace(desired[1], engines=(replace(engine, members=members),))]
     second = schedule(edited, fleet, fleets.replicas_of(first), options)
     before = {placement.deployment: pools_used(placement) for placement in first.placements}
     for placement in second.placements:

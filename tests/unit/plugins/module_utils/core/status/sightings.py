@@ -125,7 +125,7 @@ def conditions(**statuses: str) -> list[Object]:
 
 
 def showing(value: Object, **status: Any) -> Object:
-    """An object with a status, as its API server tells it."""
+    """An object with a status, as its API server returns it."""
     found = deepcopy(value)
     found["metadata"] = {"generation": 1, **found["metadata"]}
     found["status"] = status
@@ -133,7 +133,7 @@ def showing(value: Object, **status: Any) -> Object:
 
 
 def available(value: Object, up: int | None = None) -> Object:
-    """A workload as its controller tells of it: all copies are up, or so many."""
+    """A workload as its controller reports it: all copies are up, or so many."""
     copies = value["spec"]["replicas"]
     count = copies if up is None else up
     verdict = conditions(Available="True" if count == copies else "False")
@@ -211,7 +211,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a service leads to."""
+    """Targets of a service."""
 
     members: tuple[Member, ...] = ()
     tier: int | None = 0
@@ -225,6 +225,6 @@ def resolution(*usable: bool, tier: int | None = 0) -> Resolution:
     return Resolution(members, tier if any(usable) else None)
 
 
-def told(status: Any) -> dict[str, tuple[str, str]]:
+def reported(status: Any) -> dict[str, tuple[str, str]]:
     """Status and reason by condition type."""
     return {condition.type: (condition.status, condition.reason) for condition in status.conditions}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whatever clusters show: there is a status, it is valid, order means nothing, and a second look changes nothing."""
+"""Whatever clusters show: there is a status, it is valid, order has no effect, nor has a second observation."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ POD = {
     "kind": "Pod",
     "metadata": {"name": "p", "namespace": seen.WORKLOADS, "labels": {"modelplane.ai/replica": "qwen3-8b-6e732e38e8"}},
 }
-LOOKED_AT = {"Deployment", "LeaderWorkerSet", "HTTPRoute", "Service", "EndpointSlice", "BackendTLSPolicy"}
-COMPOSED = [[value for value in replica_objects(wire) if value["kind"] in LOOKED_AT] for wire in REPLICAS]
+OBSERVED = {"Deployment", "LeaderWorkerSet", "HTTPRoute", "Service", "EndpointSlice", "BackendTLSPolicy"}
+COMPOSED = [[value for value in replica_objects(wire) if value["kind"] in OBSERVED] for wire in REPLICAS]
 WORKLOADS = [*COMPOSED[0], *COMPOSED[1], PVC, JOB, POD, seen.edge_gateway()]
 ROUTE = seen.route()
 TLS = seen.endpoint_parts(seen.endpoint("https://api.example.com/v1"))
-KEYED = [value for value in seen.endpoint_parts(ENDPOINT) if value["kind"] in LOOKED_AT]
+KEYED = [value for value in seen.endpoint_parts(ENDPOINT) if value["kind"] in OBSERVED]
 CONTROL = [*KEYED, *TLS, ROUTE, *seen.control_gateway()]
 
 SCALARS = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(["", "True", "False", "Bound", "x" * 600])
@@ -124,10 +124,10 @@ PAST = known(
     address=st.just("192.0.2.2"),
 )
 
-Told = dict[str, dict[str, Any]]
+Reported = dict[str, dict[str, Any]]
 
 
-def evaluate(workload: ObservedCluster | None, control: Objects | None, before: Any, now: str) -> Told:
+def evaluate(workload: ObservedCluster | None, control: Objects | None, before: Any, now: str) -> Reported:
     """The status of everything. `before` gives the statuses of before by name, or anything at all for each of them."""
 
     def past(name: str) -> Any:
@@ -184,13 +184,13 @@ RESOURCES = {
 def test_any_observation_has_a_status(
     workloads: list[Any], controls: list[Any], provisioned: bool, stack: bool
 ) -> None:
-    def look(turn: int) -> tuple[ObservedCluster, Objects]:
+    def observation(turn: int) -> tuple[ObservedCluster, Objects]:
         parts = Component(provisioned), Component(stack)
         return ObservedCluster("", *parts, Objects(workloads[::turn])), Objects(controls[::turn])
 
-    once = evaluate(*look(1), None, NOW)
-    assert evaluate(*look(-1), None, NOW) == once
-    assert evaluate(*look(1), once, LATER) == once
+    once = evaluate(*observation(1), None, NOW)
+    assert evaluate(*observation(-1), None, NOW) == once
+    assert evaluate(*observation(1), once, LATER) == once
     for name, status in once.items():
         api.parse({**RESOURCES[name], "status": status})
     silent = evaluate(seen.silent(), None, once, LATER)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How far a cluster is with a cache, from what it shows and from what was known."""
+"""Tests of how far a cluster is with a cache, from what it shows and from what was known."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
         phase(BOUND, ended(NEW_JOB, "Complete"), cache=EDITED, before=READY),
         CachePhase("Ready", "Qwen/Qwen3-8B@v2@Folder"),
     ),
-    "ready before artifacts were told": (
+    "ready before artifacts were recorded": (
         phase(BOUND, before=earlier("Ready")),
         CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
@@ -114,19 +114,19 @@ PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
         phase(cluster=seen.silent()),
         CachePhase("", "", "the cluster did not answer: connection refused"),
     ),
-    "nobody looked": (phase(cluster=None), CachePhase("", "", "the cluster has not been observed")),
-    "nobody looked, ready before": (phase(cluster=None, before=READY), CachePhase("Ready", ARTIFACT)),
+    "not observed": (phase(cluster=None), CachePhase("", "", "the cluster has not been observed")),
+    "not observed, ready before": (phase(cluster=None, before=READY), CachePhase("Ready", ARTIFACT)),
     "odd past": (phase(cluster=None, before=earlier("Done")), CachePhase("", "", "the cluster has not been observed")),
 }
 
 
 @pytest.mark.parametrize("name", PHASES)
 def test_phase(name: str) -> None:
-    found, wanted = PHASES[name]
-    assert found == wanted
+    found, desired = PHASES[name]
+    assert found == desired
 
 
-def test_failures_of_the_download_are_told() -> None:
+def test_failures_of_the_download_are_reported() -> None:
     labels = {"batch.kubernetes.io/job-name": JOB_NAME}
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     pod = {
@@ -139,10 +139,10 @@ def test_failures_of_the_download_are_told() -> None:
 
 
 def test_ready_lasts_as_long_as_nothing_is_lost() -> None:
-    """The status of one look is what the next one starts from."""
+    """The status of one observation is what the next one starts from."""
     status: dict[str, Any] | None = None
     history = []
-    looks: list[Any] = [
+    observations: list[Any] = [
         seen.cluster(),
         seen.cluster(PVC, JOB),
         seen.cluster(BOUND, JOB),
@@ -154,8 +154,8 @@ def test_ready_lasts_as_long_as_nothing_is_lost() -> None:
         seen.cluster(),
         seen.cluster(BOUND),
     ]
-    for index, look in enumerate(looks):
-        found = phase(cluster=look, before=status)
+    for index, observation in enumerate(observations):
+        found = phase(cluster=observation, before=status)
         status = model_cache(seen.CACHE, ["east"], {"east": found}, False, previous=status).wire(
             status, 1, f"2026-01-01T00:00:{index:02}Z"
         )
@@ -165,7 +165,7 @@ def test_ready_lasts_as_long_as_nothing_is_lost() -> None:
     assert (ready["reason"], ready["lastTransitionTime"]) == ("Unavailable", "2026-01-01T00:00:08Z")
 
 
-def test_clusters_are_told_by_name_with_what_they_hold() -> None:
+def test_clusters_are_reported_by_name_with_what_they_hold() -> None:
     phases = {"b": CachePhase("Ready", ARTIFACT), "a": ("Pending", "", "no claim"), "z": CachePhase("Ready", ARTIFACT)}
     status = model_cache(seen.CACHE, ["b", "c", "a"], phases, False)
     assert status.fields == {

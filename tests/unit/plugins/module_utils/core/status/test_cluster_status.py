@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a cluster from look to look, and where its gateway is."""
+"""Status of a cluster from observation to observation, and where its gateway is."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ KNOWN = {"gateway": {"address": "192.0.2.1"}}
 POOLS = [{"name": "gpu-l4", "nodes": 4, "observedNodes": 3, "devices": []}]
 
 ADDRESSES: dict[str, tuple[Any, ObservedCluster | None, str]] = {
-    "nobody looked": (None, None, ""),
-    "nobody looked, known": (KNOWN, None, "192.0.2.1"),
+    "not observed": (None, None, ""),
+    "not observed, known": (KNOWN, None, "192.0.2.1"),
     "silent, known": (KNOWN, seen.silent(), "192.0.2.1"),
     "seen": (None, seen.cluster(seen.edge_gateway("192.0.2.2")), "192.0.2.2"),
     "changed": (KNOWN, seen.cluster(seen.edge_gateway("192.0.2.2")), "192.0.2.2"),
@@ -49,7 +49,7 @@ def test_gateway_address(name: str) -> None:
 HTTPS_ALONE = [{"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}]
 WITH_URL = {"gateway": {"address": "192.0.2.1", "url": "https://old.example.com"}}
 URLS: dict[str, tuple[Any, ObservedCluster | None, str]] = {
-    "nobody looked": (None, None, ""),
+    "not observed": (None, None, ""),
     "silent, known": (WITH_URL, seen.silent(), "https://old.example.com"),
     "without address": (WITH_URL, seen.cluster(seen.edge_gateway()), "https://old.example.com"),
     "plain": (WITH_URL, seen.cluster(seen.edge_gateway("192.0.2.2")), ""),
@@ -101,7 +101,7 @@ def test_the_other_fields() -> None:
 
 
 @pytest.mark.parametrize("why", [{"missing_classes": ["l4"]}, {"invalid_pool": "InferenceClass l4 has no EKS block"}])
-def test_h3_pools_that_cannot_be_told_stay_published(why: dict[str, Any]) -> None:
+def test_h3_pools_that_are_unknown_stay_published(why: dict[str, Any]) -> None:
     before = inference_cluster(seen.EKS, pools=POOLS, observed=seen.ready_cluster(), gateway_address="192.0.2.1")
     status = inference_cluster(seen.EKS, pools=None, observed=seen.ready_cluster(), previous=before.wire(), **why)
     assert status.fields["gpuPools"] == POOLS
@@ -113,7 +113,7 @@ def test_why_a_cluster_cannot_be_built_outlives_the_regular_evaluation() -> None
     status = inference_cluster(
         seen.EKS, invalid_pool="no block", observed=seen.ready_cluster(), gateway_address="192.0.2.1"
     )
-    assert seen.told(status) == {
+    assert seen.reported(status) == {
         "ClusterReady": ("False", "InvalidNodePool"),
         "BackendReady": ("True", "WaitingForCluster"),
         "Ready": ("False", "Creating"),
@@ -122,7 +122,7 @@ def test_why_a_cluster_cannot_be_built_outlives_the_regular_evaluation() -> None
 
 @pytest.mark.parametrize("source", [seen.EKS, seen.EXISTING])
 def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[str, Any]) -> None:
-    def look(observed: ObservedCluster | None, before: Any, at: str) -> dict[str, Any]:
+    def evaluated(observed: ObservedCluster | None, before: Any, at: str) -> dict[str, Any]:
         nodes = observed.nodes.get("gpu-l4", 0) if observed else None
         pools = [{**POOLS[0], "observedNodes": nodes}]
         status = inference_cluster(
@@ -132,17 +132,17 @@ def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[s
 
     up = Component(True)
     well = ObservedCluster("", up, up, Objects([seen.edge_gateway("192.0.2.1")]), {"gpu-l4": 3})
-    first = look(well, None, NOW)
-    silent = look(seen.silent(), first, LATER)
+    first = evaluated(well, None, NOW)
+    silent = evaluated(seen.silent(), first, LATER)
     assert silent["gateway"] == first["gateway"]
     assert silent["gpuPools"] == first["gpuPools"] == POOLS
     for kind in ("ClusterReady", "BackendReady"):
         assert by_type(silent)[kind] == by_type(first)[kind]
     ready = by_type(silent)["Ready"]
     assert (ready["status"], ready["reason"], ready["lastTransitionTime"]) == ("Unknown", "NotObserved", LATER)
-    assert look(seen.silent(), silent, "2028-01-01T00:00:00Z") == silent
-    assert look(None, first, LATER) == first
-    assert seen.told(
+    assert evaluated(seen.silent(), silent, "2028-01-01T00:00:00Z") == silent
+    assert evaluated(None, first, LATER) == first
+    assert seen.reported(
         inference_cluster(source, pools=POOLS, observed=well, gateway_address="192.0.2.1", previous=silent)
     ) == {
         "ClusterReady": ("True", "ClusterRunning"),
@@ -151,7 +151,7 @@ def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[s
     }
 
 
-def test_nodes_that_nobody_ever_saw_are_not_told() -> None:
+def test_nodes_that_no_one_ever_saw_are_not_reported() -> None:
     status = inference_cluster(seen.EKS, pools=[{**POOLS[0], "observedNodes": 0}], observed=seen.silent())
     assert "observedNodes" not in status.fields["gpuPools"][0]
 
@@ -199,7 +199,7 @@ def _node(name: str, ready: str = "True", **addresses: str) -> Any:
     ],
 )
 def test_where_ports_of_nodes_lead_to_the_gateway(service: Any, nodes: Any, found: str) -> None:
-    told = {
+    reported = {
         "a": "10.0.0.1:30080",
         "b": "10.0.0.2:30080",
         "c": "10.0.0.3:30080",
@@ -208,7 +208,7 @@ def test_where_ports_of_nodes_lead_to_the_gateway(service: Any, nodes: Any, foun
         "f": "f.example.com:30080",
     }
     addresses = node_addresses(service, nodes, 80)
-    assert addresses == tuple(told[name] for name in found.split("-") if name)
+    assert addresses == tuple(reported[name] for name in found.split("-") if name)
     # As the host of a URL they are what they are.
     assert [url_host(address) for address in addresses] == list(addresses)
 
@@ -229,17 +229,17 @@ def test_an_address_of_a_node_counts_where_the_gateway_has_none() -> None:
     assert address(own, two, "10.0.0.2:30080") == "198.51.100.7"
 
 
-def test_a_gateway_that_was_taken_away_has_no_address() -> None:
+def test_a_gateway_that_was_removed_has_no_address() -> None:
     before = inference_gateway(seen.GATEWAY, Objects(seen.control_gateway("True", "198.51.100.7")), Component(True))
     status = removed_gateway(before.wire(None, 1, NOW))
     assert "address" not in status.fields
-    assert seen.told(status) == {"ControllerReady": ("False", "Installing"), "Ready": ("False", "Unavailable")}
+    assert seen.reported(status) == {"ControllerReady": ("False", "Installing"), "Ready": ("False", "Unavailable")}
     # And none comes back of what was known.
     after = inference_gateway(seen.GATEWAY, Objects(), Component(), previous=status.wire(None, 1, LATER))
     assert "address" not in after.fields
 
 
-def test_a_control_cluster_that_nobody_looks_at_keeps_its_conditions() -> None:
+def test_a_control_cluster_that_no_one_observes_keeps_its_conditions() -> None:
     there = Objects(seen.control_gateway("True", "198.51.100.7"))
     before = inference_gateway(seen.GATEWAY, there, Component(True)).wire(None, 1, NOW)
     assert inference_gateway(seen.GATEWAY, None, Component(), previous=before).wire(before, 2, LATER) == before

@@ -107,7 +107,7 @@ def test_without_a_time_there_is_none() -> None:
     assert "lastTransitionTime" not in Status((READY,), NOTHING).wire()["conditions"][0]
 
 
-def test_ready_tells_what_never_was_from_what_is_lost() -> None:
+def test_ready_distinguishes_what_never_was_from_what_is_lost() -> None:
     assert ready(False, None).reason == "Creating"
     assert ready(False, {"conditions": [{"type": "Ready", "status": "True"}]}).reason == "Unavailable"
     lost = Status((ready(False, {"conditions": [WRITTEN]}),), NOTHING).wire({"conditions": [WRITTEN]}, 1, LATE)
@@ -119,7 +119,7 @@ def test_ready_tells_what_never_was_from_what_is_lost() -> None:
 
 
 def test_hold_takes_only_what_was_known() -> None:
-    otherwise = unknown("Ready", "nobody looked")
+    otherwise = unknown("Ready", "not observed")
     assert hold("Ready", {"conditions": [WRITTEN]}, otherwise) == Condition(
         "Ready", "True", "Available", "all is well", held=True
     )

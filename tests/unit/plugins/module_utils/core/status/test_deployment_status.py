@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a deployment from what the scheduler decided and what its replicas do."""
+"""Status of a deployment from what the scheduler decided and what its replicas do."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def message(status: Status, kind: str) -> str:
     return found.message
 
 
-def test_a_shortfall_is_told_though_what_is_placed_counts_as_scheduled() -> None:
+def test_a_shortfall_is_reported_though_what_is_placed_counts_as_scheduled() -> None:
     status = decide(seen.deployment(4), 1, 2)
-    assert seen.told(status) == {
+    assert seen.reported(status) == {
         "ReplicasScheduled": ("True", "ReplicasCreated"),
         "ReplicasReady": ("True", "AllReplicasReady"),
         "Ready": ("True", "Available"),
@@ -72,7 +72,7 @@ def test_a_shortfall_is_told_though_what_is_placed_counts_as_scheduled() -> None
 
 def test_no_capacity() -> None:
     status = decide(seen.deployment(2), 0)
-    assert seen.told(status) == {
+    assert seen.reported(status) == {
         "ReplicasScheduled": ("False", "InsufficientCapacity"),
         "ReplicasReady": ("False", "NoReplicasScheduled"),
         "Ready": ("False", "Creating"),
@@ -85,13 +85,13 @@ def test_no_capacity() -> None:
 def test_no_clusters() -> None:
     assert message(decide(seen.deployment(1)), "ReplicasScheduled") == "No InferenceClusters found"
     status = decide(seen.deployment(1, selector={"region": "mars", "tier": "gold"}), 1)
-    assert seen.told(status)["ReplicasScheduled"] == ("False", "NoClusters")
+    assert seen.reported(status)["ReplicasScheduled"] == ("False", "NoClusters")
     assert message(status, "ReplicasScheduled") == "No InferenceClusters found with the labels region=mars, tier=gold"
 
 
 def test_d24_zero_replicas_are_all_there() -> None:
     status = decide(seen.deployment(0), 1)
-    assert seen.told(status) == {
+    assert seen.reported(status) == {
         "ReplicasScheduled": ("True", "ScaledToZero"),
         "ReplicasReady": ("True", "ScaledToZero"),
         "Ready": ("True", "Available"),
@@ -99,9 +99,9 @@ def test_d24_zero_replicas_are_all_there() -> None:
     assert status.fields == {"replicas": {"total": 0, "ready": 0}, "selector": "modelplane.ai/deployment=qwen3-8b"}
 
 
-def test_an_invalid_edit_to_zero_replicas_is_told() -> None:
+def test_an_invalid_edit_to_zero_replicas_is_reported() -> None:
     status = model_deployment(seen.deployment(0), [], None, {}, invalid="Invalid nodeSelector CEL expression: x")
-    assert seen.told(status)["ReplicasScheduled"] == ("False", "InvalidNodeSelector")
+    assert seen.reported(status)["ReplicasScheduled"] == ("False", "InvalidNodeSelector")
 
 
 def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
@@ -110,7 +110,7 @@ def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
     request = bad["spec"]["template"]["spec"]["engines"][0]["members"][0]["nodeSelector"]["devices"][0]
     request["selectors"] = [{"cel": "device.nonsense("}]
     status = decide(bad, 2)
-    assert seen.told(status)["ReplicasScheduled"] == ("False", "InvalidNodeSelector")
+    assert seen.reported(status)["ReplicasScheduled"] == ("False", "InvalidNodeSelector")
     assert message(status, "ReplicasScheduled").startswith(
         "Invalid nodeSelector CEL expression: engine main, device gpu"
     )
@@ -121,7 +121,7 @@ def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
     states = {("c0", 0): SERVES, ("c1", 0): replace(SERVES, ready=False, message="starts")}
     status = model_deployment(bad, held, None, states, invalid="Invalid nodeSelector CEL expression: x")
     assert status.fields == {"replicas": {"total": 2, "ready": 1}, "selector": "modelplane.ai/deployment=qwen3-8b"}
-    assert seen.told(status) == {
+    assert seen.reported(status) == {
         "ReplicasScheduled": ("False", "InvalidNodeSelector"),
         "ReplicasReady": ("False", "ModelStarting"),
         "Ready": ("False", "Creating"),
@@ -136,12 +136,12 @@ def seen_placement(cluster: str) -> Placement:
 
 def test_a_cache_that_is_missing_holds_placement() -> None:
     status = decide(seen.deployment(2, cache="qwen"), 2, cache="missing")
-    assert seen.told(status)["ModelCacheResolved"] == ("False", "ModelCacheNotFound")
+    assert seen.reported(status)["ModelCacheResolved"] == ("False", "ModelCacheNotFound")
     assert message(status, "ReplicasScheduled") == "ModelCache qwen not found; holding replica placement"
-    assert "ModelCacheResolved" not in seen.told(decide(seen.deployment(2), 2))
+    assert "ModelCacheResolved" not in seen.reported(decide(seen.deployment(2), 2))
 
 
-def test_a_cache_that_is_no_longer_mounted_is_no_longer_told() -> None:
+def test_a_cache_that_is_no_longer_mounted_is_no_longer_reported() -> None:
     before = decide(seen.deployment(1, cache="qwen"), 1, cache="missing").wire(None, 1, NOW)
     after = decide(seen.deployment(1), 1).wire(before, 2, LATER)
     assert "ModelCacheResolved" not in {entry["type"] for entry in after["conditions"]}
@@ -149,12 +149,12 @@ def test_a_cache_that_is_no_longer_mounted_is_no_longer_told() -> None:
 
 def test_endpoints_count_too() -> None:
     status = decide(seen.deployment(1), 1, unready_endpoints=["b", "a"])
-    assert seen.told(status)["ReplicasReady"] == ("True", "AllReplicasReady")
-    assert seen.told(status)["Ready"] == ("False", "Creating")
+    assert seen.reported(status)["ReplicasReady"] == ("True", "AllReplicasReady")
+    assert seen.reported(status)["Ready"] == ("False", "Creating")
     assert message(status, "Ready") == "Waiting for ModelEndpoint a, b"
 
 
-def test_only_a_few_replicas_are_told_by_name() -> None:
+def test_only_a_few_replicas_are_reported_by_name() -> None:
     status = decide(seen.deployment(9), 9, states=ReplicaState(True, False, "it starts"))
     said = message(status, "ReplicasReady")
     assert said.startswith("0 of 9 ready; replica 0 on c0: it starts; replica 1 on c0: it starts; replica 2 on c0: it")
@@ -177,4 +177,4 @@ def test_a_silent_cluster_changes_no_status_of_a_deployment(was: ReplicaState) -
 def test_unavailable_after_it_was_available() -> None:
     before = decide(seen.deployment(1), 1).wire(None, 1, NOW)
     after = decide(seen.deployment(1), 1, states=ReplicaState(True, False, "gone"), previous=before)
-    assert seen.told(after)["Ready"] == ("False", "Unavailable")
+    assert seen.reported(after)["Ready"] == ("False", "Unavailable")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What drivers publish against what classes promise."""
+"""Tests of what drivers publish against what classes promise."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
         [piece([*gpus(7), gpu(7, taints=[{"key": "xid", "value": "79", "effect": "NoExecute"}])])],
         ["class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 7 and 1 with taints: xid=79:NoExecute"],
     ),
-    "a taint that keeps nobody away": (
+    "a taint that refuses no pod": (
         promise(),
         [piece(gpus(8, taints=[{"key": "seen", "effect": "None"}]))],
         [],
@@ -171,13 +171,13 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_node_lacks(name: str) -> None:
-    wanted, slices, messages = CASES[name]
-    found = mismatches([wanted], {"gpu-a": ["n1"]}, slices)
+    desired, slices, messages = CASES[name]
+    found = mismatches([desired], {"gpu-a": ["n1"]}, slices)
     assert [mismatch.message for mismatch in found] == messages
     assert all(mismatch.nodes == ("n1",) for mismatch in found)
 
 
-def test_nodes_alike_are_told_once() -> None:
+def test_nodes_alike_are_reported_once() -> None:
     slices = [piece(gpus(7), node=f"n{index}") for index in range(1, 6)] + [piece(gpus(6), node="n6")]
     found = mismatches([promise()], {"gpu-a": [f"n{index}" for index in range(1, 7)], "other": ["n9"]}, slices)
     assert [str(mismatch) for mismatch in found] == [

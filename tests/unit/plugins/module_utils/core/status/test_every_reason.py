@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Every condition of every kind with every reason that it may have, and what brings it there."""
+"""Every condition of every kind with every reason that it may have, and what causes it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def cluster(source: dict[str, object] = seen.EKS, ready: bool = True, stack: boo
 INVALID_CEL = "Invalid nodeSelector CEL expression: engine main, device gpu: undeclared reference to 'devise'"
 
 Row = tuple[str, str, str, str, str, Callable[[], Status]]
-# Kind, type, status, reason, a part of the message, what brings it there.
+# Kind, type, status, reason, a part of the message, what causes it.
 ROWS: list[Row] = [
     ("InferenceClass", "Accepted", "True", "Available", "", lambda: inference_class(seen.CLASS)),
     ("InferenceClass", "Ready", "True", "Available", "", lambda: inference_class(seen.CLASS)),
@@ -515,12 +515,12 @@ def test_a_resource_with_that_status_is_valid(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:4]))
-def test_a_second_look_changes_nothing(row: Row) -> None:
+def test_a_second_observation_changes_nothing(row: Row) -> None:
     once = row[-1]().wire(None, 1, NOW)
     assert row[-1]().wire(once, 1, "2027-01-01T00:00:00Z") == once
 
 
-def test_every_condition_has_a_transition_time_and_ready_is_always_told() -> None:
+def test_every_condition_has_a_transition_time_and_ready_is_always_reported() -> None:
     for row in ROWS:
         status = row[-1]().wire(None, 1, NOW)
         assert "Ready" in {entry["type"] for entry in status["conditions"]}

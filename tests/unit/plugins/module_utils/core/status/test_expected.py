@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the resources of a fleet expect to find on clusters."""
+"""Tests of what the resources of a fleet expect to find on clusters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What keeps pods from running, in words that a person can act on."""
+"""Tests of what keeps pods from running, in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "something new": (unscheduled("the moon is full"), ["Unschedulable: the moon is full"]),
     "no words": (unscheduled(""), ["Unschedulable"]),
-    "a fault of the scheduler": (
+    "an error of the scheduler": (
         unscheduled("node n1: timed out trying to allocate devices", "SchedulerError"),
         ["SchedulerError: node n1: timed out trying to allocate devices"],
     ),
@@ -145,7 +145,7 @@ def event(reason: str, message: str, time: str, kind: str = "Warning") -> dict[s
     return {"type": kind, "reason": reason, "message": message, "lastTimestamp": time, "metadata": {"name": time}}
 
 
-def test_the_latest_event_that_tells_something() -> None:
+def test_the_latest_event_with_a_message() -> None:
     events = [
         event("FailedMount", 'secret "old" not found', "2026-01-01T00:00:00Z"),
         event(
@@ -185,14 +185,14 @@ def workload(kind: str = "Deployment", copies: int = 2, generation: int = 1, **s
         ({"kind": "Job", "status": {"active": 1}}, True),
     ],
 )
-def test_whose_pods_are_worth_a_look(seen: dict[str, Any], unrest: bool) -> None:
+def test_whose_pods_are_worth_an_observation(seen: dict[str, Any], unrest: bool) -> None:
     assert unsettled(seen) is unrest
     assert unsettled(trim(seen)) is unrest
 
 
-def test_a_gang_that_nobody_looked_at() -> None:
-    wanted = {"kind": "LeaderWorkerSet", "metadata": {"name": "g"}, "spec": {"replicas": 1}}
-    found = availability(wanted, wanted)
+def test_a_gang_that_no_one_observed() -> None:
+    desired = {"kind": "LeaderWorkerSet", "metadata": {"name": "g"}, "spec": {"replicas": 1}}
+    found = availability(desired, desired)
     assert found.message == (
         "LeaderWorkerSet g: 0 of 1 available; the LeaderWorkerSet controller has not processed it: is it running?"
     )

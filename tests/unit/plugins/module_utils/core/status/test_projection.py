@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is kept of what was seen: enough for every status, and nothing that changes by itself."""
+"""Tests of what is kept of what was seen: enough for every status, and nothing that changes by itself."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ import test_any_observation as anything
 @settings(max_examples=60)
 @given(anything.sightings(anything.WORKLOADS), anything.sightings(anything.CONTROL))
 def test_statuses_are_those_of_the_whole_objects(workloads: list[Any], controls: list[Any]) -> None:
-    def told(workloads: list[Any], controls: list[Any]) -> anything.Told:
+    def reported(workloads: list[Any], controls: list[Any]) -> anything.Reported:
         up = Component(True)
         return anything.evaluate(ObservedCluster("", up, up, Objects(workloads)), Objects(controls), None, anything.NOW)
 
     small = [trim(value) for value in workloads], [trim(value) for value in controls]
-    assert told(*small) == told(workloads, controls)
+    assert reported(*small) == reported(workloads, controls)
     assert [[trim(value) for value in values] for values in small] == list(small)
     document = {"control": {"objects": small[1]}, "clusters": {"east": {"objects": small[0]}}}
     assert parse(wire(parse(document))) == parse(document)
 
 
-def test_a_second_look_at_a_crashing_pod_is_equal() -> None:
+def test_a_second_observation_of_a_crashing_pod_is_equal() -> None:
     def pod(seconds: int) -> dict[str, Any]:
         ended = {"exitCode": 1, "reason": "Error", "startedAt": f"{seconds}", "finishedAt": f"{seconds}"}
         state = {

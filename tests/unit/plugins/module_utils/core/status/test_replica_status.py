@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a replica from what its cluster shows."""
+"""Status of a replica from what its cluster shows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ STATES: dict[str, tuple[ReplicaState, tuple[bool, bool, bool], str]] = {
     "H4: no picker is up": (state(UP, available(PARTS["picker"], 0)), (True, False, False), "-epp: 0 of 1 available"),
     "H4: changed picker": (state(UP, changed(PICKER)), (True, False, True), "-epp: its controller has not processed"),
     "Available without a pod": (state(rollout(), PICKER), (True, False, False), "0 of 1 available"),
-    "changed and not looked at": (state(changed(UP), PICKER), (True, False, True), "its controller has not processed"),
+    "changed and not processed": (state(changed(UP), PICKER), (True, False, True), "its controller has not processed"),
     "two of three": (
         state(available(THREE["engine"], 2), PICKER, copies=3),
         (True, False, True),
@@ -175,19 +175,19 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_failures_of_pods_are_told(name: str) -> None:
+def test_failures_of_pods_are_reported(name: str) -> None:
     pods, said = FAILURES[name]
     objects = [available(PARTS["engine"], 0), PICKER]
     bare = state(*objects)
     found = state(*pods, *objects)
     assert (found.message == bare.message) is (not said)
     assert said in found.message
-    told = model_replica(seen.replica(), found, None).condition("ModelReady")
-    assert told is not None
-    assert (told.reason, told.message) == ("ModelStarting", found.message)
+    reported = model_replica(seen.replica(), found, None).condition("ModelReady")
+    assert reported is not None
+    assert (reported.reason, reported.message) == ("ModelStarting", found.message)
 
 
-def test_pods_that_fail_are_told_of_a_replica_that_serves_as_well() -> None:
+def test_pods_that_fail_are_reported_of_a_replica_that_serves_as_well() -> None:
     found = state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff")))
     assert (found.ready, found.message) == (True, "pod a: container engine: CrashLoopBackOff")
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of endpoints and services from what the control cluster shows."""
+"""Status of endpoints and services from what the control cluster shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYED = seen.endpoint("https://api.example.com/v1", credential=CREDENTIAL)
 
 
 def shown(wire: dict[str, Any], without: str = "", up: int = 2, accepted: str = "True") -> Objects:
-    """What is composed for an endpoint as the control cluster tells it, without one kind."""
+    """Return what is composed for an endpoint as the control cluster returns it, without one kind."""
     found = []
     for part in seen.endpoint_parts(wire):
         if part["kind"] == without:
@@ -67,7 +67,7 @@ def test_endpoint(name: str) -> None:
     assert status.fields == ({"routing": {"backendName": names[0]}} if reason == "BackendConfigured" else {})
 
 
-def test_why_an_egress_proxy_does_not_start_is_told() -> None:
+def test_why_an_egress_proxy_does_not_start_is_reported() -> None:
     state = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "key" not found'}}
     labels = {"modelplane.ai/endpoint": "together"}
     pod = {
@@ -82,7 +82,7 @@ def test_why_an_egress_proxy_does_not_start_is_told() -> None:
     assert routing.message.endswith('pod p: container envoy: CreateContainerConfigError: secret "key" not found')
 
 
-def test_an_endpoint_that_nobody_looks_at_keeps_its_backend() -> None:
+def test_an_endpoint_that_no_one_observes_keeps_its_backend() -> None:
     parts = seen.endpoint_parts(PLAIN)
     before = model_endpoint(PLAIN, parts, shown(PLAIN)).wire(None, 1, NOW)
     assert model_endpoint(PLAIN, parts, None, previous=before).wire(before, 2, LATER) == before
@@ -142,9 +142,9 @@ SERVICES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize("name", SERVICES)
 def test_service(name: str) -> None:
     status, routing, message = SERVICES[name]
-    told = {condition.type: condition for condition in status.conditions}
-    assert told["EndpointsResolved"].message == message
-    assert told["RoutingReady"].status == told["Ready"].status == routing
+    reported = {condition.type: condition for condition in status.conditions}
+    assert reported["EndpointsResolved"].message == message
+    assert reported["RoutingReady"].status == reported["Ready"].status == routing
 
 
 def test_h11_a_new_service_has_no_address_before_its_route() -> None:
@@ -171,10 +171,10 @@ def test_a_verdict_on_an_older_route_does_not_count() -> None:
     route = seen.route()
     route["metadata"]["generation"] = 4
     status = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route]))
-    assert seen.told(status)["RoutingReady"] == ("False", "Configuring")
+    assert seen.reported(status)["RoutingReady"] == ("False", "Configuring")
 
 
-def test_backends_that_the_gateway_does_not_find_are_told() -> None:
+def test_backends_that_the_gateway_does_not_find_are_reported() -> None:
     route = seen.route(resolved="False")
     status = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route]))
     routing = status.condition("RoutingReady")
@@ -185,10 +185,10 @@ def test_backends_that_the_gateway_does_not_find_are_told() -> None:
 def test_another_gateway_may_judge_routes_in_its_own_way() -> None:
     route = seen.route(accepted="False")
     status = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route]), bool)
-    assert seen.told(status)["Ready"] == ("True", "Available")
+    assert seen.reported(status)["Ready"] == ("True", "Available")
 
 
-def test_a_service_that_nobody_looks_at_keeps_its_routing() -> None:
+def test_a_service_that_no_one_observes_keeps_its_routing() -> None:
     route = seen.route()
     before = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route])).wire(
         None, 1, NOW
@@ -197,6 +197,6 @@ def test_a_service_that_nobody_looks_at_keeps_its_routing() -> None:
     assert unseen.wire(before, 1, LATER) == before
 
 
-def test_a_password_in_a_url_is_not_told() -> None:
+def test_a_password_in_a_url_is_not_reported() -> None:
     status = model_endpoint(seen.endpoint("https://me:hunter2@a.example"), [], Objects(), "it has a password")
     assert "hunter2" not in str(status)

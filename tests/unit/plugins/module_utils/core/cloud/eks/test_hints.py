@@ -52,9 +52,9 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("code", "message", "told"), KNOWN, ids=[code for code, _, _ in KNOWN])
-def test_what_to_do(code: str, message: str, told: str) -> None:
-    assert told in hint_for(code, message)
+@pytest.mark.parametrize(("code", "message", "reported"), KNOWN, ids=[code for code, _, _ in KNOWN])
+def test_what_to_do(code: str, message: str, reported: str) -> None:
+    assert reported in hint_for(code, message)
 
 
 # Codes that say that something failed, and the messages that say why.
@@ -122,10 +122,10 @@ def test_nothing_is_made_up(code: str) -> None:
 
 
 def test_every_advice_is_a_sentence_that_can_follow_another() -> None:
-    for codes, told in _BY_CODE:
-        assert told[0].isupper(), codes
-        assert not told.endswith((".", " ")), codes
-        assert "  " not in told, codes
+    for codes, reported in _BY_CODE:
+        assert reported[0].isupper(), codes
+        assert not reported.endswith((".", " ")), codes
+        assert "  " not in reported, codes
 
 
 def test_no_code_is_said_twice() -> None:

@@ -436,14 +436,14 @@ def test_updates(
         assert not call.fingerprint or (call.body or {})[call.fingerprint] == have[call.fingerprint]
 
 
-@pytest.mark.parametrize(("key", "change", "field", "told"), IMMUTABLE.values(), ids=IMMUTABLE)
-def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field: str, told: str) -> None:
+@pytest.mark.parametrize(("key", "change", "field", "message"), IMMUTABLE.values(), ids=IMMUTABLE)
+def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field: str, message: str) -> None:
     entry = resource(key, gke(datapathProvider="ADVANCED_DATAPATH", nodeServiceAccount="default"))
     have = returned(entry)
     change(have)
     found = diff(KINDS[entry["kind"]], have, entry["body"])
     assert [(one.field, one.action, one.update) for one in found] == [(field, "immutable", "")]
-    assert told in str(found[0])
+    assert message in str(found[0])
     assert "{" not in str(found[0])
     assert updates(entry, have, found) == []
 

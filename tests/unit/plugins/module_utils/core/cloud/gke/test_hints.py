@@ -115,10 +115,10 @@ ADVICE = {
 }
 
 
-@pytest.mark.parametrize(("code", "message", "told"), ADVICE.values(), ids=ADVICE)
-def test_advice(code: str, message: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "message", "reported"), ADVICE.values(), ids=ADVICE)
+def test_advice(code: str, message: str, reported: str) -> None:
     found = hint_for(code, message)
-    assert told in found
-    assert bool(found) is bool(told)
+    assert reported in found
+    assert bool(found) is bool(reported)
     assert not found.endswith(".")
     assert found[:1].upper() == found[:1]

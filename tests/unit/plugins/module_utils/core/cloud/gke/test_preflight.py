@@ -98,9 +98,9 @@ def test_nothing_is_told_of_what_could_not_be_read() -> None:
 
 
 def test_what_is_asked_for() -> None:
-    wanted = plan(gke(gpu(), gpu("more"), system()), PROJECT)
-    assert machine_types(wanted) == ["e2-standard-8", "g2-standard-8"]
-    assert accelerator_types(wanted) == ["nvidia-l4"]
+    desired = plan(gke(gpu(), gpu("more"), system()), PROJECT)
+    assert machine_types(desired) == ["e2-standard-8", "g2-standard-8"]
+    assert accelerator_types(desired) == ["nvidia-l4"]
     assert zones_of("us-central1", ["us-central1-b", "us-central12-a", "us-central1-a"]) == list(ZONES[:2])
 
 

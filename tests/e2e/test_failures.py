@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whatever breaks while a run is at work, one run that nothing disturbs ends where a run without the fault ends.
+"""Whatever breaks while a run is at work, one run that nothing disturbs ends where a run without the failure ends.
 
-The fleet goes from stage to stage. `course.wanted` has what undisturbed runs make of each stage; every test breaks
+The fleet goes from stage to stage. `course.desired` has what undisturbed runs make of each stage; every test breaks
 something on the way to a stage, lets one run follow, and compares all objects.
 """
 
@@ -25,7 +25,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.modules import apply, cluster_info
 from ansible_collections.modelplane.fleet.tests import sick
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.faulty_proxy import REFUSED, SILENT, FaultyProxy, Odds
+from ansible_collections.modelplane.fleet.tests.e2e.failing_proxy import REFUSED, SILENT, FailingProxy, Odds
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.snapshots import Snapshot, differences, serving, snapshot
 from ansible_collections.modelplane.fleet.tests.kube.client import PASSING
@@ -48,7 +48,7 @@ _EAST = fleets.cluster("east", region="east")
 _CACHED = {"modelCacheRef": {"name": "weights"}}
 _AROUND = fleets.cache("weights") + fleets.service("chat", "chat")
 _ONE = fleets.deployment("chat", 2, **_CACHED) + _AROUND
-# Long enough without a pod for somebody to notice when both clusters are.
+# Long enough without a pod to be noticed when both clusters are.
 _EDITED = fleets.deployment("chat", 2, tag="v0.24.0", delay="2s", **_CACHED) + _AROUND
 _WEST = {"matchLabels": {"region": "west"}}
 _CODE = fleets.deployment("code", 1, clusterSelector=_WEST) + fleets.service("code", "code")
@@ -72,7 +72,7 @@ class Course:
 
     live: LiveFleet
     stage: str = ""
-    wanted: dict[str, Snapshot] = field(default_factory=dict)
+    desired: dict[str, Snapshot] = field(default_factory=dict)
     timelines: dict[str, list[float]] = field(default_factory=dict)
     """Seconds from the start of an undisturbed run to each of its steps, and to its end."""
 
@@ -103,19 +103,19 @@ class Course:
             self.run().ok()
             self.stage = each
 
-    def judge(self, sentinel: Sentinel, stage: str, told: str) -> None:
-        """After one undisturbed run, the fleet is where it would be without the fault, and nothing was lost meanwhile.
-        Of pods that came and went while nobody could look, the rest of the comparison tells."""
-        assert sentinel.fewest >= FLOORS.get(stage, 0), f"at a time {sentinel.fewest} pods served; {told}"
+    def judge(self, sentinel: Sentinel, stage: str, reported: str) -> None:
+        """After one undisturbed run, the fleet is where it would be without the failure, and nothing was lost.
+        Of pods that came and went unobserved, the rest of the comparison shows."""
+        assert sentinel.fewest >= FLOORS.get(stage, 0), f"at a time {sentinel.fewest} pods served; {reported}"
         if stage in ADDING:
-            assert not sentinel.gone, f"pods that served went; {told}"
-        self.compare(stage, told)
+            assert not sentinel.gone, f"pods that served went; {reported}"
+        self.compare(stage, reported)
 
-    def compare(self, stage: str, told: str) -> None:
+    def compare(self, stage: str, reported: str) -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
-        while (found := differences(self.wanted[stage], snapshot(self.live))) and time.monotonic() < deadline:
+        while (found := differences(self.desired[stage], snapshot(self.live))) and time.monotonic() < deadline:
             time.sleep(0.5)
-        assert not found, f"{found}\n{told}"
+        assert not found, f"{found}\n{reported}"
         self.stage = stage
 
 
@@ -139,7 +139,7 @@ class Watched:
                 self.steps.append(time.monotonic() - self.began)
 
     def wait_for(self, ready: Callable[[], bool]) -> bool:
-        """Whether it was so before the run ended."""
+        """Return whether it was so before the run ended."""
         while not ready():
             if self.process.poll() is not None:
                 return False
@@ -176,16 +176,16 @@ class Sentinel:
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
-        self._look()
+        self._observe()
 
     def _watch(self) -> None:
         while not self._stopped.wait(0.3):
-            self._look()
+            self._observe()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         self._ask()
         if _of_chat(self._now) < self.fewest:
-            # Clusters are asked one after the other: what two looks agree on was so at the time between them.
+            # Clusters are asked one after the other: what two snapshots agree on was so at the time between them.
             first = dict(self._now)
             self._ask()
             if first == self._now:
@@ -206,7 +206,7 @@ def _of_chat(pods: Mapping[str, Mapping[str, str]]) -> int:
 
 @pytest.fixture(scope="module")
 def course(live: LiveFleet) -> Course:
-    """What undisturbed runs make of every stage, and how long they take."""
+    """Return what undisturbed runs make of every stage, and how long they take."""
     live.settings |= {"fleet_wait": 60, "fleet_lease": 4, "fleet_timeout": 20, "fleet_allow_empty": True}
     found = Course(live)
     for stage in STAGES:
@@ -214,17 +214,17 @@ def course(live: LiveFleet) -> Course:
             found.measured(stage)
         assert sentinel.fewest >= FLOORS.get(stage, 0), f"on the way to {stage}, {sentinel.fewest} pods served"
         time.sleep(3)
-        found.wanted[stage] = snapshot(live)
+        found.desired[stage] = snapshot(live)
     return found
 
 
 @pytest.fixture
-def proxies(fleet: Fleet, tmp_path: Path, live: LiveFleet) -> Iterator[dict[str, FaultyProxy]]:
+def proxies(fleet: Fleet, tmp_path: Path, live: LiveFleet) -> Iterator[dict[str, FailingProxy]]:
     """Every cluster is reached through a proxy of its own."""
     before = (dict(live.kubeconfigs), live.control_kubeconfig)
     with contextlib.ExitStack() as stack:
         made = {
-            plane.name: stack.enter_context(FaultyProxy(plane, tmp_path / plane.name, TOKEN, SEED + number))
+            plane.name: stack.enter_context(FailingProxy(plane, tmp_path / plane.name, TOKEN, SEED + number))
             for number, plane in enumerate(fleet.all)
         }
         live.kubeconfigs = {name: str(made[name].kubeconfig) for name in live.kubeconfigs}
@@ -251,7 +251,7 @@ def _killed_in_the_middle(course: Course, plane: ControlPlane, stage: str) -> No
 
 
 def _written(plane: ControlPlane, since: int) -> int:
-    """How many requests of the run have changed something."""
+    """Return how many requests of the run have changed something."""
     return sum(
         each.code in (200, 201) and "dryRun" not in each.uri and each.resource != "leases"
         for each in plane.write_requests(since)
@@ -266,8 +266,8 @@ def test_the_api_server_of_a_cluster_is_killed_in_the_middle_of_an_apply(course:
     _killed_in_the_middle(course, fleet.workloads["west"], "one")
 
 
-def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, FaultyProxy]) -> None:
-    """What a run does without one that refuses connections is in test_moves."""
+def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, FailingProxy]) -> None:
+    """Runs without a cluster that refuses connections are in test_moves."""
     course.arrive("one")
     course.declare("two")
     with Sentinel(course.live) as sentinel:
@@ -275,10 +275,10 @@ def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, Fau
             before = proxies["east"].connections
             first = course.run(fleet_timeout=5)
             assert first.failed == {"east"}, first.output
-            # Each time somebody looks, it costs the timeout once.
+            # Each observation costs the timeout once.
             assert proxies["east"].connections - before <= first.output.count("Observe every cluster"), first.output
             here = {key: value for key, value in snapshot(course.live).items() if key.startswith("west:")}
-            there = {key: value for key, value in course.wanted["two"].items() if key.startswith("west:")}
+            there = {key: value for key, value in course.desired["two"].items() if key.startswith("west:")}
             assert not differences(there, here)
             second = course.run(fleet_timeout=5, fleet_retries=1)
             assert (second.failed, second.changed) == ({"east"}, 0), second.output
@@ -289,34 +289,34 @@ def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, Fau
 def test_clusters_that_answer_nonsense_fail_alone(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that is silent does: each with an error that names it, while the others are looked at and worked on."""
+    """As one that is silent does: each with an error that names it, while the others are observed and worked on."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     west = {"name": "west", "kubeconfig": str(fleet.workloads["west"].kubeconfig)}
     common = {"timeout": 3, "retries": 0, "on_error": "report"}
-    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sick-tests", "namespace": "default"}}
-    applying = {**common, "record": "sick-tests", "objects": [wanted]}
+    desired = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sick-tests", "namespace": "default"}}
+    applying = {**common, "record": "sick-tests", "objects": [desired]}
     alone = run_module(cluster_info, {**common, "clusters": [west]})["clusters"]["west"]
     with contextlib.ExitStack() as stack:
         others = []
         for mode in sick.MODES:
-            proxy = stack.enter_context(FaultyProxy(fleet.workloads["east"], tmp_path / mode, TOKEN))
+            proxy = stack.enter_context(FailingProxy(fleet.workloads["east"], tmp_path / mode, TOKEN))
             proxy.sick = mode
             others.append({"name": mode.lower(), "kubeconfig": str(proxy.kubeconfig)})
         names = sorted(each["name"] for each in others)
-        looked = run_module(cluster_info, {**common, "clusters": [*others, west]})
+        observed = run_module(cluster_info, {**common, "clusters": [*others, west]})
         applied = run_module(apply, {**applying, "clusters": [*others, west]})
     run_module(apply, {**applying, "objects": [], "state": "absent", "clusters": [west]})
-    assert looked["clusters"]["west"] == alone
+    assert observed["clusters"]["west"] == alone
     assert not applied["clusters"]["west"]["failed"]
     assert applied["clusters"]["west"]["changed"]
-    assert sorted(looked["failed_clusters"]) == sorted(applied["failed_clusters"]) == names
+    assert sorted(observed["failed_clusters"]) == sorted(applied["failed_clusters"]) == names
     for name in names:
-        assert any(line.startswith(f"cluster {name}: ") for line in looked["warnings"])
+        assert any(line.startswith(f"cluster {name}: ") for line in observed["warnings"])
         assert f"cluster {name}: " in applied["clusters"][name]["msg"]
-    assert TOKEN not in str([looked, applied])
+    assert TOKEN not in str([observed, applied])
 
 
-def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict[str, FaultyProxy]) -> None:
+def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict[str, FailingProxy]) -> None:
     course.arrive("two")
     course.declare("edited")
     with Sentinel(course.live) as sentinel:
@@ -342,7 +342,7 @@ def test_the_api_server_of_the_control_cluster_is_killed_in_the_middle_of_an_app
 
 
 @pytest.mark.parametrize("name", ["west", "control"])
-def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[str, FaultyProxy], name: str) -> None:
+def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[str, FailingProxy], name: str) -> None:
     """Within the repetitions of a request, so that this run is the one that ends where it should."""
     stage = course.next()
     course.declare(stage)
@@ -364,9 +364,9 @@ def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None
         _kill_tree(watched.process.pid)
         watched.end()
         follow = course.run()
-    told = f"{watched.output()}\nthen:\n{follow.output}"
-    assert follow.code == 0, told
-    course.judge(sentinel, "edited", told)
+    reported = f"{watched.output()}\nthen:\n{follow.output}"
+    assert follow.code == 0, reported
+    course.judge(sentinel, "edited", reported)
 
 
 @pytest.mark.parametrize("kills", [len(STAGES), pytest.param(20, marks=pytest.mark.interrupted)])
@@ -386,10 +386,12 @@ def test_the_run_is_killed_at_random_moments(course: Course, kills: int) -> None
             hit = _kill_at(watched, fraction, course.timelines[stage], alone=tried % ALONE == 0)
             killed += hit
             follow = course.run()
-        told = f"killed on the way to {stage} at {fraction:.0%} ({hit}):\n{watched.output()}\nthen:\n{follow.output}"
+        reported = (
+            f"killed on the way to {stage} at {fraction:.0%} ({hit}):\n{watched.output()}\nthen:\n{follow.output}"
+        )
         print(f"{stage} at {fraction:.0%}, hit {hit}: {_last_step(watched)}", flush=True)
-        assert follow.code == 0, told
-        course.judge(sentinel, stage, told)
+        assert follow.code == 0, reported
+        course.judge(sentinel, stage, reported)
 
 
 def _between(now: str, stage: str) -> list[str]:

@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.tests.kube.processes import Port
 
 _CHUNK = 65_536
 _UPSTREAM_SECONDS = 120.0
-# Headers of one connection (RFC 9110, 7.6.1), and those that are written anew.
+# Headers of one connection (RFC 9110, 7.6.1), and those that are written again.
 _OF_THE_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "authorization", "host"})
 
 REFUSED = "refused"
@@ -40,7 +40,7 @@ SILENT = "silent"
 
 @dataclass(frozen=True)
 class Odds:
-    """How often a request meets which fault, each between 0 and 1.
+    """Probabilities of the failures of a request, each between 0 and 1.
 
     `busy`: 429 with Retry-After. `unavailable`: 503 from something in between. Neither reaches the server. `internal`:
     the server acts and the answer is a 500. `cut`: the server acts and the connection breaks before the answer.
@@ -52,11 +52,11 @@ class Odds:
     cut: float = 0.0
 
 
-class FaultyProxy:
+class FailingProxy:
     """Starts when it is made and works until `stop`; use it as a context manager.
 
     `odds` may be changed at any time, and so may `sick`, the name of a sickness (`tests/sick.py`) that all answers
-    have, or empty. `met` counts the faults by their names in Odds, `connections` what was accepted.
+    have, or empty. `met` counts the failures by their names in Odds, `connections` what was accepted.
     """
 
     def __init__(self, plane: ControlPlane, folder: Path, token: str = "proxy-token", seed: int = 0) -> None:
@@ -124,7 +124,7 @@ class FaultyProxy:
                 self._listen()
 
     def draw(self) -> str:
-        """The fault that the next request meets, empty for none."""
+        """The failure that the next request meets, empty for none."""
         with self.lock:
             drawn = self._random.random()
             for name in ("busy", "unavailable", "internal", "cut"):
@@ -147,7 +147,7 @@ class FaultyProxy:
 
 
 class _Upstream:
-    """How the API server is reached, as its administrator."""
+    """Connection to the API server, as its administrator."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         settings = json.loads(plane.kubeconfig.read_text())
@@ -172,7 +172,7 @@ class _Server(http.server.ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, proxy: FaultyProxy, port: int) -> None:
+    def __init__(self, proxy: FailingProxy, port: int) -> None:
         self.proxy = proxy
         self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), _Handler)
@@ -213,7 +213,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     _upstream: http.client.HTTPSConnection | None = None
 
     def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+        """No client reads it."""
 
     def finish(self) -> None:
         if self._upstream is not None:
@@ -229,19 +229,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if proxy.sick and (proxy.sick not in sick.OF_LISTS or "limit=" in self.path):
             self._send(sick.MODES[proxy.sick]())
             return
-        fault = proxy.draw()
-        if fault == "busy":
+        failure = proxy.draw()
+        if failure == "busy":
             self._status(429, "TooManyRequests", "too many requests, please try again later", {"Retry-After": "1"})
-        elif fault == "unavailable":
+        elif failure == "unavailable":
             self._text(503, b"upstream connect error or disconnect/reset before headers")
         else:
-            self._ask(body, fault)
+            self._ask(body, failure)
 
     # The names that the standard library calls.
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815
 
     def _send(self, pieces: sick.Pieces) -> None:
-        """All of it, for as long as somebody reads."""
+        """All of it, for as long as a client reads."""
         self.close_connection = True
         for piece in pieces:
             if isinstance(piece, bytes):
@@ -249,13 +249,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             elif self.server.proxy.stopped.wait(piece):
                 return
 
-    def _ask(self, body: bytes | None, fault: str) -> None:
+    def _ask(self, body: bytes | None, failure: str) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_HOP}
         try:
             self._upstream = self._upstream or self.server.proxy.upstream.connect()
             self._upstream.request(self.command, self.path, body, headers)
             answer = self._upstream.getresponse()
-            if fault:
+            if failure:
                 # Acted on, and to the end.
                 if "watch=true" not in self.path:
                     answer.read()
@@ -265,9 +265,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._upstream = None
             self.close_connection = True
             return
-        if fault == "internal":
+        if failure == "internal":
             self._status(500, "InternalError", "Internal error occurred: etcdserver: request timed out")
-        elif fault:
+        elif failure:
             self.close_connection = True
         else:
             self._repeat(answer)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What tests want to know of a fleet: which pods are where and why, where requests go, who wrote what."""
+"""Observations of a fleet for tests: which pods are where and why, where requests go, who wrote what."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WRITTEN_BY_SERVERS = ("managedFields", "resourceVersion", "uid", "generation", 
 
 
 class Writes:
-    """What is written to any API server of a fleet while it is entered, in `all`, and in `lasting` without dry runs and
+    """Writes to any API server of a fleet while it is entered, in `all`, and in `lasting` without dry runs and
     questions about rights, of which nothing is kept; by tests and clusters not counted."""
 
     def __init__(self, live: LiveFleet) -> None:
@@ -62,7 +62,7 @@ def planes(live: LiveFleet) -> list[ControlPlane]:
 
 
 def contents(live: LiveFleet) -> dict[str, Object]:
-    """What is wanted of each object of the fleet, its status left out, by "<cluster>: <kind> <namespace>/<name>"."""
+    """Desired state of each object of the fleet, its status left out, by "<cluster>: <kind> <namespace>/<name>"."""
     found = {}
     for plane in planes(live):
         for (kind, namespace, name), value in live.ours(plane).items():
@@ -146,11 +146,11 @@ def check_placement(live: LiveFleet) -> None:
         name, cluster = placement["replica"], placement["cluster"]
         plane = live.workloads[cluster]
         pools = {node["metadata"]["name"]: _pool(node) for node in plane.objects.list("v1", "Node")}
-        wanted: Counter[tuple[str, int]] = Counter()
+        desired: Counter[tuple[str, int]] = Counter()
         for engine in placement["engines"]:
             for part in engine["members"]:
                 count = sum(request["count"] for request in part["deviceRequests"])
-                wanted[part["pool"], count] += engine["copies"] * part["pods"]
+                desired[part["pool"], count] += engine["copies"] * part["pods"]
         found: Counter[tuple[str, int]] = Counter()
         for pod in engines(live, cluster):
             if pod["metadata"]["labels"][REPLICA_LABEL] == name:
@@ -161,7 +161,7 @@ def check_placement(live: LiveFleet) -> None:
                 taken.update((cluster, device["pool"], device["device"]) for device in devices)
                 found[pools[node], len(devices)] += 1
                 counted += 1
-        assert found == wanted, f"{name} on {cluster}"
+        assert found == desired, f"{name} on {cluster}"
         replica = live.resource("ModelReplica", name, placement["namespace"])
         assert replica["spec"]["clusterName"] == cluster
     assert counted == sum(len(engines(live, cluster)) for cluster in live.workloads)
@@ -198,7 +198,7 @@ def _condition(value: Object, kind: str) -> Object:
 
 
 def check_ways(live: LiveFleet, service: str, deployments: Sequence[str]) -> None:
-    """Requests for a service reach ready pods of every replica of these deployments, as far as objects can tell: from
+    """Requests for a service reach ready pods of every replica of these deployments, as far as objects show: from
     its URL through the control gateway to each cluster's gateway, and there through the InferencePool to the pods."""
     resource = live.resource("ModelService", service, "team")
     assert resource["status"]["address"] == f"http://{CONTROL_ADDRESS}/team/{service}"
@@ -208,14 +208,14 @@ def check_ways(live: LiveFleet, service: str, deployments: Sequence[str]) -> Non
     ways = sorted(_way(live, reference) for reference in rule["backendRefs"])
     # What is to go serves on until something serves in its place.
     leaving = [entry for entry in live.plan()["leaving"] if entry["deployment"] in deployments]
-    wanted = [*(entry for name in deployments for entry in placed(live, name)), *leaving]
-    assert ways == sorted((live.addresses[entry["cluster"]], f"/team/{entry['replica']}/") for entry in wanted)
-    for entry in wanted:
+    desired = [*(entry for name in deployments for entry in placed(live, name)), *leaving]
+    assert ways == sorted((live.addresses[entry["cluster"]], f"/team/{entry['replica']}/") for entry in desired)
+    for entry in desired:
         _check_replica(live.workloads[entry["cluster"]], f"/team/{entry['replica']}/", entry["replica"])
 
 
 def _way(live: LiveFleet, reference: Object) -> tuple[str, str]:
-    """Where the control gateway sends what goes to a backend: address and path."""
+    """Return where the control gateway sends what goes to a backend: address and path."""
     slices = live.control.objects.list(
         "discovery.k8s.io/v1", "EndpointSlice", "team", f"kubernetes.io/service-name={reference['name']}"
     )
@@ -250,8 +250,8 @@ def _routes(plane: ControlPlane) -> Iterator[Object]:
     for route in plane.objects.list(GATEWAY, "HTTPRoute", labels=MANAGED):
         parents = route.get("status", {}).get("parents", [])
         conditions = [entry for parent in parents for entry in parent["conditions"]]
-        told = {(entry["type"], entry["status"]) for entry in conditions}
-        if told == {("Accepted", "True"), ("ResolvedRefs", "True")}:
+        reported = {(entry["type"], entry["status"]) for entry in conditions}
+        if reported == {("Accepted", "True"), ("ResolvedRefs", "True")}:
             yield route
 
 
