@@ -138,10 +138,11 @@ class Cloud:
         """Return the fields of the spec but for node pools, of the block of an InferenceCluster: those that every cloud
         has, and the settings that differ from their defaults."""
         values = api.wire(block)
-        own = {name: values[name] for name in ("project", "credentials") if values.get(name)}
+        common = ("region", "project", "kubernetesVersion", "credentials")
+        given = {name: values[name] for name in common if values.get(name)}
         defaults = {camel(name): field.default for name, field in self.settings.model_fields.items()}
         set_here = {name: values[name] for name, default in defaults.items() if values.get(name, default) != default}
-        return {"region": block.region, "kubernetesVersion": block.kubernetes_version, **own, **set_here}
+        return {**given, **set_here}
 
 
 def node_pool(
