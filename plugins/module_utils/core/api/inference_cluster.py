@@ -241,6 +241,13 @@ class NodePool(Model):
     eks: EKSPoolSettings | None = Field(default=None, description="Settings that only node pools of EKS have.")
     gke: GKEPoolSettings | None = Field(default=None, description="Settings that only node pools of GKE have.")
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and the most nodes of the pool. Without limits its size is fixed; with only one of them, the
+        number that it starts with is the other one."""
+        least = self.node_count if self.min_node_count is None else self.min_node_count
+        return least, max(self.node_count, least) if self.max_node_count is None else self.max_node_count
+
 
 def _settings_of(source: str, number: str) -> Rule:
     """Return the rule that settings of node pools of one source are allowed for that source only."""

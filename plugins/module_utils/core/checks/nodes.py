@@ -112,7 +112,7 @@ def plugin_devices(node: Object) -> int:
 def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
     start = number(pool, "nodeCount", default=1)
     least = number(pool, "minNodeCount", default=start)
-    most = number(pool, "maxNodeCount", default=start)
+    most = number(pool, "maxNodeCount", default=max(start, least))
     field = "maxNodeCount" if "maxNodeCount" in pool else "nodeCount"
     label = f"kubectl label node NAME {LABEL}={name}"
     if not nodes and least:

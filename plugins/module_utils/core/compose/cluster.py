@@ -160,16 +160,14 @@ def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
 
 
 def cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
-    """Return a GPU pool for the cloud. A pool without limits has a fixed size; one with only a maximum never shrinks
-    below its initial size."""
-    least = pool.node_count if pool.min_node_count is None else pool.min_node_count
-    nodes = max(pool.node_count, least)
+    """Return a GPU pool for the cloud."""
+    least, most = pool.bounds
     sizes = {
         "diskSizeGb": provisioning.disk_size_gb,
         # A cloud refuses a pool that starts below its minimum.
-        "nodeCount": nodes,
+        "nodeCount": max(pool.node_count, least),
         "minNodeCount": least,
-        "maxNodeCount": nodes if pool.max_node_count is None else pool.max_node_count,
+        "maxNodeCount": most,
     }
     return cloud.node_pool(pool, provisioning, sizes)
 

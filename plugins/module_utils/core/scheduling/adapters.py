@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import model_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
@@ -239,10 +240,10 @@ def _unknown(
     return ""
 
 
-def capacity(resource: api.InferenceCluster, pool: Any) -> int:
+def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
     """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; some clouds count both per
     zone."""
-    nodes = int(pool.max_node_count if pool.max_node_count is not None else pool.node_count)
+    __, nodes = pool.bounds
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
     zones = len(set(pool.zones or ())) if cloud and cloud.per_zone else 1
     return nodes * max(zones, 1)

@@ -224,6 +224,10 @@ def test_d5_numbers_of_nodes(source: str, written: dict[str, int], counts: tuple
     """Start, minimum, maximum; a pool without limits has one size."""
     found = gpu_pool(source, **written)
     assert (found["nodeCount"], found["minNodeCount"], found["maxNodeCount"]) == counts
+    # Replicas are placed on as many nodes as the cloud may have.
+    planned = api.parse(cluster(source, pool(**{**written, "zones": ["us-west-2a"]})))
+    assert isinstance(planned, api.InferenceCluster)
+    assert adapters.capacity(planned, (planned.spec.node_pools or ())[0]) == counts[2]
 
 
 def test_a_capacity_block_and_efa_are_for_eks() -> None:

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import fleets
 
-EXAMPLES = settings(max_examples=60)
+EXAMPLES = settings(max_examples=25)
 OPTIONS = pytest.mark.parametrize(
     "options", fleets.OPTIONS, ids=lambda options: f"{options.accounting}-{options.search}"
 )
@@ -290,7 +290,7 @@ def possible(engine: Engine, fleet: Cluster, decided: Schedule, options: Options
 
 
 @pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(state=crowded())
 def test_a_gang_is_refused_only_when_no_spread_fits(
     accounting: str, state: tuple[list[Cluster], list[Deployment]]
@@ -317,7 +317,7 @@ def pools_used(placement: Placement) -> set[str]:
 
 
 @pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(state=crowded(), followers=st.integers(1, 7))
 def test_a_spread_gang_that_is_edited_keeps_its_pools(
     accounting: str, state: tuple[list[Cluster], list[Deployment]], followers: int
