@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
     Cache,
@@ -30,12 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     parse_status,
     unexpected,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import (
-    WRITES,
-    Call,
-    Object,
-    Requester,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import WRITES, Call, Requester
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import LARGEST_ANSWER, Answer
 
@@ -294,7 +290,7 @@ class Client:
         resource = self._found(api_version, kind)
         if resource is None:
             return False
-        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid:
             body["preconditions"] = {"uid": uid}
         if dry_run:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, shown_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import RETRIED_CODES, Attempts, retry_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
@@ -43,8 +44,6 @@ WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 """Verbs of Requester.sent that change something on the server. What was only tried is counted as "dry-run"."""
 # Characters of a token that is part of no other word.
 _LONG = 16
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class ControlClusterError(Exception):
 def run(settings: Settings, done: Run) -> None:
     """Reconcile the fleet, and note in `done` what was done, also in a run that fails.
 
-    Raises what build.build and apply.run raise, InUse and ControlClusterError.
+    Raises what build.build and apply.run raise, InUseError and ControlClusterError.
     """
     with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder:
         _Work(settings, done, folder).run()

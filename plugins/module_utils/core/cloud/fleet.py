@@ -24,9 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
-
-Object = Mapping[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 _METADATA = ("name", "namespace", "labels")
 

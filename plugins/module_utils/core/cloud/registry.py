@@ -1,6 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Registry of the clouds in which the fleet creates clusters: one line each. Nothing else in the core names them."""
+"""Registry of the clouds in which the fleet creates clusters: one line each.
+
+In the core, only the kinds of `core/api` name them as well."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-Object = Mapping[str, Any]
 Read = TypeVar("Read", bound=Cluster)
 
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
@@ -190,7 +191,7 @@ def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[st
         return list(_existing_secrets(source.existing))
     if cloud is None:
         return []
-    secrets = [{"type": "Kubeconfig", "name": names.child_name(cluster.name, "kubeconfig"), "key": "kubeconfig"}]
+    secrets = [{"type": "Kubeconfig", "name": kubeconfig_secret(cluster.name), "key": "kubeconfig"}]
     if cloud.identity:
         name = names.child_name(cluster.name, cloud.identity.suffix)
         secrets.append({"type": cloud.identity.type, "name": name, "key": cloud.identity.key})

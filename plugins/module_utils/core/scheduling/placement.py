@@ -231,7 +231,7 @@ def _grow(state: _State, capacity: FleetCapacity) -> None:
 
 
 def _surplus(placements: list[Placement], desired: int) -> list[Placement]:
-    """Whom to give up: from the fullest cluster, of equals the later name, there the highest index."""
+    """Return the replicas to remove: from the fullest cluster, of equals the later name, there the highest index."""
     left = list(placements)
     load = Counter(placement.cluster for placement in left)
     victims = []
@@ -266,7 +266,7 @@ class _Filler:
         self._refused: dict[int, dict[str, int]] = {}
 
     def fill(self, states: Iterable[_State]) -> None:
-        """Until a whole pass over all deployments places nothing.
+        """Place replicas until a whole pass over all deployments places nothing.
 
         One pass would do if a pool that refuses a replica always refused it later as well. Packing within a bound on
         work does not promise that, and without the last, empty pass the next run could find a place that this one

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CacheStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
     GatewayStatus,
@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
     ProviderConfigRef,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import provider_config_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     DECLARED,
@@ -123,7 +124,7 @@ def inference_cluster(
     )
     fields = api.construct(
         InferenceClusterStatus,
-        provider_config_ref=api.construct(ProviderConfigRef, name=names.child_name(cluster.name, "cluster-kubeconfig")),
+        provider_config_ref=api.construct(ProviderConfigRef, name=provider_config_name(cluster.name)),
         gateway=gateway,
         cache=api.construct(CacheStatus, storage_class_name=storage_class) if storage_class else None,
         gpu_pools=_published(pools, before),

@@ -22,8 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.valida
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
-Object = Mapping[str, Any]
-
 LARGEST, SMALLEST = 16, 28
 """Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""
 _CIDRS = "spec.networking.subnetCidrs"

@@ -20,8 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.valida
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
-
-Object = Mapping[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _VERSION = re.compile(r"1\.[0-9]{1,3}(\.[0-9]{1,3}(-gke\.[0-9]+)?)?")
 _PROJECT = re.compile(r"([a-z0-9][-a-z0-9.]*\.[a-z]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]")
