@@ -310,7 +310,6 @@ def _unquoted(text: str) -> str:
 # Longest name of a Kubernetes object, in characters.
 _MAX_NAME = 253
 _GROUPS = (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
-_LATER_KINDS = {"AKSCluster": "AKS", "NebiusCluster": "Nebius", "VultrCluster": "Vultr"}
 _NOT_MANIFESTS = {
     "kustomization.yaml": "a kustomization",
     "kustomization.yml": "a kustomization",
@@ -380,7 +379,7 @@ def _no_version(kind: str) -> tuple[Problem, str]:
 
 
 def _unknown_kind(kind: str) -> Problem:
-    if kind in _LATER_KINDS:
+    if kind in registry.LATER.values():
         return Problem(
             f"{kind} is not supported",
             "kind",

@@ -2,12 +2,14 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Registry of the clouds in which the fleet creates clusters: one line each.
 
-In the core, only the kinds of `core/api` name them as well."""
+In the core, only the kinds of `core/api` name them as well.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import ClusterSource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import entry as eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import entry as gke
@@ -23,6 +25,12 @@ BY_KIND = {cloud.kind: cloud for cloud in CLOUDS}
 KINDS = tuple(BY_KIND)
 CLUSTER_KINDS = ("InferenceCluster", *KINDS)
 """Kinds of resources that are clusters of a fleet."""
+LATER = {
+    source: f"{source}Cluster"
+    for source in get_args(ClusterSource.model_fields["source"].annotation)
+    if source not in (*BY_SOURCE, "Existing")
+}
+"""Sources of an InferenceCluster of which no cluster is created yet, and the kinds that the reference has for them."""
 
 
 def block_of(source: Any) -> Any:

@@ -54,7 +54,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 )
 
 GATEWAY_NAME = "default"
-LATER_SOURCES = ("AKS", "Nebius", "Vultr")
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 """Kinds that are composed into objects in a namespace on workload clusters."""
@@ -321,8 +320,8 @@ def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     source = cluster.spec.cluster.source
-    if source in LATER_SOURCES:
-        hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or make it yourself and use Existing"
+    if source in registry.LATER:
+        hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or create it yourself and use Existing"
         yield warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 
 
