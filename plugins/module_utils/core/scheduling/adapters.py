@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -132,11 +133,14 @@ def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], a
 
 
 def priority(annotations: Mapping[str, str]) -> int:
-    """The number in the priority annotation; 0 when it is missing or is no whole number."""
-    try:
-        return int(annotations.get(PRIORITY_ANNOTATION, "0"))
-    except ValueError:
-        return 0
+    """Return the number in the priority annotation; 0 when it is missing or cannot be one."""
+    value = annotations.get(PRIORITY_ANNOTATION, "0")
+    return int(value) if is_priority(value) else 0
+
+
+def is_priority(value: str) -> bool:
+    """Return whether a text is a whole number of up to 18 digits."""
+    return bool(re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()))
 
 
 def _engine(engine: Any) -> Engine:

@@ -31,7 +31,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import (
+    PRIORITY_ANNOTATION,
+    fabric_of,
+    is_priority,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.capacity import (
@@ -413,6 +417,15 @@ def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Proble
         yield warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
 
 
+def _deployment_priority(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
+    del fleet
+    value = deployment.annotations.get(PRIORITY_ANNOTATION, "0")
+    if not is_priority(value):
+        hint = 'Write a whole number as a text, such as "10"; higher comes first'
+        path = field_path("metadata.annotations", PRIORITY_ANNOTATION)
+        yield warning("is no whole number, and counts as priority 0", path, hint, short(value))
+
+
 def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     template = deployment.spec.template.spec
     yield from _cache_reference(deployment, template.model_cache_ref, "spec.template.spec.modelCacheRef.name", fleet)
@@ -522,6 +535,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "ModelCache": (_workload_namespace, _cache_clusters),
     "ModelDeployment": (
         _workload_namespace,
+        _deployment_priority,
         _deployment_cache,
         _deployment_clusters,
         _deployment_selectors,

@@ -45,6 +45,7 @@ spec:
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 CEL = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
 POOL = "spec.nodePools[0]"
+PRIORITY = "modelplane.ai/priority"
 
 
 def engine(fields: str) -> str:
@@ -83,6 +84,22 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
 @pytest.mark.parametrize(
     ("changed", "severity", "path", "line", "says", "hint"),
     [
+        *(
+            pytest.param(
+                {
+                    "deployment": change(
+                        DEPLOYMENT, "namespace: team", f"namespace: team, annotations: {{{PRIORITY}: '{value}'}}"
+                    )
+                },
+                "warning",
+                f'metadata.annotations["{PRIORITY}"]',
+                3,
+                "is no whole number, and counts as priority 0",
+                "Write a whole number",
+                id=f"priority {name}",
+            )
+            for name, value in {"word": "ten", "digits of others": "\u0661\u0660", "huge": "9" * 19}.items()
+        ),
         pytest.param(
             {"cluster": change(CLUSTER, "className: l4", "className: l44")},
             "error",
