@@ -93,7 +93,10 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
     del live.kubeconfigs["north"]
     live.run("site").ok()
     # Controllers connect again some time after an API server has come back, and may outlast the run's own wait.
-    until("the engines of west have the old tag", lambda: tags(live, "west") == {OLD})
+    until(
+        "the engines of west have the old tag and are ready",
+        lambda: tags(live, "west") == {OLD} and all(map(is_ready, engines(live, "west"))),
+    )
     check_placement(live)
     check_ways(live, "chat", ["mover"])
 
