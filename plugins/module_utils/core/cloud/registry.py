@@ -7,6 +7,8 @@ In the core, only the kinds of `core/api` name them as well.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import ClusterSource
@@ -25,12 +27,14 @@ BY_KIND = {cloud.kind: cloud for cloud in CLOUDS}
 KINDS = tuple(BY_KIND)
 CLUSTER_KINDS = ("InferenceCluster", *KINDS)
 """Kinds of resources that are clusters of a fleet."""
-LATER = {
-    source: f"{source}Cluster"
-    for source in get_args(ClusterSource.model_fields["source"].annotation)
-    if source not in (*BY_SOURCE, "Existing")
-}
-"""Sources of an InferenceCluster of which no cluster is created yet, and the kinds that the reference has for them."""
+
+
+@functools.cache
+def later() -> Mapping[str, str]:
+    """Return the sources of an InferenceCluster of which no cluster is created yet, and the kinds that the reference
+    implementation has for them."""
+    sources = get_args(ClusterSource.model_fields["source"].annotation)
+    return {source: f"{source}Cluster" for source in sources if source not in (*BY_SOURCE, "Existing")}
 
 
 def block_of(source: Any) -> Any:
