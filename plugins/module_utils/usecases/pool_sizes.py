@@ -105,7 +105,7 @@ class Resizer:
         demands: dict[str, list[PoolDemand]] = {}
         for demand in pool_demands(plan, written):
             there = seen.clusters.get(demand.cluster)
-            # What serves has its nodes, and nothing can be applied to a cluster that does not answer.
+            # Replicas that serve have their nodes already, and nothing can be applied to an unreachable cluster.
             if there is not None and not there.unreachable and (demand.waiting or not demand.nodes):
                 demands.setdefault(demand.cluster, []).append(demand)
         found = self._on_each(lambda each: self._of_cluster(each, seen), demands, lambda demand: demand)
