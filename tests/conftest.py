@@ -43,8 +43,11 @@ __all__ = [
     "paused_fleet",
 ]
 
-# How long an example takes decides nothing, as machines are busy at times. All else is as Hypothesis has it, in CI too.
-settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes decides nothing, as machines are busy at times. Half of the examples that are usual, as each
+# change is tested with them.
+settings.register_profile(
+    "any-machine", settings(), max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any-machine")
 
 TESTS = Path(__file__).parent

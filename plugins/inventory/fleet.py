@@ -122,6 +122,10 @@ from ansible.inventory.group import to_safe_group_name
 from ansible.module_utils.basic import missing_required_lib
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.template import trust_as_template
+from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
+
+byte_code.keep()
+
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api

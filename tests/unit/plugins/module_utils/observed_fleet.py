@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,12 @@ spec:
 """
 
 
+@functools.cache
+def _as_json(text: str) -> str:
+    """Text of YAML as text of JSON, which is read again in a tenth of the time."""
+    return json.dumps(yaml_load(text))
+
+
 def up(value: Object) -> Object:
     """An object whose controller is through with it."""
     copies = value.get("spec", {}).get("replicas", 1)
@@ -106,7 +113,7 @@ class Fleet:
         self.text = self.text.replace(old, new)
 
     def objects(self, top: str = "", kind: str = "") -> list[Object]:
-        found = [yaml_load(path.read_text()) for path in sorted((self.built / top).rglob("*.yaml"))]
+        found = [json.loads(_as_json(path.read_text())) for path in sorted((self.built / top).rglob("*.yaml"))]
         return [value for value in found if not kind or value["kind"] == kind]
 
     def observations(self) -> Object:

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 FACTOR = 8
 GENEROUS = 3
 # What is above the noise, and the largest text to measure: whatever goes over 512 KiB again and again takes longer.
-LEAST_SECONDS = 0.01
+LEAST_SECONDS = 0.004
 LARGEST = 1 << 19
 
 Shape = Callable[[int], str]
