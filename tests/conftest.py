@@ -43,10 +43,10 @@ __all__ = [
     "paused_fleet",
 ]
 
-# How long an example takes decides nothing, as machines are busy at times. Half of the examples that are usual, as each
-# change is tested with them.
+# How long an example takes decides nothing, as machines are busy at times. A third of the usual number of examples, as
+# each change is tested with them.
 settings.register_profile(
-    "any-machine", settings(), max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any-machine", settings(), max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any-machine")
 

@@ -33,6 +33,8 @@ _METADATA = {
     },
     "additionalProperties": False,
 }
+# Otherwise it parses a file of 1.5 MB for each object.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 from ansible_collections.modelplane.fleet.tests.written import model_endpoint, model_replica, replica_objects
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 MANIFESTS = next(parent for parent in Path(__file__).parents if parent.name == "tests") / "data" / "manifests"
@@ -130,7 +130,6 @@ def valid_deployments(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
 @given(deployment=valid_deployments(), index=st.integers(0, 999))
 def test_h5_whatever_is_valid_composes_into_objects_with_valid_names(deployment: dict[str, Any], index: int) -> None:
     api.parse(deployment)

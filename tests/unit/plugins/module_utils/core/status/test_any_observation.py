@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.tests.written import (
 )
 from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -179,7 +179,6 @@ RESOURCES = {
 }
 
 
-@settings(max_examples=60)
 @given(sightings(WORKLOADS), sightings(CONTROL), st.booleans(), st.booleans())
 def test_any_observation_has_a_status(
     workloads: list[Any], controls: list[Any], provisioned: bool, stack: bool
@@ -201,7 +200,6 @@ def test_any_observation_has_a_status(
     assert evaluate(None, None, once, LATER)["cluster"] == once["cluster"]
 
 
-@settings(max_examples=60)
 @given(PAST, st.booleans())
 def test_any_past_has_a_future(past: Any, answers: bool) -> None:
     workload = seen.cluster(*WORKLOADS) if answers else seen.silent()

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
-from hypothesis import given, settings
+from hypothesis import given
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -25,7 +25,6 @@ import sightings as seen
 import test_any_observation as anything
 
 
-@settings(max_examples=60)
 @given(anything.sightings(anything.WORKLOADS), anything.sightings(anything.CONTROL))
 def test_statuses_are_those_of_the_whole_objects(workloads: list[Any], controls: list[Any]) -> None:
     def reported(workloads: list[Any], controls: list[Any]) -> anything.Reported:
