@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INVENTORY := inventories/quickstart/hosts.yml
 COLLECTION := ansible_collections.modelplane.fleet
-CORE := tests/unit/plugins/module_utils/core
+MODULE_UTILS := tests/unit/plugins/module_utils
 
 # Without byte code every start of Ansible compiles it again, which is most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help setup quickstart check test lint types docs crds conformance unit unit-core unit-others discovery sanity oldest \
+.PHONY: help setup quickstart check test lint types docs crds conformance unit unit-core unit-module-utils unit-others discovery sanity oldest \
   matrix integration interrupted kube bench clean
 
 help: ## what there is to do
@@ -39,7 +39,7 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
 check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentation, and the tests that start nothing
-	@$(MAKE) --no-print-directory -j3 -O unit-others unit-core lint types docs crds conformance
+	@$(MAKE) --no-print-directory -j2 -O lint unit-module-utils unit-core unit-others types docs crds conformance
 
 test: check sanity oldest integration ## everything that has to pass
 
@@ -64,14 +64,17 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
 unit: ## the tests that start nothing
-	@$(MAKE) --no-print-directory -j2 -O unit-others unit-core
+	@$(MAKE) --no-print-directory -j2 -O unit-module-utils unit-core unit-others
 
-# Each half imports only its own tests, which workers of pytest-xdist would not.
+# Each part imports its own tests only, while every worker of pytest-xdist imports all.
 unit-core: discovery
-	@$(BIN)/python -m pytest -q -rs -m 'not integration' $(CORE)
+	@$(BIN)/python -m pytest -q -rs -m 'not integration' $(MODULE_UTILS)/core
+
+unit-module-utils: discovery
+	@$(BIN)/python -m pytest -q -rs -m 'not integration' --ignore=$(MODULE_UTILS)/core $(MODULE_UTILS)
 
 unit-others: discovery
-	@$(BIN)/python -m pytest -q -rs -m 'not integration' --ignore=$(CORE)
+	@$(BIN)/python -m pytest -q -rs -m 'not integration' --ignore=$(MODULE_UTILS)
 
 discovery: $(VENV)/tests.installed
 	@PYTHONPATH=.collections $(BIN)/python -m $(COLLECTION).tests.gcp.documents
