@@ -3,7 +3,7 @@
 """Mutated manifests and arbitrary bytes: loading answers with resources and problems, never with an exception, and what
 is left can be planned.
 
-`FUZZ_EXAMPLES` is the number of examples of each test (60 by default).
+`FUZZ_EXAMPLES` is the number of examples of each test (30 by default).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DOCUMENTS = [
 KEYS = sorted({match for data in FILES.values() for match in data.decode().split() if match.endswith(":")})
 
 fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "30")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ class Controlled(Fleet):
     def run(self, **more: Any) -> build.Outcome:
         (self.folder / "fleet.yaml").write_text(self.text)
         seen = self.folder / "observed.yaml"
-        seen.write_text(yaml.safe_dump(self.observations()))
+        seen.write_text(json.dumps(self.observations()))
         settings = build.Settings(
             tuple(self.manifests), str(self.built), observations=str(seen), state="control", **more
         )
