@@ -124,7 +124,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     BUILD,
     build_result,
     build_warnings,
-    check_build,
+    check_values,
     file_diff,
     prepare,
     run,
@@ -146,7 +146,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
-    check_build(module)
+    check_values(module)
     outcome = run(module, build.build, settings(module))
     warn(module, outcome.loaded, more=build_warnings(outcome))
     result = {"changed": bool(outcome.changes), **build_result(outcome, module.params["table_width"])}

@@ -225,7 +225,7 @@ _OF_BUILDS = {"prune": True, "parts": ["clusters", "control"], "folders": {}, "s
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     manifests.prepare(module)
-    manifests.check_build(module)
+    manifests.check_values(module)
     done = reconcile.Run()
     try:
         with manifests.failures(module):
@@ -245,10 +245,6 @@ def work(module: AnsibleModule) -> None:
 
 def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
-    least = {"rounds": 1, "lease": 1, "wait": 0}
-    for name in least:
-        if not least[name] <= params[name] < float("inf"):
-            raise ArgumentsError(f"{name} is {params[name]:g}, and must be at least {least[name]}")
     # Whose state it is: that of the control cluster, where there is one.
     building = {**params, "state": "folder" if params["control"] is None else "control"}
     settings = reconcile.Settings(

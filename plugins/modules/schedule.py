@@ -117,6 +117,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.invento
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     ENDPOINT_HOSTS,
     RESOURCES,
+    check_values,
     prepare,
     run,
     settings,
@@ -134,6 +135,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
+    check_values(module)
     outcome = run(module, build.decide, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
     module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))

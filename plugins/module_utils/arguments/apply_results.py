@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import number_problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
@@ -74,9 +75,8 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
             f"fleet is {short_value(params['fleet'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"
         )
-    for name in ("wait", "lock_timeout"):
-        if not 0 <= params[name] < float("inf"):
-            raise ApplyError(f"{name} is {params[name]}, and must not be negative")
+    if wrong := number_problems(params):
+        raise ApplyError("; ".join(wrong))
     lease: Mapping[str, Any] | None = params["lease"]
     if lease and control is None:
         raise ApplyError("lease is the lock on the control cluster: give control as well")

@@ -14,6 +14,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
@@ -257,6 +258,26 @@ def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
     return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
 
+def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
+    """Return a line for each value of `images` that no container runtime can pull; messages call them `name`."""
+    return [
+        f"{name}.{key} is {image!r}, and must be a reference to an image, such as registry.example.com/folder/name:tag"
+        for key, image in (given or {}).items()
+        if image and not images.reference(image)
+    ]
+
+
+def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a line for each number that is less than its minimum, or infinite; names in `values` begin with `prefix`
+    in place of that of variables."""
+    numbers = {prefix + name.removeprefix(PREFIX): least for name, least in LEAST.items()}
+    return [
+        f"{name} is {values[name]:g}, and must be {'finite' if values[name] > least else f'at least {least:g}'}"
+        for name, least in numbers.items()
+        if values.get(name) is not None and not least <= values[name] < float("inf")
+    ]
+
+
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
     """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
     given = {key: places for key, places in (sources or {}).items() if places is not None}
@@ -271,17 +292,23 @@ def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
     return found
 
 
+def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values as an argument spec reads them, without those with errors, and a line for each error."""
+    found = ArgumentSpecValidator({name: spec[name] for name in given}).validate(given)
+    wrong = [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
+    return ({} if wrong else found.validated_parameters), wrong
+
+
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
     given = {name: variables[name] for name in spec if variables.get(name) is not None}
-    found = ArgumentSpecValidator(dict(spec)).validate(given)
-    if found.error_messages:
-        return [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
-    read = found.validated_parameters
-    wrong = [
-        f"{name} is {read[name]:g} and must be at least {least:g}"
-        for name, least in LEAST.items()
-        if read.get(name) is not None and not least <= read[name] < float("inf")
-    ]
+    read, wrong = _read(given, spec)
+    if wrong and len(given) > 1:
+        # The validator stops at its first error of a type.
+        each = [_read({name: value}, spec) for name, value in given.items()]
+        read = {name: value for values, _ in each for name, value in values.items()}
+        wrong = [message for _, messages in each for message in messages]
+    wrong += number_problems(read, PREFIX)
+    wrong += image_problems(read.get("fleet_images"), "fleet_images")
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
     try:
         AllowedHosts.of(read.get("fleet_endpoint_hosts") or ())

@@ -13,7 +13,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.invento
     IMAGES,
     NETWORK,
     SCHEDULING,
+    image_problems,
     network_problems,
+    number_problems,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
@@ -61,7 +63,6 @@ BUILD: dict[str, Any] = {
     "table_width": {"type": "int", "default": 72},
 }
 """The counterpart of the doc fragment `build`."""
-_LEAST = {"table_width": 60, "rollout": 1, "stream_grace": 0, "lock_timeout": 0}
 _MOST_WARNINGS = 20
 
 
@@ -75,14 +76,13 @@ def prepare(module: AnsibleModule) -> None:
             module.fail_json(msg=f"chdir: {module.params['chdir']}: {error.strerror}")
 
 
-def check_build(module: AnsibleModule) -> None:
-    """Fail when an argument of BUILD has a value that no build can use."""
-    for name, least in _LEAST.items():
-        if module.params[name] < least:
-            must = f"be at least {least}" if least else "not be negative"
-            module.fail_json(msg=f"{name} is {module.params[name]}, and must {must}")
-    for problem in network_problems(module.params["network_sources"], "network_sources"):
-        module.fail_json(msg=problem)
+def check_values(module: AnsibleModule) -> None:
+    """Fail when arguments have values that no plan can use."""
+    problems = number_problems(module.params)
+    problems += image_problems(module.params.get("images"), "images")
+    problems += network_problems(module.params.get("network_sources"), "network_sources")
+    if problems:
+        module.fail_json(msg="; ".join(problems))
 
 
 def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> Settings:

@@ -334,7 +334,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no cluster at all": ({"clusters": [], "control": None}, "nothing to apply to"),
     "no build": ({"path": "/nowhere/at/all"}, "no build folder"),
     "a fleet that is no name": ({"fleet": "Not A Name"}, "fleet is"),
-    "a wait that is no time": ({"wait": -1.0}, "must not be negative"),
+    "a wait that is no time": ({"wait": -1.0}, "wait is -1, and must be at least 0"),
     "a folder of a elsewhere": ({"folders": {"elsewhere": "x"}}, "folders names elsewhere, which is not in clusters"),
     "no forks": ({"forks": 0}, "forks"),
     "two clusters of a name": (

@@ -45,10 +45,12 @@ def test_what_is_in_order() -> None:
             {"fleet_endpoint_hosts": ["http://a.svc"]},
             r"control: fleet_endpoint_hosts: 'http://a.svc' is neither a host .*",
         ),
-        ({"fleet_wait": -5}, r"control: fleet_wait is -5 and must be at least 0"),
-        ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1 and must be at least 0"),
-        ({"fleet_forks": "0"}, r"control: fleet_forks is 0 and must be at least 1"),
-        ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf .*"),
+        ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
+        ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1, and must be at least 0"),
+        ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),
+        ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf, and must be finite"),
+        ({"fleet_selector_budget": -1}, r"control: fleet_selector_budget is -1, and must be at least 1"),
+        ({"fleet_images": {"picker": "an image"}}, r"control: fleet_images\.picker is 'an image', and must be a ref.*"),
         ({"fleet_name": "Bad_Name"}, r"control: fleet_name must be lower case letters.*"),
         ({"fleet_build": ""}, r"control: fleet_build is not set.*"),
         ({"fleet_resources": []}, r"control: fleet_resources is not set.*"),
@@ -60,6 +62,16 @@ def test_what_is_not(fleet: dict[str, Any], line: str) -> None:
     assert len(found) == 1, found
     assert re.fullmatch(line, found[0])
     assert "hush" not in found[0]
+
+
+def test_all_variables_are_reported_at_once() -> None:
+    found = problems(fleet_wait="long", fleet_forks="many", fleet_rounds=0, fleet_name="Bad_Name")
+    assert [re.search(r"fleet_\w+", line)[0] for line in found] == [  # type: ignore[index]
+        "fleet_wait",
+        "fleet_forks",
+        "fleet_rounds",
+        "fleet_name",
+    ]
 
 
 def test_all_clusters_are_reported_at_once() -> None:

@@ -58,4 +58,4 @@ def test_how_long_pods_serve_on_is_a_choice(tmp_path: Path, given: dict[str, Any
 def test_pods_cannot_end_before_they_are_signalled(tmp_path: Path) -> None:
     result = run(tmp_path, stream_grace=-1)
     assert result["failed"] is True
-    assert result["msg"] == "stream_grace is -1, and must not be negative"
+    assert result["msg"] == "stream_grace is -1, and must be at least 0"
