@@ -4,7 +4,7 @@
 
 An action of the name of each module would be imported there too, but one by routing only in the process that is forked
 for each task, which would import its module, for every task. All modules take little more than one, as most of what
-they import is the same.
+they import is the same. A run that only parses, as for --syntax-check, needs none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from ansible import context  # type: ignore[attr-defined]
 from ansible_collections.modelplane.fleet.plugins import modules
 from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
 byte_code.keep()
 
-for _module in pkgutil.iter_modules(modules.__path__):
-    importlib.import_module(f"{modules.__name__}.{_module.name}")
+if not any(context.CLIARGS.get(name) for name in ("syntax", "listhosts", "listtags", "listtasks")):
+    for _module in pkgutil.iter_modules(modules.__path__):
+        importlib.import_module(f"{modules.__name__}.{_module.name}")
