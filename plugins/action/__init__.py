@@ -9,15 +9,11 @@ they import is the same. A run that only parses, as for --syntax-check, needs no
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 
 from ansible import context  # type: ignore[attr-defined]
 from ansible_collections.modelplane.fleet.plugins import modules
 from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
-byte_code.keep()
-
 if not any(context.CLIARGS.get(name) for name in ("syntax", "listhosts", "listtags", "listtasks")):
-    for _module in pkgutil.iter_modules(modules.__path__):
-        importlib.import_module(f"{modules.__name__}.{_module.name}")
+    byte_code.load(*(f"modules.{module.name}" for module in pkgutil.iter_modules(modules.__path__)))

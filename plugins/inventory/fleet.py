@@ -124,7 +124,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.template import trust_as_template
 from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
-byte_code.keep()
+byte_code.load("module_utils.stores.manifests")
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections

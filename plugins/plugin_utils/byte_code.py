@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
@@ -31,7 +32,12 @@ class Finder:
         return None
 
 
-def keep() -> None:
-    """Load what is imported from now on with Python's own loader."""
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder())
+def load(*names: str) -> None:
+    """Import modules of this collection, given as paths below plugins with dots, and all that they import of it."""
+    finder = Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        for name in names:
+            importlib.import_module(_PLUGINS + name)
+    finally:
+        sys.meta_path.remove(finder)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -14,13 +13,6 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
 PLUGINS = Path(byte_code.__file__).parents[1]
 NAME = "ansible_collections.modelplane.fleet.plugins"
-
-
-@pytest.fixture
-def finders() -> Iterator[None]:
-    before = list(sys.meta_path)
-    yield
-    sys.meta_path[:] = before
 
 
 @pytest.mark.parametrize("name", ["module_utils._yaml", "module_utils.core.api"])
@@ -46,10 +38,10 @@ def test_everything_else_is_left_to_others(name: str, folder: Path) -> None:
     assert byte_code.Finder.find_spec(name, None) is None
 
 
-@pytest.mark.usefixtures("finders")
-def test_one_finder_is_enough() -> None:
-    byte_code.keep()
-    first = list(sys.meta_path)
-    byte_code.keep()
-    assert sys.meta_path == first
-    assert type(first[0]) is byte_code.Finder
+def test_what_is_loaded_leaves_no_finder() -> None:
+    before = list(sys.meta_path)
+    byte_code.load("module_utils._yaml", "module_utils.core.text")
+    assert sys.meta_path == before
+    with pytest.raises(ModuleNotFoundError):
+        byte_code.load("module_utils.nowhere")
+    assert sys.meta_path == before
