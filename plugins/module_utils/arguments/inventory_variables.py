@@ -305,8 +305,8 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
     if wrong and len(given) > 1:
         # The validator stops at its first error of a type.
         each = [_read({name: value}, spec) for name, value in given.items()]
-        read = {name: value for values, _ in each for name, value in values.items()}
-        wrong = [message for _, messages in each for message in messages]
+        read = {name: value for values, __ in each for name, value in values.items()}
+        wrong = [message for __, messages in each for message in messages]
     wrong += number_problems(read, PREFIX)
     wrong += image_problems(read.get("fleet_images"), "fleet_images")
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
