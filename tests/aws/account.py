@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the tests of the double ask it with: clients of one region, and what a cluster needs, made by them."""
+"""Clients of one region for the tests of the double, and what a cluster needs, made by them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TEMPLATE = {
 
 
 class refused:  # noqa: N801 it is used as a word
-    """Expects an error of AWS by its code. `told` is what the message has to contain."""
+    """Expects an error of AWS by its code. `message` is what the message has to contain."""
 
-    def __init__(self, code: str, told: str = "") -> None:
-        self.code, self.told = code, told
+    def __init__(self, code: str, message: str = "") -> None:
+        self.code, self.message = code, message
         self.response: Json = {}
 
     def __enter__(self) -> refused:
@@ -31,12 +31,12 @@ class refused:  # noqa: N801 it is used as a word
         assert isinstance(error, ClientError), f"{self.code} was expected, not {error!r}"
         self.response = error.response  # type: ignore[assignment]
         assert error.response["Error"]["Code"] == self.code, error
-        assert self.told in error.response["Error"]["Message"], error
+        assert self.message in error.response["Error"]["Message"], error
         return True
 
 
 class Account:
-    """What tests need of an account: a network, roles, and a cluster in it."""
+    """An account with what tests need: a network, roles, and a cluster in it."""
 
     def __init__(self, aws: Double) -> None:
         self.aws = aws
@@ -73,7 +73,7 @@ class Account:
         asked = {"name": "one", "version": "1.35", "roleArn": self.roles["cluster"]} | more
         asked.setdefault("resourcesVpcConfig", {"subnetIds": self.subnets})
         self.eks.create_cluster(**asked)
-        return self.look("cluster", until="ACTIVE")
+        return self.describe("cluster", until="ACTIVE")
 
     def nodes(self, name: str = "system", until: str = "ACTIVE", **more: Any) -> Json:
         asked = {
@@ -82,9 +82,9 @@ class Account:
             "scalingConfig": {"minSize": 1, "maxSize": 3, "desiredSize": 1},
         } | more
         self.eks.create_nodegroup(clusterName="one", nodegroupName=name, **asked)
-        return self.look("nodegroup", name, until=until)
+        return self.describe("nodegroup", name, until=until)
 
-    def look(self, kind: str, name: str = "", until: str = "") -> Json:
+    def describe(self, kind: str, name: str = "", until: str = "") -> Json:
         """Describes something until it is in a state, or just once."""
         for _ in range(5):
             if kind == "cluster":
@@ -97,7 +97,7 @@ class Account:
         raise AssertionError(f"{kind} {name} is {found['status']}: {found.get('health')}")
 
     def updated(self, update: Json, **more: str) -> str:
-        """What becomes of an update."""
+        """Wait for an update, and return its status."""
         for _ in range(5):
             found = self.eks.describe_update(name="one", updateId=update["id"], **more)["update"]
             if found["status"] != "InProgress":

@@ -19,7 +19,7 @@ from .hooks import Forward, hook, keeper, served
 from .wire import Call
 from .world import ACCOUNT, Changing, Json, World
 
-# moto tells these types of tags by other names than AWS.
+# moto has other names than AWS for these types of tags.
 ec2_utils.EC2_PREFIX_TO_RESOURCE.update(eipalloc="elastic-ip", nat="natgateway")
 
 
@@ -44,8 +44,8 @@ def _depends(kind: str, identifier: str) -> Refusal:
     return Refusal("DependencyViolation", f"The {kind} '{identifier}' has dependencies and cannot be deleted.", 400)
 
 
-def _wanted(filters: Iterable[Json], values: dict[str, list[str]], tags: dict[str, str]) -> bool:
-    """Whether an object with these values of filters, and these tags, passes the filters of a request."""
+def _matches(filters: Iterable[Json], values: dict[str, list[str]], tags: dict[str, str]) -> bool:
+    """Return whether an object with these values of filters, and these tags, passes the filters of a request."""
     for one in filters:
         name = one["Name"]
         if name.startswith("tag:"):
@@ -287,7 +287,7 @@ def describe_nat_gateways(world: World, call: Call, _forward: Forward) -> Json:
         if identifier not in ec2.nat_gateways:
             raise Refusal("NatGatewayNotFound", f"NAT gateway {identifier} was not found", 400)
     message = []
-    # A gateway is looked at when all but its state is asked for: who waits for a state asks for that.
+    # A gateway is observed if it passes all filters but that of its state: a caller that waits for a state has that.
     stateless = [one for one in asked.get("Filter", []) if one["Name"] != "state"]
     for gateway in ec2.nat_gateways.values():
         values = {
@@ -296,11 +296,11 @@ def describe_nat_gateways(world: World, call: Call, _forward: Forward) -> Json:
             "vpc-id": [gateway.vpc_id],
         }
         tags = ec2.tags.get(gateway.id, {})
-        if (ids and gateway.id not in ids) or not _wanted(stateless, values, tags):
+        if (ids and gateway.id not in ids) or not _matches(stateless, values, tags):
             continue
         if gateway.id in world.changing:
-            world.changing[gateway.id].look()
-        if _wanted(asked.get("Filter", []), values | {"state": [gateway.state]}, tags):
+            world.changing[gateway.id].observe()
+        if _matches(asked.get("Filter", []), values | {"state": [gateway.state]}, tags):
             message.append(_nat(gateway, ec2))
     return {"NatGateways": message}
 
@@ -352,7 +352,7 @@ def create_launch_template(world: World, call: Call, forward: Forward) -> Answer
 
 @hook("ec2", "DescribeLaunchTemplates")
 def describe_launch_templates(world: World, call: Call, forward: Forward) -> Answer:
-    """moto tells the tags that a template was made with, whatever became of them."""
+    """Describe templates with the tags they have now; moto has those that a template was made with."""
     for template in world.ec2(call.region).launch_templates.values():
         template.tags = template.get_tags()
     return forward()
@@ -414,13 +414,13 @@ def describe_capacity_reservations(world: World, call: Call, _forward: Forward) 
             "instance-match-criteria": [one["InstanceMatchCriteria"]],
         }
 
-    told_ones = [
+    matching = [
         one
         for one in held
         if (not ids or one["CapacityReservationId"] in ids)
-        and _wanted(call.parameters.get("Filters", []), values(one), {})
+        and _matches(call.parameters.get("Filters", []), values(one), {})
     ]
-    return {"CapacityReservations": told_ones}
+    return {"CapacityReservations": matching}
 
 
 @hook("ec2", "DescribeRegions")
@@ -501,5 +501,5 @@ def delete_load_balancer(world: World, call: Call, forward: Forward) -> Answer:
 def describe_network_interfaces(world: World, call: Call, forward: Forward) -> Answer:
     for course in list(world.changing.values()):
         if isinstance(course, BalancerCourse) and course.region == call.region:
-            course.look()
+            course.observe()
     return forward()

@@ -106,7 +106,7 @@ class Resource(Changing):
 
         self.world.after_phases(self, finish)
         # An update and its object have one course: whichever is described, both go on.
-        update.look = self.look  # type: ignore[method-assign]
+        update.observe = self.observe  # type: ignore[method-assign]
         self.updates[update.id] = update
         return update
 
@@ -159,7 +159,7 @@ class Cluster(Resource):
         self.entries: dict[str, Json] = {}
 
     def start(self) -> None:
-        """What EKS makes in the VPC: its security group, and interfaces in two of the subnets."""
+        """Create what EKS makes in the VPC: its security group, and interfaces in two of the subnets."""
         ec2 = self.world.ec2(self.region)
         tags = {
             "Name": f"eks-cluster-sg-{self.name}-{self.world.number()}",
@@ -186,7 +186,7 @@ class Cluster(Resource):
         ec2 = self.world.ec2(self.region)
         for interface in self.interfaces:
             ec2.enis.pop(interface, None)
-        # A group that somebody's interface still has stays behind.
+        # A group that an interface of another owner still has stays behind.
         if not any(self.security_group in group_ids(one) for one in ec2.enis.values()):
             for groups in ec2.groups.values():
                 groups.pop(self.security_group, None)
@@ -340,7 +340,7 @@ def create_cluster(world: World, call: Call) -> Json:
 
 @operation
 def describe_cluster(world: World, call: Call) -> Json:
-    cluster_of(world, call).look()
+    cluster_of(world, call).observe()
     return {"cluster": cluster_of(world, call).wire()}
 
 
@@ -491,7 +491,7 @@ def describe_update(world: World, call: Call) -> Json:
     update = _updates(world, call).get(call.parameters["updateId"])
     if update is None:
         raise Refusal("ResourceNotFoundException", f"No update found for ID: {call.parameters['updateId']}", 404)
-    update.look()
+    update.observe()
     return {"update": update.wire()}
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where the double steps in before moto. Each service has a file that registers its operations here."""
+"""Registry of the operations that the double handles before moto. Each service has a file that registers its own."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def keeper(service: str, *operations: str) -> Callable[[Hook], Hook]:
 
 
 def served(given: Answer) -> bool:
-    """Whether moto has done what was asked."""
+    """Return whether moto has done what was asked."""
     return given[0] < 400

@@ -118,7 +118,7 @@ def _addon(world: World, call: Call) -> Any:
 
 @operation
 def describe_addon(world: World, call: Call) -> Json:
-    _addon(world, call).look()
+    _addon(world, call).observe()
     return {"addon": _addon(world, call).wire()}
 
 

@@ -45,7 +45,7 @@ class NodeGroup(Resource):
 
     @property
     def takes_any_pod(self) -> bool:
-        """Whether pods without tolerations have a place here."""
+        """Return whether pods without tolerations have a place here."""
         full = self.status in ("ACTIVE", "UPDATING") and self.scaling["desiredSize"] > 0
         return full and not any(taint["effect"] != "PREFER_NO_SCHEDULE" for taint in self.taints)
 
@@ -85,7 +85,7 @@ class NodeGroup(Resource):
         return message
 
     def start(self) -> None:
-        """Brings the nodes, of which the double has no more than their interfaces, two at most."""
+        """Create the nodes, of which the double has no more than their interfaces, two at most."""
         if not self._fits_reservation():
             return
         for index in range(min(self.scaling["desiredSize"], _NODES_SHOWN)):
@@ -108,7 +108,7 @@ class NodeGroup(Resource):
         )
 
     def _fits_reservation(self) -> bool:
-        """Whether a capacity reservation has room for the nodes, which only shows when they come."""
+        """Return whether a capacity reservation has room for the nodes, which only shows when they start."""
         if self.capacity_type != "CAPACITY_BLOCK":
             return True
         target = (
@@ -270,7 +270,7 @@ def _group(world: World, call: Call) -> Any:
 
 @operation
 def describe_nodegroup(world: World, call: Call) -> Json:
-    _group(world, call).look()
+    _group(world, call).observe()
     return {"nodegroup": _group(world, call).wire()}
 
 

@@ -34,9 +34,9 @@ from .world import Settings, World
 Json = dict[str, Any]
 Environ = dict[str, Any]
 
-# Parameters that say how, not what: a token that the client makes up anew for each call.
+# Parameters that say how, not what: a token that the client generates for each call.
 IDEMPOTENCY = ("clientRequestToken", "ClientToken", "ClientRequestToken")
-# Services that answer a call again which comes twice with one token. EFS tells that there is such an object.
+# Services that answer a call again which comes twice with one token. EFS reports that there is such an object.
 IDEMPOTENT_SERVICES = ("ec2", "eks")
 
 
@@ -46,7 +46,7 @@ class Application(Control):
     def __init__(self) -> None:
         super().__init__()
         self._moto = DomainDispatcherApplication(create_backend_app)
-        # moto looks through its folder of services at each request, and through the class that serves it.
+        # moto searches its folder of services at each request, and the class that serves it.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)  # type: ignore[method-assign]
         responses.method_names_from_class = functools.cache(responses.method_names_from_class)  # type: ignore[attr-defined]
         self._lock = threading.Lock()
@@ -89,13 +89,13 @@ class Application(Control):
             record["error"] = refusal.code
             return error_answer(call.service, refusal)
         except NotImplementedError as error:
-            reported = f"{call.service} {call.operation}: nobody has it here ({error})"
+            reported = f"{call.service} {call.operation}: neither moto nor the double has it ({error})"
             record["error"] = "NotInTheDouble"
             self.invalid.append(reported)
             return error_answer(call.service, Refusal("NotInTheDouble", reported, 501))
         except Exception:
             record["error"] = "InternalFailure"
-            return error_answer(call.service, self.faulty(call))
+            return error_answer(call.service, self.internal_failure(call))
         if given[0] >= 400:
             record["error"] = _code(given)
         return (0, {}, b"") if instead is LOST else given
@@ -107,14 +107,14 @@ class Application(Control):
                 call.service, "InvalidClientTokenId"
             )
             raise Refusal(code, "The security token included in the request is invalid.", 403)
-        if call.faults:
-            reported = f"{call.service} {call.operation}: {'; '.join(call.faults)}"
+        if call.findings:
+            reported = f"{call.service} {call.operation}: {'; '.join(call.findings)}"
             self.invalid.append(reported)
             raise Refusal("InvalidParameterValue" if call.service == "ec2" else "ValidationException", reported, 400)
         return self.refusals.check(call)
 
     def _once(self, call: Call, act: Callable[[], Answer]) -> Answer:
-        """What a call is answered, and again when it is sent once more with the same token of the client."""
+        """Answer a call, and answer the same when it is sent once more with the same token of the client."""
         names = [name for name in IDEMPOTENCY if name in call.parameters and call.service in IDEMPOTENT_SERVICES]
         if not names:
             return act()
@@ -146,12 +146,12 @@ class Application(Control):
             if result[0] in (404, 500) and result[2].lstrip()[:9].lower() == b"<!doctype":
                 raise NotImplementedError("a page in HTML")
             return result  # type: ignore[return-value]
-        given, told_faults = answer(call, result)
-        self.invalid += [f"answer of {call.service} {call.operation}: {fault}" for fault in told_faults]
+        given, found = answer(call, result)
+        self.invalid += [f"answer of {call.service} {call.operation}: {finding}" for finding in found]
         return given
 
     def _forward(self, environ: Environ, body: bytes) -> Answer:
-        """What moto answers."""
+        """Return the answer of moto."""
         got: Json = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:

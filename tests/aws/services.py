@@ -88,7 +88,7 @@ def describe_file_systems(world: World, call: Call, _forward: Forward) -> Json:
         _file_system(world, call, asked["FileSystemId"], at_rest=False)
     for one in list(backend.file_systems_by_id.values()):
         if _meets(asked, one):
-            _course(world, one.file_system_id).look()
+            _course(world, one.file_system_id).observe()
     if asked.get("FileSystemId"):
         _file_system(world, call, asked["FileSystemId"], at_rest=False)
     return _page(
@@ -134,7 +134,7 @@ def delete_file_system(world: World, call: Call, _forward: Forward) -> Json:
         _file_system(world, call, identifier)
     # A deletion that is sent again and again takes as much time as reading does.
     for target in [one for one in backend.mount_targets_by_id.values() if one.file_system_id == identifier]:
-        _course(world, target.mount_target_id).look()
+        _course(world, target.mount_target_id).observe()
     points = [one for one in backend.access_points.values() if one.file_system_id == identifier]
     if found.number_of_mount_targets or points:
         message = "mount targets" if found.number_of_mount_targets else "access points"
@@ -230,7 +230,7 @@ def describe_mount_targets(world: World, call: Call, _forward: Forward) -> Json:
         return bool(one.mount_target_id == asked.get("MountTargetId") or one.file_system_id == file_system)
 
     for one in [one for one in backend.mount_targets_by_id.values() if meets(one)]:
-        _course(world, one.mount_target_id).look()
+        _course(world, one.mount_target_id).observe()
     if "MountTargetId" in asked:
         _target(world, call)
     message = [_target_wire(one) for one in backend.mount_targets_by_id.values() if meets(one)]

@@ -24,36 +24,37 @@ def test_addons(aws: Double, account: Account) -> None:
     assert made["status"] == "CREATING"
     with refused("ResourceInUseException"):
         account.eks.create_addon(clusterName="one", addonName="coredns")
-    assert account.look("addon", "coredns")["status"] == "CREATING"
+    assert account.describe("addon", "coredns")["status"] == "CREATING"
     with refused("ResourceInUseException"):
         account.eks.delete_addon(clusterName="one", addonName="coredns")
-    addon = account.look("addon", "coredns", until="DEGRADED")
+    addon = account.describe("addon", "coredns", until="DEGRADED")
     assert addon["health"]["issues"][0]["code"] == "InsufficientNumberOfReplicas"
     account.nodes("gpu", taints=[{"key": "a", "effect": "NO_SCHEDULE"}])
-    assert account.look("addon", "coredns")["status"] == "DEGRADED"
+    assert account.describe("addon", "coredns")["status"] == "DEGRADED"
     account.nodes()
-    addon = account.look("addon", "coredns", until="ACTIVE")
+    addon = account.describe("addon", "coredns", until="ACTIVE")
     assert addon["configurationValues"] == '{"replicaCount": 3}'
     older = account.eks.describe_addon_versions(addonName="coredns")["addons"][0]["addonVersions"][1]["addonVersion"]
     update = account.eks.update_addon(clusterName="one", addonName="coredns", addonVersion=older)["update"]
     assert account.updated(update, addonName="coredns") == "Successful"
-    assert account.look("addon", "coredns")["addonVersion"] == older
+    assert account.describe("addon", "coredns")["addonVersion"] == older
     assert account.eks.list_addons(clusterName="one")["addons"] == ["coredns"]
     account.eks.delete_addon(clusterName="one", addonName="coredns", preserve=False)
-    assert account.look("addon", "coredns")["status"] == "DELETING"
+    assert account.describe("addon", "coredns")["status"] == "DELETING"
     with refused("ResourceNotFoundException"):
-        account.look("addon", "coredns")
+        account.describe("addon", "coredns")
     aws.fail("addon", "vpc-cni", code="ConfigurationConflict", message="Conflicts found")
     account.eks.create_addon(clusterName="one", addonName="vpc-cni")
     assert (
-        account.look("addon", "vpc-cni", until="CREATE_FAILED")["health"]["issues"][0]["message"] == "Conflicts found"
+        account.describe("addon", "vpc-cni", until="CREATE_FAILED")["health"]["issues"][0]["message"]
+        == "Conflicts found"
     )
 
 
 def test_versions_of_addons_follow_the_cluster(account: Account) -> None:
     account.cluster(version="1.35")
     account.eks.create_addon(clusterName="one", addonName="kube-proxy")
-    assert account.look("addon", "kube-proxy", until="ACTIVE")["addonVersion"].startswith("v1.35.")
+    assert account.describe("addon", "kube-proxy", until="ACTIVE")["addonVersion"].startswith("v1.35.")
     reported = account.eks.describe_addon_versions(kubernetesVersion="1.36", addonName="kube-proxy")["addons"][0]
     default = [one for one in reported["addonVersions"] if one["compatibilities"][0]["defaultVersion"]]
     assert default[0]["addonVersion"].startswith("v1.36.")

@@ -31,8 +31,8 @@ def test_a_cluster_comes_and_goes(aws: Double, account: Account) -> None:
     assert "clusterSecurityGroupId" not in made["resourcesVpcConfig"]
     with refused("ResourceInUseException"):
         account.eks.delete_cluster(name="one")
-    assert [account.look("cluster")["status"] for _ in range(3)] == ["CREATING", "CREATING", "ACTIVE"]
-    cluster = account.look("cluster")
+    assert [account.describe("cluster")["status"] for _ in range(3)] == ["CREATING", "CREATING", "ACTIVE"]
+    cluster = account.describe("cluster")
     assert cluster["version"] == "1.36"
     assert cluster["accessConfig"] == {"authenticationMode": "API_AND_CONFIG_MAP"}
     assert cluster["endpoint"].endswith(".gr7.us-west-2.eks.amazonaws.com")
@@ -51,9 +51,9 @@ def test_a_cluster_comes_and_goes(aws: Double, account: Account) -> None:
     with refused("ResourceInUseException", "already exists with name"):
         account.eks.create_cluster(name="one", roleArn=role, resourcesVpcConfig={"subnetIds": account.subnets})
     assert account.eks.delete_cluster(name="one")["cluster"]["status"] == "DELETING"
-    assert [account.look("cluster")["status"] for _ in range(2)] == ["DELETING", "DELETING"]
+    assert [account.describe("cluster")["status"] for _ in range(2)] == ["DELETING", "DELETING"]
     with refused("ResourceNotFoundException", "No cluster found for name: one."):
-        account.look("cluster")
+        account.describe("cluster")
     assert account.ec2.describe_network_interfaces()["NetworkInterfaces"] == []
     names = [one["GroupName"] for one in account.ec2.describe_security_groups()["SecurityGroups"]]
     assert "eks-cluster-sg" not in " ".join(names)
@@ -128,7 +128,7 @@ def test_a_cluster_can_fail(aws: Double, account: Account) -> None:
     role = account.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
     aws.fail("cluster", "one", code="Ec2SubnetNotFound", message="It is gone.")
     account.eks.create_cluster(name="one", roleArn=role, resourcesVpcConfig={"subnetIds": account.subnets})
-    cluster = account.look("cluster", until="FAILED")
+    cluster = account.describe("cluster", until="FAILED")
     assert cluster["health"]["issues"][0]["message"] == "It is gone."
 
 
@@ -138,7 +138,7 @@ def test_server_of_a_cluster(aws: Double, account: Account) -> None:
     assert cluster["endpoint"] == "https://127.0.0.1:6443"
     assert base64.b64decode(cluster["certificateAuthority"]["data"]) == b"a PEM"
     aws.cluster_server("https://127.0.0.1:6444", "another", name="one")
-    assert account.look("cluster")["endpoint"] == "https://127.0.0.1:6444"
+    assert account.describe("cluster")["endpoint"] == "https://127.0.0.1:6444"
 
 
 def test_versions(aws: Double, account: Account) -> None:
@@ -159,15 +159,15 @@ def test_versions(aws: Double, account: Account) -> None:
         account.eks.update_cluster_version(name="one", version="1.35")
     with refused("ResourceInUseException"):
         account.eks.delete_cluster(name="one")
-    assert account.look("cluster")["status"] == "UPDATING"
+    assert account.describe("cluster")["status"] == "UPDATING"
     assert account.updated(update) == "Successful"
-    cluster = account.look("cluster")
+    cluster = account.describe("cluster")
     assert (cluster["status"], cluster["version"]) == ("ACTIVE", "1.35")
     assert account.eks.list_updates(name="one")["updateIds"] == [update["id"]]
     aws.fail("update", "one", code="SubnetNotFound", message="gone")
     update = account.eks.update_cluster_version(name="one", version="1.36")["update"]
     assert account.updated(update) == "Failed"
-    assert account.look("cluster")["version"] == "1.35"
+    assert account.describe("cluster")["version"] == "1.35"
 
 
 def test_configuration(account: Account) -> None:
@@ -195,7 +195,7 @@ def test_configuration(account: Account) -> None:
         with refused("ResourceInUseException"):
             account.eks.update_cluster_config(name="one", **change)
         assert account.updated(update) == "Successful"
-    cluster = account.look("cluster")
+    cluster = account.describe("cluster")
     network = cluster["resourcesVpcConfig"]
     assert network["subnetIds"] == account.subnets[:2]
     assert network["publicAccessCidrs"] == ["192.0.2.0/24"]
@@ -218,6 +218,6 @@ def test_tags(account: Account) -> None:
         account.eks.tag_resource(resourceArn=arn, tags={"k": "v", "l": "w"})
         account.eks.untag_resource(resourceArn=arn, tagKeys=["l", "none"])
         assert account.eks.list_tags_for_resource(resourceArn=arn)["tags"] == before | {"k": "v"}
-    assert account.look("nodegroup", "system")["tags"] == {"b": "2", "k": "v"}
+    assert account.describe("nodegroup", "system")["tags"] == {"b": "2", "k": "v"}
     with refused("NotFoundException"):
         account.eks.tag_resource(resourceArn=cluster["arn"] + "-none", tags={"k": "v"})

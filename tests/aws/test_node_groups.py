@@ -19,8 +19,8 @@ def test_a_node_group_comes_and_goes(account: Account) -> None:
     assert (made["instanceTypes"], made["diskSize"], made["amiType"]) == (["t3.medium"], 20, "AL2023_x86_64_STANDARD")
     assert made["updateConfig"] == {"maxUnavailable": 1}
     assert made["version"] == "1.35"
-    assert [account.look("nodegroup", "system")["status"] for _ in range(2)] == ["CREATING", "ACTIVE"]
-    name = account.look("nodegroup", "system")["resources"]["autoScalingGroups"][0]["name"]
+    assert [account.describe("nodegroup", "system")["status"] for _ in range(2)] == ["CREATING", "ACTIVE"]
+    name = account.describe("nodegroup", "system")["resources"]["autoScalingGroups"][0]["name"]
     scaling = account.aws.client("autoscaling")
     group = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
     assert (group["MinSize"], group["MaxSize"], group["DesiredCapacity"]) == (1, 2, 2)
@@ -44,16 +44,16 @@ def test_a_node_group_comes_and_goes(account: Account) -> None:
     )
     assert len(scaling.describe_tags()["Tags"]) == 6
     scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=1)
-    assert account.look("nodegroup", "system")["scalingConfig"]["desiredSize"] == 1
+    assert account.describe("nodegroup", "system")["scalingConfig"]["desiredSize"] == 1
     with refused("ResourceInUseException", "Cluster has nodegroups attached"):
         account.eks.delete_cluster(name="one")
     assert account.eks.list_nodegroups(clusterName="one")["nodegroups"] == ["system"]
     assert account.eks.delete_nodegroup(clusterName="one", nodegroupName="system")["nodegroup"]["status"] == "DELETING"
-    assert account.look("nodegroup", "system")["status"] == "DELETING"
+    assert account.describe("nodegroup", "system")["status"] == "DELETING"
     with refused("ResourceInUseException"):
         account.eks.delete_cluster(name="one")
     with refused("ResourceNotFoundException"):
-        account.look("nodegroup", "system")
+        account.describe("nodegroup", "system")
     account.eks.delete_cluster(name="one")
 
 
@@ -144,9 +144,9 @@ def test_changes_of_a_node_group(account: Account) -> None:
         account.eks.update_nodegroup_config(clusterName="one", nodegroupName="system", scalingConfig={"maxSize": 5})
     with refused("ResourceInUseException"):
         account.eks.delete_nodegroup(clusterName="one", nodegroupName="system")
-    assert account.look("nodegroup", "system")["status"] == "UPDATING"
+    assert account.describe("nodegroup", "system")["status"] == "UPDATING"
     assert account.updated(update, nodegroupName="system") == "Successful"
-    group = account.look("nodegroup", "system")
+    group = account.describe("nodegroup", "system")
     assert group["scalingConfig"] == {"minSize": 0, "maxSize": 4, "desiredSize": 1}
     assert (group["labels"], group["taints"], group["updateConfig"]) == ({"b": "3"}, [other], {"maxUnavailable": 2})
     with refused("ResourceNotFoundException"):
@@ -177,11 +177,11 @@ def test_versions_of_a_node_group(account: Account) -> None:
         clusterName="one", nodegroupName="gpu", launchTemplate={"name": "gpu", "version": "2"}
     )["update"]
     assert account.updated(update, nodegroupName="gpu") == "Successful"
-    assert account.look("nodegroup", "gpu")["launchTemplate"]["version"] == "2"
-    assert account.look("nodegroup", "gpu")["version"] == "1.34"
+    assert account.describe("nodegroup", "gpu")["launchTemplate"]["version"] == "2"
+    assert account.describe("nodegroup", "gpu")["version"] == "1.34"
     update = account.eks.update_nodegroup_version(clusterName="one", nodegroupName="gpu")["update"]
     assert account.updated(update, nodegroupName="gpu") == "Successful"
-    assert account.look("nodegroup", "gpu")["version"] == "1.35"
+    assert account.describe("nodegroup", "gpu")["version"] == "1.35"
 
 
 def test_node_groups_can_fail(aws: Double, account: Account) -> None:
@@ -246,16 +246,16 @@ def test_leaked_interfaces(aws: Double, account: Account) -> None:
     aws.settings(leaked_interfaces=1)
     account.nodes()
     account.eks.delete_nodegroup(clusterName="one", nodegroupName="system")
-    account.look("nodegroup", "system")
+    account.describe("nodegroup", "system")
     with refused("ResourceNotFoundException"):
-        account.look("nodegroup", "system")
+        account.describe("nodegroup", "system")
     desired = [{"Name": "description", "Values": ["aws-K8S-*"]}, {"Name": "status", "Values": ["available"]}]
     found = account.ec2.describe_network_interfaces(Filters=desired)["NetworkInterfaces"]
     assert len(found) == 1
     account.eks.delete_cluster(name="one")
-    account.look("cluster")
+    account.describe("cluster")
     with refused("ResourceNotFoundException"):
-        account.look("cluster")
+        account.describe("cluster")
     group = cluster["resourcesVpcConfig"]["clusterSecurityGroupId"]
     with refused("DependencyViolation"):
         account.ec2.delete_security_group(GroupId=group)

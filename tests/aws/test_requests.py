@@ -55,7 +55,7 @@ def test_requests_are_held_against_the_models(aws: Double, account: Account) -> 
         ),
     ],
 )
-def test_unknown_members_are_told(
+def test_unknown_members_are_reported(
     aws: Double, service: str, body: bytes, headers: dict[str, str], reported: str
 ) -> None:
     scope = f"AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20261120/us-west-2/{service}/aws4_request, Signature=0"
@@ -147,14 +147,14 @@ def test_each_call_is_refused_once(aws: Double, account: Account) -> None:
     account.ec2.create_vpc(CidrBlock="10.2.0.0/16")
 
 
-def test_unknown_controls_are_told(aws: Double) -> None:
+def test_unknown_controls_are_reported(aws: Double) -> None:
     with pytest.raises(ValueError, match="there is no setting colour"):
         aws.settings(colour="red")
     with pytest.raises(ValueError, match="colour"):
         aws.refuse(colour="red")
 
 
-def test_what_nobody_has_is_told(aws: Double) -> None:
+def test_operations_that_the_double_lacks_are_reported(aws: Double) -> None:
     with refused("NotInTheDouble"):
         aws.client("eks").list_insights(clusterName="one")
     with refused("NotInTheDouble"):

@@ -54,7 +54,7 @@ def test_token_reviews(aws: Double, account: Account) -> None:
 
 
 def test_tokens_of_others(aws: Double, account: Account) -> None:
-    """Who made a cluster is its administrator; others need an access entry."""
+    """The creator of a cluster is its administrator; others need an access entry."""
     account.cluster(accessConfig={"authenticationMode": "API_AND_CONFIG_MAP"})
     arn = account.role("fleet", "ec2.amazonaws.com")
     keys = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="session")["Credentials"]
@@ -67,19 +67,19 @@ def test_tokens_of_others(aws: Double, account: Account) -> None:
     policy = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     account.eks.associate_access_policy(**key, policyArn=policy, accessScope={"type": "cluster"})
     assert "system:masters" in aws.token_review(token)["status"]["user"]["groups"]
-    stranger = boto3.session.Session("AKIAIOSFODNN7OTHER", "secret", region_name="us-west-2")
-    assert aws.token_review(_token(stranger.client("sts"), "one"))["status"]["error"] == "the access key is unknown"
+    unknown = boto3.session.Session("AKIAIOSFODNN7OTHER", "secret", region_name="us-west-2")
+    assert aws.token_review(_token(unknown.client("sts"), "one"))["status"]["error"] == "the access key is unknown"
 
 
 def test_presigned_questions_are_answered(aws: Double) -> None:
-    """Who sends the URL of a token to STS is told who it is of."""
+    """STS answers the URL of a token with the principal that signed it."""
     url = aws.client("sts").generate_presigned_url("get_caller_identity")
     with urllib.request.urlopen(url) as answer:
         assert "arn:aws:iam::123456789012:user/moto" in answer.read().decode()
 
 
 def test_own_answers_are_held_against_the_models(account: Account) -> None:
-    """The fixture sees that nothing invalid was told, also of the answers to a walk over all reads."""
+    """The fixture checks that nothing invalid was reported, also in the answers to a walk over all reads."""
     account.cluster()
     account.nodes()
     account.eks.describe_addon_versions()

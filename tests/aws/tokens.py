@@ -3,7 +3,7 @@
 """The Kubernetes side of EKS: reviews of tokens, as an API server asks for them with an authentication webhook.
 
 A token says whose it is, and its signature for which cluster it is: that name is in a signed header, which is no part
-of the token, so that only who knows the secret key can tell for which of the clusters a token is good.
+of the token, so that only a holder of the secret key can find out for which of the clusters a token is valid.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def review(world: World, asked: Json, only: str = "") -> Json:
 
 
 def _user(world: World, token: str, only: str) -> Json:
-    """Who a token is of. Raises ValueError with what is wrong with it."""
+    """Return the user that a token is of. Raises ValueError with what is wrong with it."""
     url = urlsplit(_decoded(token))
     query = {name.lower(): values[0] for name, values in parse_qs(url.query).items()}
     host = _HOST.match(url.netloc)
@@ -107,7 +107,7 @@ def _signature(url: SplitResult, query: Mapping[str, str], secret: str, cluster:
 
 
 def _rights(cluster: Any, access_key: str, arn: str) -> Json:
-    """What a principal is in a cluster: its creator, or one with an access entry."""
+    """Return the user that a principal is in a cluster: its creator, or one with an access entry."""
     entry = cluster.entries.get(arn)
     groups = list(entry["kubernetesGroups"]) if entry else []
     admin = cluster.bootstrap_admin and arn == cluster.creator

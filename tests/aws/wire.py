@@ -47,19 +47,19 @@ class UnknownOperation(Exception):  # noqa: N818
 
 @dataclass
 class Call:
-    """One request. `faults` says what the service's model does not allow in it."""
+    """One request. `findings` says what the service's model does not allow in it."""
 
     service: str
     region: str
     operation: str
     parameters: Json
     access_key: str = ""
-    faults: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
     error: str = ""
 
     @property
     def mutating(self) -> bool:
-        """Whether the operation changes anything, told by its name."""
+        """Return whether the operation changes anything, by its name."""
         if (self.service, self.operation) in _READ_ONLY_OPERATIONS or self.parameters.get("DryRun") is True:
             return False
         return not self.operation.startswith(_READ_ONLY)
@@ -86,7 +86,7 @@ def _moto_operation(service: str, operation: str) -> Any:
 
 
 def parse(environ: Mapping[str, Any], body: bytes) -> Call | None:
-    """What a request calls. None for what is not signed, and for services without a model that the double reads.
+    """Parse a request. None for what is not signed, and for services without a model that the double reads.
 
     :raises UnknownOperation: with the text that names the request.
     """
@@ -114,7 +114,7 @@ def parse(environ: Mapping[str, Any], body: bytes) -> Call | None:
         raise UnknownOperation(f"{service}: {operation}")
     parameters = _parameters(request, service, operation, uri, body)
     call = Call(service, region, operation, parameters, access_key)
-    call.faults = faults(call, request, body)
+    call.findings = findings(call, request, body)
     return call
 
 
@@ -151,17 +151,17 @@ def protocol_of(service: str) -> str:
     return str(strict_model(service).metadata["protocol"])
 
 
-def faults(call: Call, request: Request, body: bytes) -> list[str]:
-    """What the model of the service does not allow in a request."""
+def findings(call: Call, request: Request, body: bytes) -> list[str]:
+    """List what the model of the service does not allow in a request."""
     operation = strict_model(call.service).operation_model(call.operation)
     if operation.input_shape is None:
         return []
-    reported = shape_faults(operation.input_shape, call.parameters)
+    reported = shape_findings(operation.input_shape, call.parameters)
     return reported or _unknown_members(call, operation, request, body)
 
 
-def shape_faults(shape: botocore.model.Shape, value: Any) -> list[str]:
-    """How a value differs from a shape: types, required and unknown members, limits, enumerations and patterns."""
+def shape_findings(shape: botocore.model.Shape, value: Any) -> list[str]:
+    """List how a value differs from a shape: types, required and unknown members, limits, enumerations and patterns."""
     report = botocore.validate.ParamValidator().validate(value, shape)
     if report.has_errors():
         return str(report.generate_report()).splitlines()
@@ -169,18 +169,18 @@ def shape_faults(shape: botocore.model.Shape, value: Any) -> list[str]:
 
 
 def _limits(shape: botocore.model.Shape, value: Any, path: str) -> list[str]:
-    """What botocore leaves to the service: enumerations, patterns and greatest lengths or values."""
+    """Check what botocore leaves to the service: enumerations, patterns and greatest lengths or values."""
     if shape.type_name == "structure":
         return [
-            fault
+            finding
             for name, one in value.items()
-            for fault in _limits(shape.members[name], one, f"{path}.{name}".lstrip("."))
+            for finding in _limits(shape.members[name], one, f"{path}.{name}".lstrip("."))
         ]
     reported = []
     greatest = shape.metadata.get("max")
     if shape.type_name == "list":
         reported = [
-            fault for index, one in enumerate(value) for fault in _limits(shape.member, one, f"{path}[{index}]")
+            finding for index, one in enumerate(value) for finding in _limits(shape.member, one, f"{path}[{index}]")
         ]
     elif shape.type_name == "map":
         for key, one in value.items():
@@ -205,7 +205,7 @@ def _text_limits(shape: Any, value: str, path: str) -> list[str]:
 
 @functools.cache
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """A pattern of a model. The few that Python's expressions lack, such as classes of Unicode, are not looked at."""
+    """A pattern of a model. The few that Python's expressions lack, such as classes of Unicode, are not checked."""
     try:
         return re.compile(text) if text else None
     except re.error:
@@ -236,9 +236,9 @@ def _more_members(sent: Any, known: Any, path: str) -> list[str]:
         return reported
     if isinstance(sent, list) and isinstance(known, list):
         return [
-            fault
+            finding
             for index, (one, other) in enumerate(zip(sent, known, strict=False))
-            for fault in _more_members(one, other, f"{path}[{index}]")
+            for finding in _more_members(one, other, f"{path}[{index}]")
         ]
     return []
 
@@ -246,7 +246,7 @@ def _more_members(sent: Any, known: Any, path: str) -> list[str]:
 def answer(call: Call, result: Json) -> tuple[Answer, list[str]]:
     """An answer in the protocol of the service, and what its model does not allow in it."""
     strict = strict_model(call.service).operation_model(call.operation)
-    reported = shape_faults(strict.output_shape, result) if strict.output_shape is not None else []
+    reported = shape_findings(strict.output_shape, result) if strict.output_shape is not None else []
     serializer = get_serializer_class(call.service, protocol_of(call.service))
     written = serializer(operation_model=_moto_operation(call.service, call.operation)).serialize(result)
     body = written["body"]

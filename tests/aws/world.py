@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What there is in the double: the states of moto, those that the double adds, and what a test has set."""
+"""State of the double: that of moto, what the double adds to it, and what a test has set."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ QUOTAS = {
 
 @dataclass
 class Settings:
-    """What a test sets. `phases` is how often an object is described before what happens to it is done."""
+    """Settings of a test. `phases` is how often an object is described before what happens to it is done."""
 
     phases: int = 1
     # Minor versions that EKS offers. The last one is the default.
@@ -72,18 +72,18 @@ class Settings:
 
 @dataclass
 class Transition:
-    """What becomes of an object once it has been described often enough."""
+    """Change of an object, due once it has been described often enough."""
 
     left: int
     done: Callable[[], None]
 
 
 class Changing:
-    """Something whose state changes while it is looked at."""
+    """Something whose state changes while it is observed."""
 
     transition: Transition | None = None
 
-    def look(self) -> None:
+    def observe(self) -> None:
         if self.transition is None:
             return
         if self.transition.left > 0:
@@ -138,7 +138,7 @@ class World:
             backend.managed_policies[policy.arn] = policy
 
     def knows(self, access_key: str) -> bool:
-        """Whether credentials are valid: those that a test has set, and those of roles assumed with them."""
+        """Return whether credentials are valid: those that a test has set, and those of roles assumed with them."""
         keys = self.settings.access_keys
         return not keys or access_key in keys or self._assumed(access_key) is not None
 

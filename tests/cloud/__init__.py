@@ -1,3 +1,3 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the doubles of clouds share."""
+"""Parts that the doubles of clouds share."""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What API servers of clusters are known by."""
+"""The certificate authority of the API servers of clusters."""
 
 from __future__ import annotations
 

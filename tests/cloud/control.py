@@ -20,7 +20,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class Control:
-    """What a test asks of a double: each method `control_NAME` is served under /double/NAME (with dashes); what
+    """Requests of a test to a double: each method `control_NAME` is served under /double/NAME (with dashes); what
     follows that is its first argument."""
 
     refusals: Refusals
@@ -60,7 +60,7 @@ class Control:
         self.calls.append(noted)
         return noted
 
-    def faulty(self, call: Call) -> Refusal:
+    def internal_failure(self, call: Call) -> Refusal:
         """Notes an exception of the double itself. What is answered to the call."""
         self.invalid.append(f"{call.service} {call.operation}: {traceback.format_exc()}")
         return Refusal("InternalFailure", "The double failed; invalid() says how.", 500)

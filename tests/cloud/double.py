@@ -22,7 +22,7 @@ _COLLECTIONS = Path(__file__).absolute().parents[2] / ".collections"
 
 @functools.cache
 def opener() -> urllib.request.OpenerDirector:
-    """What opens URLs without a proxy. It is made once, as that reads all certificates of the machine."""
+    """Opener of URLs without a proxy. It is made once, as that reads all certificates of the machine."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -32,7 +32,7 @@ class CloudDouble:
     module: ClassVar[str]
     """The module that is the process."""
     variables: ClassVar[tuple[str, ...]] = ()
-    """What names of environment variables begin with that the process does not get."""
+    """Prefixes of environment variables that the process does not get."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -72,15 +72,15 @@ class CloudDouble:
 
     def invalid(self) -> list[str]:
         """Requests that the cloud's own description of its API does not allow, those that the double lacks, and its own
-        faulty answers."""
+        wrong answers."""
         message: list[str] = self._ask("invalid")
         return message
 
     def refuse(self, **desired: Any) -> None:
         """Refuses the `at`-th mutating call from now, or call of an `operation`, `times` times.
 
-        :param wanted: at, operation, service, parameter (text that the parameters have), code, message, status, times,
-            after (the call takes effect, and its answer gets lost), effect (it takes effect, and is told as refused).
+        :param desired: at, operation, service, parameter (text that the parameters have), code, message, status, times,
+            after (the call takes effect, and its answer gets lost), effect (it takes effect, and reports a refusal).
         """
         self._ask("refuse", desired)
 
@@ -90,7 +90,7 @@ class CloudDouble:
         return message
 
     def refuse_each_once(self, enabled: bool = True, **desired: Any) -> None:
-        """Refuses every distinct mutating call when it is first seen. `wanted`: code, message, status, after."""
+        """Refuses every distinct mutating call when it is first seen. `desired`: code, message, status, after."""
         self._ask("refuse-each-once", {"enabled": enabled, **desired})
 
     def settings(self, **desired: Any) -> Json:
@@ -99,11 +99,11 @@ class CloudDouble:
         return message
 
     def cluster_server(self, url: str, ca_pem: str = "", name: str = "") -> None:
-        """What the cloud answers as address and CA of a cluster: of one, or of all."""
+        """Sets the address and the CA that the cloud reports of a cluster: of one, or of all."""
         self._ask("cluster-server", {"url": url, "ca_pem": ca_pem, "name": name})
 
     def token_review(self, token: str, cluster: str = "") -> Json:
-        """What the token webhook says of a token: `url`/double/token-review of any cluster, with /NAME of that one."""
+        """The answer of the token webhook for a token: `url`/double/token-review of any cluster, /NAME of one."""
         message: Json = self._ask(
             f"token-review/{cluster}", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
         )

@@ -23,7 +23,7 @@ LOST = Refusal("", "The connection is closed.")
 
 
 class Call(Protocol):
-    """What is looked at in a call. An `operation` may have dots: its last parts are enough to name it."""
+    """The parts of a call that matter here. An `operation` may have dots: its last parts are enough to name it."""
 
     @property
     def service(self) -> str: ...
@@ -42,7 +42,7 @@ class Call(Protocol):
 
 
 @dataclass
-class _Wanted:
+class _Requested:
     """`skip` mutating calls pass, then `times` are refused. With an operation, calls of that one count instead."""
 
     skip: int
@@ -65,12 +65,12 @@ class _Wanted:
 
 
 class Refusals:
-    """Which calls are refused. `code` and `message`: what is answered unless a test says otherwise. `made_up`: names of
-    parameters that the client makes up anew for each call, which say nothing of what the call does."""
+    """Calls that are refused. `code` and `message`: what is answered unless a test says otherwise. `made_up`: names of
+    parameters that the client makes up for each call, which say nothing of what the call does."""
 
     def __init__(self, code: str, message: str, made_up: Collection[str] = ()) -> None:
         self._code, self._message, self._made_up = code, message, frozenset(made_up)
-        self._wanted: list[_Wanted] = []
+        self._requested: list[_Requested] = []
         self._once: dict[str, Any] | None = None
         self._seen: set[str] = set()
 
@@ -90,12 +90,14 @@ class Refusals:
         """Refuses the `at`-th mutating call from now (or call of an operation), and those after it, `times` in all.
 
         With `parameter` only calls count whose parameters have that text.
-        With `after` the call takes effect and its answer gets lost; with `effect` it does and is told as refused.
+        With `after` the call takes effect and its answer gets lost; with `effect` it does and is reported as refused.
         """
         if at < 1 or times < 1:
             raise ValueError("at and times are 1 or more")
         code, message = code or self._code, message or self._message
-        self._wanted.append(_Wanted(at - 1, times, service, operation, code, message, status, after, effect, parameter))
+        self._requested.append(
+            _Requested(at - 1, times, service, operation, code, message, status, after, effect, parameter)
+        )
 
     def each_once(
         self, enabled: bool = True, code: str = "", message: str = "", status: int = 403, after: bool = False
@@ -106,20 +108,20 @@ class Refusals:
         self._seen = set()
 
     def pending(self) -> list[dict[str, Any]]:
-        return [asdict(desired) for desired in self._wanted]
+        return [asdict(desired) for desired in self._requested]
 
     def check(self, call: Call) -> Refusal | None:
-        """What is answered to a call although it takes effect: a refusal, or LOST. None for the answer that it has.
+        """Return the answer to a call although it takes effect: a refusal, or LOST. None for the answer that it has.
 
         :raises Refusal: for a call that is refused.
         """
-        for desired in [desired for desired in self._wanted if desired.meets(call)]:
+        for desired in [desired for desired in self._requested if desired.meets(call)]:
             if desired.skip:
                 desired.skip -= 1
                 continue
             desired.times -= 1
             if not desired.times:
-                self._wanted.remove(desired)
+                self._requested.remove(desired)
             refusal = Refusal(desired.code, desired.message, desired.status)
             return self._refuse(refusal, desired.after, desired.effect)
         if self._once is not None and call.mutating:

@@ -45,7 +45,7 @@ def pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any]
 
 
 def tags_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """Tags of an object, in whichever of their forms it has them."""
+    """Tags of an object, in whichever of their formats it has them."""
     tags = found.get("Tags", found.get("tags", found.get("TagSet"))) or {}
     if isinstance(tags, Mapping):
         return dict(tags)
@@ -53,7 +53,7 @@ def tags_of(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def ec2(client: Client, kind: str, **filters: str) -> list[Object]:
-    """What EC2 lists of a kind (vpcs, subnets, nat_gateways, …); what is about to be gone is left out.
+    """Objects that EC2 lists of a kind (vpcs, subnets, nat_gateways, …); without those that are about to be gone.
 
     `filters` have `_` for `-`, and `__` for a dot.
     """
@@ -88,7 +88,7 @@ def comparable(account: Mapping[str, list[Object]]) -> dict[str, list[str]]:
 
 
 def differences(before: Mapping[str, list[Object]], after: Mapping[str, list[Object]]) -> list[str]:
-    """What there was and is no more, and what is there now, a line each, by kind. Times are not compared."""
+    """A line for each object that is gone or new, by kind. Times are not compared."""
     return contents.differences(before, after, _FLEETING)
 
 

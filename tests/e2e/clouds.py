@@ -36,7 +36,7 @@ from ansible_collections.modelplane.fleet.tests.stack.sources import pack
 Object = dict[str, Any]
 Cloud = TypeVar("Cloud", bound=CloudDouble)
 Content = Mapping[str, Mapping[str, list[Object]]]
-"""What there is in a cloud: by region (or other place), by kind."""
+"""Objects of a cloud: by region (or other place), by kind."""
 Texts = Mapping[str, Mapping[str, Sequence[str]]]
 """The same as texts that can be compared."""
 
@@ -72,9 +72,9 @@ class World(ABC, Generic[Cloud]):
     state: str
     """The variable that says whether there are to be clusters."""
     storage_class: str
-    """What clusters have for models."""
+    """Parts of clusters that serve models."""
     planned_changes = 0
-    """How many changes the last run in check mode announced, where a test keeps that."""
+    """Number of changes that the last run in check mode announced, where a test keeps that."""
 
     def __init__(self, double: Cloud, live: LiveFleet, collections: str, regions: Mapping[str, str]) -> None:
         self.double = double
@@ -99,7 +99,7 @@ class World(ABC, Generic[Cloud]):
 
     @abstractmethod
     def connection(self, cluster: str) -> Object:
-        """How the inventory says that a cluster is reached."""
+        """The connection to a cluster, as the inventory has it."""
 
     @abstractmethod
     def settings(self) -> Object:
@@ -111,14 +111,14 @@ class World(ABC, Generic[Cloud]):
 
     @abstractmethod
     def differences(self, before: Content) -> list[str]:
-        """What is in the cloud and was not before, or the other way round, a line each."""
+        """A line for each object of the cloud that is new or gone."""
 
     @abstractmethod
     def comparable(self) -> Texts:
         """Everything in the cloud, without what differs between two in which the same was made."""
 
     def unlike(self, expected: Texts) -> list[str]:
-        """What is in the cloud beside what `comparable` told before, and what is not there any more."""
+        """Objects in the cloud beside those that `comparable` returned before, and those that are gone."""
         now = self.comparable()
         return [
             f"{sign} {place} {kind}: {line}"
@@ -141,7 +141,7 @@ class World(ABC, Generic[Cloud]):
         return self.provision("-e", f"{self.state}=absent", *arguments)
 
     def forget(self, cluster: str) -> None:
-        """What was in a cluster that is removed went with it; its API server goes on here."""
+        """Remove all objects of a cluster that is removed, as its API server goes on here."""
         self.live.workloads[cluster].objects.delete("storage.k8s.io/v1", "StorageClass", self.storage_class)
 
     @property
@@ -179,12 +179,12 @@ class World(ABC, Generic[Cloud]):
         return self.live.control.get("v1", "Secret", child_name(cluster, "kubeconfig"), SYSTEM)
 
     def converge(self, run_once: Callable[[], Run]) -> int:
-        """Run again and again until a run succeeds, and tell how often. Runs fail by what the cloud refuses."""
+        """Run again and again until a run succeeds; return how often. Runs fail by calls that the cloud refuses."""
         for number in range(1, _MOST_RUNS):
             run = run_once()
             if run.code == 0:
                 return number
-            # What is looked for and not there is answered with an error too.
+            # A read of an object that does not exist is answered with an error too.
             refused = any(call["error"] for call in self.double.calls(mutating=True))
             assert refused, f"run {number} failed by itself:\n{run.output}"
         raise AssertionError(f"not within {_MOST_RUNS} runs:\n{run.output}")
@@ -271,12 +271,12 @@ def in_cluster(folder: Path, charts: Sequence[str]) -> Object:
 
 
 def collections() -> str:
-    """Where ansible-playbook finds this collection and those that it needs. Raises packages.UnavailableError."""
+    """Folders in which ansible-playbook finds collections. Raises packages.UnavailableError."""
     return stacks.environment(packages.kubernetes_core())["ANSIBLE_COLLECTIONS_PATH"]
 
 
 def namespaces(kubeconfig: Path) -> set[str]:
-    """The namespaces that somebody with a kubeconfig sees."""
+    """The namespaces that a user with a kubeconfig sees."""
     return {each["metadata"]["name"] for each in Objects(kubeconfig).list("v1", "Namespace")}
 
 

@@ -80,11 +80,11 @@ class World(clouds.World[Double]):
         return {"gke_cluster_poll_delay": 0.05, "gke_cluster_timeout": 120, "gke_cluster_endpoints": endpoints}
 
     def get(self, service: str, path: str) -> Object:
-        """What an API answers for a path (from `projects` on)."""
+        """The answer of an API for a path (from `projects` on)."""
         return self.call(service, "GET", path)
 
     def call(self, service: str, verb: str, path: str, body: Object | None = None) -> Object:
-        """A call of somebody else."""
+        """A call of another user."""
         base = "compute/v1" if service == "compute" else "v1"
         status, answer = self.double.request(service, verb, f"{base}/{path}", body)
         assert status == 200, (path, answer)
@@ -101,7 +101,7 @@ class World(clouds.World[Double]):
         return self.get("container", f"{self.place(cluster)}/nodePools/{pool}")
 
     def policy(self) -> list[Object]:
-        """Who may do what in the project, with conditions."""
+        """The roles of members in the project, with conditions."""
         message = self.call(
             "cloudresourcemanager",
             "POST",
@@ -136,7 +136,7 @@ class World(clouds.World[Double]):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """What somebody else begins meanwhile is over at once."""
+        """Operations that others begin meanwhile are over at once."""
         polls = self.double.settings()["polls"]
         self.double.settings(polls=0)
         try:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a GKE cluster has to be made of, one object after the other, as Google and the cluster itself describe it.
+"""The objects of which a GKE cluster has to be made, one after the other, as Google and the cluster itself describe it.
 
 Written after the specification and not with what the collection knows: names and settings are spelled out.
 """
@@ -64,7 +64,7 @@ SYSTEM_POOL = NodePool("e2-standard-4", (1, 2, 1))
 
 @dataclass(frozen=True)
 class Cluster:
-    """A GKE cluster in words of the specification. `zones`: those that GKE takes where nobody chooses."""
+    """A GKE cluster in words of the specification. `zones`: those that GKE takes by itself."""
 
     name: str
     region: str
@@ -265,7 +265,7 @@ def _check_pool(desired: Cluster, pool: NodePool, found: Object) -> None:
 
 
 def _held(value: Any, path: str) -> Any:
-    """What is at a place; None where there is nothing, or nothing is said."""
+    """The object at a place; None where there is none."""
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value or None
@@ -280,7 +280,7 @@ def check_storage_class(desired: Cluster, plane: ControlPlane) -> None:
     assert (found["provisioner"], found["volumeBindingMode"]) == ("filestore.csi.storage.gke.io", "Immediate")
     assert found["parameters"] == {"tier": "enterprise", "network": desired.gke_name}
     assert found["allowVolumeExpansion"] is True
-    # What the API server sets when nobody says anything else.
+    # Defaults of the API server.
     assert found.get("reclaimPolicy", "Delete") == "Delete"
     assert not any(key in found for key in ("mountOptions", "allowedTopologies"))
     assert "storageclass.kubernetes.io/is-default-class" not in found["metadata"].get("annotations", {})

@@ -47,7 +47,7 @@ FABRIC = pool(
     fabric="EFA",
 )
 PLAIN = pool("plain", "g6.2xlarge", ["us-east-2b"], accelerator="nvidia-l4", diskSizeGb=200)
-WANTED = {
+DESIRED = {
     SEED: Cluster(
         SEED,
         REGION,
@@ -91,7 +91,7 @@ def world(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
 
 
 def make_others(world: World) -> None:
-    """What somebody else has in the account: nothing of it may ever change."""
+    """Objects of others in the account: nothing of them may ever change."""
     for cluster in REGIONS:
         client = world.client(cluster)
         vpc = client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
@@ -154,7 +154,7 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
     assert run.changed > 0
     assert world.changes == []
     assert world.differences(empty) == []
-    for desired in WANTED.values():
+    for desired in DESIRED.values():
         for name in (
             desired.vpc,
             *desired.public.values(),
@@ -171,15 +171,15 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
         "create addon aws-efs-csi-driver",
         "create pod identity association kube-system/cluster-autoscaler",
         "cluster-autoscaler is installed in the cluster",
-        *(f"create EKS cluster {desired.aws_name}" for desired in WANTED.values()),
-        *(f"create VPC {desired.aws_name}" for desired in WANTED.values()),
-        *(f"create IAM role {desired.role('node')}" for desired in WANTED.values()),
-        *(f"create security group {desired.name}-efs" for desired in WANTED.values()),
+        *(f"create EKS cluster {desired.aws_name}" for desired in DESIRED.values()),
+        *(f"create VPC {desired.aws_name}" for desired in DESIRED.values()),
+        *(f"create IAM role {desired.role('node')}" for desired in DESIRED.values()),
+        *(f"create security group {desired.name}-efs" for desired in DESIRED.values()),
     ):
         assert words in reported, words
 
 
-def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
+def test_what_cannot_work_is_reported_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
     _reserve(world, "expired", "cr-07")
     block = {**BLOCK, "capacityBlock": {"capacityReservationId": "cr-07"}}
     with world.kept():
@@ -204,7 +204,7 @@ def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: M
 # Making it, with what goes wrong on the way
 
 
-def test_what_aws_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
+def test_what_aws_has_no_room_for_is_reported_with_what_to_do(world: World) -> None:
     for group, why in (
         ("gpu-l4", "InsufficientInstanceCapacity - We currently do not have sufficient g6.xlarge capacity"),
         ("plain", "VcpuLimitExceeded - You have requested more vCPU capacity than your current vCPU limit of 0 allows"),
@@ -245,16 +245,16 @@ CHECKS = (
 )
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_aws_has_what_was_declared(world: World, cluster: str, check: Callable[[Client, Cluster], None]) -> None:
-    check(world.client(cluster), WANTED[cluster])
+    check(world.client(cluster), DESIRED[cluster])
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 def test_the_cluster_has_its_storage_class_and_releases(world: World, cluster: str) -> None:
     plane = world.live.workloads[cluster]
-    eks_expected.check_storage_class(world.client(cluster), WANTED[cluster], plane)
+    eks_expected.check_storage_class(world.client(cluster), DESIRED[cluster], plane)
     autoscaler = world.values(cluster, "cluster-autoscaler")
     assert autoscaler["cloudProvider"] == "aws"
     assert autoscaler["awsRegion"] == REGIONS[cluster]
@@ -270,7 +270,7 @@ def test_the_cluster_has_its_storage_class_and_releases(world: World, cluster: s
         assert "aws-dranet" not in world.releases(cluster)
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 def test_the_kubeconfig_of_the_control_cluster_logs_in(world: World, cluster: str) -> None:
     secret = world.secret(cluster)
     assert secret is not None
@@ -290,7 +290,7 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
     before = world.content()
     eks_client, name = world.client(SEED)("eks"), aws_name(SEED)
     efs = world.client(SEED)("efs")
-    # What somebody changed by hand is put right.
+    # Changes by hand are reverted.
     eks_client.update_cluster_config(name=name, resourcesVpcConfig={"endpointPrivateAccess": False})
     world.settle(SEED)
     eks_client.update_nodegroup_config(
@@ -300,10 +300,10 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
         taints={"removeTaints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]},
     )
     world.settle(SEED)
-    identifier = eks_expected.file_system(world.client(SEED), WANTED[SEED])["FileSystemId"]
+    identifier = eks_expected.file_system(world.client(SEED), DESIRED[SEED])["FileSystemId"]
     efs.update_file_system(FileSystemId=identifier, ThroughputMode="bursting")
     world.client(SEED)("iam").detach_role_policy(
-        RoleName=WANTED[SEED].role("node"), PolicyArn="arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"
+        RoleName=DESIRED[SEED].role("node"), PolicyArn="arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"
     )
     # And what is declared changed.
     world.live.edit("seed.yaml", "maxNodeCount: 4", "maxNodeCount: 6")
@@ -318,20 +318,20 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
     run = world.provision().ok()
     assert run.changed > 0
     groups = {
-        **WANTED[FAST].groups,
-        "block": replace(WANTED[FAST].groups["block"], disk=600),
-        "more": replace(WANTED[FAST].groups["fabric"], zones=("us-east-2b",)),
+        **DESIRED[FAST].groups,
+        "block": replace(DESIRED[FAST].groups["block"], disk=600),
+        "more": replace(DESIRED[FAST].groups["fabric"], zones=("us-east-2b",)),
         # Desired nodes are raised to the new minimum, as AWS wants.
-        "plain": replace(WANTED[FAST].groups["plain"], bounds=(2, 3, 2), accelerator="nvidia-l4-24g"),
+        "plain": replace(DESIRED[FAST].groups["plain"], bounds=(2, 3, 2), accelerator="nvidia-l4-24g"),
     }
     del groups["fabric"]
     after = {
         SEED: replace(
-            WANTED[SEED],
-            groups={"gpu-l4": replace(WANTED[SEED].groups["gpu-l4"], bounds=(1, 6, 1))},
+            DESIRED[SEED],
+            groups={"gpu-l4": replace(DESIRED[SEED].groups["gpu-l4"], bounds=(1, 6, 1))},
             tags={"team": "inference"},
         ),
-        FAST: replace(WANTED[FAST], groups=groups, version="1.36", tags={"team": "inference"}),
+        FAST: replace(DESIRED[FAST], groups=groups, version="1.36", tags={"team": "inference"}),
     }
     for cluster, desired in after.items():
         eks_expected.check(world.client(cluster), desired)
@@ -383,7 +383,7 @@ def test_clusters_of_another_fleet_are_left_alone(world: World) -> None:
         run = world.provision("-e", "fleet_name=others")
     assert run.failed == set(REGIONS), run.output
     reported = " ".join(run.output.split())
-    for desired in WANTED.values():
+    for desired in DESIRED.values():
         owner = "has another owner: modelplane.ai/fleet=default in its tags, not others"
         assert f"VPC {desired.aws_name} exists already, and {owner}" in reported, reported
     assert world.changes == []
@@ -416,9 +416,9 @@ def test_a_second_removal_changes_nothing(world: World) -> None:
 
 
 def leak(world: World, cluster: str) -> None:
-    """What controllers in a cluster leave behind in its network: load balancers with their groups of targets and of
-    rules, and network interfaces."""
-    client, desired = world.client(cluster), WANTED[cluster]
+    """Objects that controllers in a cluster leave behind in its network: load balancers with their target groups
+    and rules, and network interfaces."""
+    client, desired = world.client(cluster), DESIRED[cluster]
     vpc = eks_expected.vpc_id(client, desired)
     public = list(eks_expected.subnet_ids(client, desired, "public").values())
     owned = [{"Key": f"kubernetes.io/cluster/{aws_name(cluster)}", "Value": "owned"}]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.interrupted
 
 NAME = "walked"
 REGION = "us-east-2"
-WANTED = Cluster(
+DESIRED = Cluster(
     NAME,
     REGION,
     public={"us-east-2a": "10.0.0.0/20", "us-east-2b": "10.0.16.0/20"},
@@ -36,17 +36,17 @@ def world(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
         # What runs in the cluster is made by others; here it would need nodes and pods.
         started.live.settings["eks_cluster_states"] = dict.fromkeys(("cluster-autoscaler", "efa-driver"), "provided")
         fast = pool("fast", "p4d.24xlarge", ["us-east-2a"], accelerator="nvidia-a100", fabric="EFA")
-        networking = {"subnetCidrs": list(WANTED.public.values())}
+        networking = {"subnetCidrs": list(DESIRED.public.values())}
         started.live.write("cluster.yaml", eks.eks_cluster(NAME, REGION, fast, networking=networking))
         yield started
 
 
 @pytest.fixture(scope="module")
 def undisturbed(world: World) -> Mapping[str, Any]:
-    """What there is without the cluster, and with it when nothing fails."""
+    """The account without the cluster, and with it when nothing fails."""
     empty = world.comparable()
     world.provision().ok()
-    eks_expected.check(world.client(NAME), WANTED)
+    eks_expected.check(world.client(NAME), DESIRED)
     made = world.comparable()
     assert world.provision().ok().changed == 0
     world.remove().ok()
@@ -61,11 +61,11 @@ def test_each_call_fails_once(world: World, undisturbed: Mapping[str, Any], afte
     runs = world.converge(world.provision)
     world.double.refuse_each_once(enabled=False)
     if after:
-        # What AWS made although its answer was lost, and was made again, is taken away by the next run.
+        # Objects that were created twice, as an answer was lost, are deleted by the next run.
         world.provision().ok()
     # Nothing is left to do, nothing is there twice, and nothing is missing.
     assert world.provision().ok().changed == 0
-    eks_expected.check(world.client(NAME), WANTED)
+    eks_expected.check(world.client(NAME), DESIRED)
     assert world.unlike(undisturbed["made"]) == []
     assert world.secret(NAME)
     world.double.refuse_each_once(after=after)

@@ -53,7 +53,7 @@ A100 = pool(
     maxNodeCount=4,
 )
 TOOLS = {"name": "tools", "role": "System", "machineType": "e2-standard-8", "diskSizeGb": 200}
-WANTED = {
+DESIRED = {
     SEED: Cluster(
         SEED,
         REGION,
@@ -91,7 +91,7 @@ def world(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
 
 
 def make_others(world: World) -> None:
-    """What somebody else has in the project: nothing of it may ever change."""
+    """Objects of others in the project: nothing of them may ever change."""
     theirs = Project(world.double)
     with world.at_once():
         theirs.make_cluster()
@@ -103,7 +103,7 @@ def make_others(world: World) -> None:
 
 
 def leak(world: World, cluster: str) -> None:
-    """What controllers in a cluster leave behind: load balancers with all that belongs to them, and volumes."""
+    """Objects that controllers in a cluster leave behind: load balancers with all that belongs to them, and volumes."""
     world.double.load_balancer(cluster)
     world.double.load_balancer(cluster, "team/inside", internal=True)
     world.double.volume(cluster)
@@ -119,8 +119,8 @@ def empty(world: World) -> Content:
 
 
 @pytest.mark.usefixtures("empty")
-def test_what_google_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
-    zones = WANTED[SEED].pools["gpu-l4"].zones
+def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -> None:
+    zones = DESIRED[SEED].pools["gpu-l4"].zones
     with world.kept():
         world.double.settings(
             stockouts=[{"zone": zone, "type": "nvidia-l4"} for zone in zones],
@@ -158,18 +158,18 @@ def _identifiers(world: World, cluster: str) -> list[str]:
     return [network["id"], world.cluster(cluster)["id"]]
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 @pytest.mark.parametrize("check", gke_expected.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_google_has_what_was_declared(world: World, cluster: str, check: Callable[[World, Cluster], None]) -> None:
-    check(world, WANTED[cluster])
+    check(world, DESIRED[cluster])
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 def test_the_cluster_has_its_storage_class(world: World, cluster: str) -> None:
-    gke_expected.check_storage_class(WANTED[cluster], world.live.workloads[cluster])
+    gke_expected.check_storage_class(DESIRED[cluster], world.live.workloads[cluster])
 
 
-@pytest.mark.parametrize("cluster", WANTED)
+@pytest.mark.parametrize("cluster", DESIRED)
 def test_the_secrets_of_the_control_cluster_log_in(world: World, cluster: str) -> None:
     plane = world.live.workloads[cluster]
     secret = world.secret(cluster)
@@ -192,7 +192,7 @@ def test_the_secrets_of_the_control_cluster_log_in(world: World, cluster: str) -
 
 
 def _who(world: World, cluster: str, kubeconfig: Path) -> str:
-    """Whom the API server of a cluster takes somebody with a kubeconfig for."""
+    """The user as whom the API server of a cluster knows a kubeconfig."""
     name = "-o=jsonpath={.status.userInfo.username}"
     return world.live.kubectl(f"--kubeconfig={kubeconfig}", "auth", "whoami", name, cluster=cluster)
 
@@ -210,7 +210,7 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
     before = {cluster: _identifiers(world, cluster) for cluster in REGIONS}
     account, project = email(SEED, world.project), f"projects/{world.project}"
     place = world.place(SEED)
-    # What somebody changed by hand is put right.
+    # Changes by hand are reverted.
     pool = world.pool(SEED, "gpu-l4")
     world.double.change(
         f"{place}/nodePools/gpu-l4",
@@ -238,15 +238,15 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
     assert "update node pool gpu-l4: config.resourceLabels, config.labels, autoscaling" in shown
     run = world.provision().ok()
     assert run.changed > 0
-    pools = WANTED[FAST].pools
+    pools = DESIRED[FAST].pools
     after = {
         SEED: replace(
-            WANTED[SEED],
-            pools={"gpu-l4": replace(WANTED[SEED].pools["gpu-l4"], bounds=(1, 6, 1), more={"theirs": "stays"})},
+            DESIRED[SEED],
+            pools={"gpu-l4": replace(DESIRED[SEED].pools["gpu-l4"], bounds=(1, 6, 1), more={"theirs": "stays"})},
             labels={"team": "inference"},
         ),
         FAST: replace(
-            WANTED[FAST],
+            DESIRED[FAST],
             pools={
                 "a100": replace(pools["a100"], zones=["europe-west4-b"], disk=300),
                 "more": pools["h100"],
@@ -260,7 +260,7 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
     for cluster, desired in after.items():
         gke_expected.check(world, desired)
         assert _identifiers(world, cluster) == before[cluster]
-    # The autoscaler brings no pool into its bounds by itself.
+    # The autoscaler moves no pool into its bounds by itself.
     sizes = [call for call in world.double.calls(mutating=True) if call["operation"].endswith("setSize")]
     assert [call["parameters"]["body"]["nodeCount"] for call in sizes] == [2]
     (new,) = world.keys(account)
@@ -268,7 +268,7 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
 
 
 def _take_right(world: World, account: str) -> None:
-    """Somebody takes a service account out of the policy of the project."""
+    """Remove a service account from the policy of the project, as a user may."""
     place = f"projects/{world.project}"
     options = {"options": {"requestedPolicyVersion": 3}}
     policy = world.call("cloudresourcemanager", "POST", f"{place}:getIamPolicy", options)
@@ -330,7 +330,7 @@ def test_removal_leaves_the_project_as_it_was(world: World, empty: Content) -> N
         assert world.secret(cluster) is None
         assert world.live.control.get("v1", "Secret", child_name(cluster, "sa-key"), SYSTEM) is None
     # Other clusters of the project may need it.
-    gke_expected.check_service(world, WANTED[SEED])
+    gke_expected.check_service(world, DESIRED[SEED])
 
 
 def test_a_second_removal_changes_nothing(world: World) -> None:

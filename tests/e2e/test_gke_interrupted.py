@@ -25,7 +25,7 @@ pytestmark = pytest.mark.interrupted
 NAME = "walked"
 REGION = "us-central1"
 POOL = pool("l4", "g2-standard-8", "nvidia-l4", 1, ["us-central1-a"])
-WANTED = Cluster(
+DESIRED = Cluster(
     NAME,
     REGION,
     ["us-central1-a", "us-central1-b", "us-central1-c"],
@@ -34,7 +34,7 @@ WANTED = Cluster(
 )
 # What is changed in place, by a call each.
 CHANGED = replace(
-    WANTED,
+    DESIRED,
     pools={"l4": NodePool("g2-standard-16", (2, 2, 1), ["us-central1-a", "us-central1-b"], "nvidia-l4", disk=200)},
     nodes="10.0.0.0/23",
     version="1.35",
@@ -70,11 +70,11 @@ def declare_changed(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(world: World) -> Mapping[str, Any]:
-    """What there is without the cluster, and with it when nothing fails. The first time an API is enabled, which stays
+    """The project without the cluster, and with it when nothing fails. The first time an API is enabled, which stays
     so."""
     empty = world.comparable()
     world.provision().ok()
-    gke_expected.check(world, WANTED)
+    gke_expected.check(world, DESIRED)
     made = world.comparable()
     assert world.provision().ok().changed == 0
     world.remove().ok()
@@ -91,7 +91,7 @@ def test_each_call_fails_once(world: World, undisturbed: Mapping[str, Any], afte
     world.double.refuse_each_once(enabled=False)
     # Nothing is left to do, nothing is there twice, and nothing is missing.
     assert world.provision().ok().changed == 0
-    gke_expected.check(world, WANTED)
+    gke_expected.check(world, DESIRED)
     assert world.unlike(undisturbed["made"]) == []
     assert world.secret(NAME)
     assert world.live.control.get("v1", "Secret", child_name(NAME, "sa-key"), SYSTEM)
@@ -108,7 +108,7 @@ def test_each_call_fails_once(world: World, undisturbed: Mapping[str, Any], afte
 
 
 def leak(world: World) -> None:
-    """What controllers in the cluster leave behind."""
+    """Objects that controllers in the cluster leave behind."""
     world.double.load_balancer(gke_name(NAME))
     world.double.load_balancer(gke_name(NAME), "team/inside", internal=True)
     world.double.volume(gke_name(NAME))
@@ -142,7 +142,7 @@ def test_each_operation_ends_in_an_error_once(world: World, undisturbed: Mapping
     for kind in MAKING:
         assert f"The {kind} broke." in reported, (kind, reported)
     assert world.provision().ok().changed == 0
-    gke_expected.check(world, WANTED)
+    gke_expected.check(world, DESIRED)
     assert world.unlike(undisturbed["made"]) == []
     for kind in REMOVING:
         world.double.fail(kind, code="INTERNAL", message=f"To {kind} broke.")
@@ -153,7 +153,7 @@ def test_each_operation_ends_in_an_error_once(world: World, undisturbed: Mapping
 
 
 def fail_until_well(run_once: Callable[[], Run], most: int) -> str:
-    """Run until a run succeeds, which so many times at most do not; what was told."""
+    """Run until a run succeeds, after so many failures at most; return the output."""
     reported = []
     for _ in range(most + 1):
         run = run_once()
@@ -175,7 +175,7 @@ def fail_until_well(run_once: Callable[[], Run], most: int) -> str:
     ],
     ids=["stockout", "quota"],
 )
-def test_a_pool_without_machines_is_made_anew(
+def test_a_pool_without_machines_is_created_again(
     world: World, undisturbed: Mapping[str, Any], code: str, message: str, reported: str
 ) -> None:
     world.double.fail("node pool", "l4", code=code, message=message)

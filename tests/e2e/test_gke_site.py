@@ -97,7 +97,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
 
 
 def prepare(live: LiveFleet) -> None:
-    """What there is before: the cluster that exists, with its nodes, and the way to it; and what is declared."""
+    """The cluster that exists before, with its nodes and its connection, and the manifests."""
     live.control.add_nodes("system", 1)
     plane = live.workloads[EXISTING]
     plane.add_nodes("system", 1)

@@ -95,7 +95,7 @@ def made(world: World, project: str, account_id: str, desired: Json) -> Account:
 
 def new_key(world: World, account: Account, private: Any = None) -> tuple[Key, Json]:
     """A new key of an account, and what a file with it says. `private`: its private half when there is one already."""
-    # It takes long to make one: keys that are told apart by their names share a few.
+    # It takes long to make one: keys with different names share a few.
     private = private or private_key(len(account.keys) % 2)
     identifier = world.token(40, "0123456789abcdef")
     key = Key(f"{account.path}/keys/{identifier}", private.public_key())
@@ -125,7 +125,7 @@ def private_key(_name: Hashable) -> rsa.RSAPrivateKey:
 
 
 def known(world: World, email: str) -> bool:
-    """Whether other parts of Google know of an account already."""
+    """Return whether other parts of Google know of an account already."""
     account = world.accounts.get(email)
     if account is None:
         return False

@@ -99,7 +99,7 @@ def accelerators(zone: str, settings: Settings) -> list[str]:
 
 
 def demand(machine_type: str, accelerator: str, count: int) -> Counter[str]:
-    """What of the quotas one machine takes."""
+    """Return what one machine takes of the quotas."""
     needed = Counter({"CPUS": MACHINES[machine_type].cpus})
     if accelerator in _METRICS:
         needed[_METRICS[accelerator]] += count
@@ -107,7 +107,7 @@ def demand(machine_type: str, accelerator: str, count: int) -> Counter[str]:
 
 
 def usage(world: World, project: str, region: str) -> Counter[str]:
-    """What of the quotas of a region is taken."""
+    """Return what is taken of the quotas of a region."""
     used: Counter[str] = Counter()
     for cluster in world.clusters.values():
         if cluster.project == project and region_of(cluster.location) == region:

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from . import catalogue, compute, node_pools, versions
 from .model import NAME, Cluster, changing, check_labels, condition, find, invalid, refuse_busy, written
-from .operations import container_link, looked_at, serves, start_container
+from .operations import container_link, observed, serves, start_container
 from .wire import Call, Json
 from .world import World, relative, timestamp
 
@@ -47,7 +47,7 @@ def create(world: World, call: Call) -> Json:
     location = call.path.split("/")[3]
     _known_location(location)
     path = f"{call.path}/{name}"
-    world.look(path)
+    world.observe(path)
     if path in world.clusters:
         raise Refusal("ALREADY_EXISTS", f"Already exists: {path}.", 409)
     network, subnetwork = _network(world, call, expected)
@@ -84,13 +84,13 @@ def create(world: World, call: Call) -> Json:
 
 @serves("container", "projects.locations.clusters.get")
 def get(world: World, call: Call) -> Json:
-    world.look(call.path)
+    world.observe(call.path)
     return find(world, call.path).shown()
 
 
 @serves("container", "projects.locations.clusters.list")
 def list_(world: World, call: Call) -> Json:
-    world.look(call.path.removesuffix("/clusters").replace("/locations/-", ""))
+    world.observe(call.path.removesuffix("/clusters").replace("/locations/-", ""))
     pattern = re.compile(re.escape(call.path).replace(r"locations/\-", "locations/[^/]+"))
     found = [each.shown() for path, each in world.clusters.items() if pattern.fullmatch(path.rpartition("/")[0])]
     return written({"clusters": found}) or {}
@@ -164,7 +164,7 @@ def delete(world: World, call: Call) -> Json:
 
 @serves("container", "projects.locations.operations.get")
 def get_operation(world: World, call: Call) -> Json:
-    return looked_at(world, f"container/{call.path}")
+    return observed(world, f"container/{call.path}")
 
 
 @serves("container", "projects.locations.operations.list")
@@ -172,7 +172,7 @@ def list_operations(world: World, call: Call) -> Json:
     pattern = re.compile(re.escape(f"container/{call.path}/").replace(r"locations/\-", "locations/[^/]+") + "[^/]+")
     found = [each for path, each in world.operations.items() if pattern.fullmatch(path)]
     for each in found:
-        each.look()
+        each.observe()
     return {"operations": [each.body for each in found]} if found else {}
 
 
@@ -387,7 +387,7 @@ _GIVEN: Json = {
     "securityPostureConfig": {"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_DISABLED"},
     "releaseChannel": {"channel": "REGULAR"},
 }
-"""What a cluster has that was made with nothing said of it."""
+"""Settings of a cluster that the request for it did not set."""
 
 
 def _filled(world: World, path: str, expected: Json, version: str, network: str, subnetwork: str) -> Json:
@@ -448,7 +448,7 @@ def _filled(world: World, path: str, expected: Json, version: str, network: str,
 
 
 def _created(cluster: Cluster) -> None:
-    """What there is when it is made: the cluster runs, and so do its pools. GKE makes firewall rules in the network."""
+    """Finish a new cluster: it runs, and so do its pools. GKE makes firewall rules in the network."""
     cluster.body["status"] = "RUNNING"
     for pool in cluster.pools.values():
         pool.body["status"] = "RUNNING"

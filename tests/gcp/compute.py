@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from . import catalogue
-from .operations import compute_link, looked_at, serves, start_compute
+from .operations import compute_link, observed, serves, start_compute
 from .wire import Call, Json
 from .world import World, base64_text, relative, timestamp
 
@@ -92,7 +92,7 @@ def insert(world: World, call: Call) -> Json:
         raise _invalid("resource.name", name, "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'")
     path = f"{call.path}/{name}"
     repeated = call.parameters.get("requestId") in world.requests
-    world.look(path)
+    world.observe(path)
     if not repeated and (path in world.compute or world.running(path)):
         raise Refusal("alreadyExists", f"The resource '{path}' already exists", 409)
     kind = call.path.rpartition("/")[2]
@@ -107,13 +107,13 @@ def insert(world: World, call: Call) -> Json:
 
 @serves("compute", *[f"{name}.get" for name in _ALL])
 def get(world: World, call: Call) -> Json:
-    world.look(call.path)
+    world.observe(call.path)
     return shown(world, call.path)
 
 
 @serves("compute", *[f"{name}.list" for name in _ALL])
 def list_(world: World, call: Call) -> Json:
-    world.look(call.path)
+    world.observe(call.path)
     kind = KINDS[call.path.rpartition("/")[2]]
     return _page(call, f"compute#{kind}List", list(_of(world, call.path)))
 
@@ -128,7 +128,7 @@ def aggregated(world: World, call: Call) -> Json:
         places = zones
     if any(name.startswith(("global", "region")) for name in _NAMES[collection]):
         places = ["global", *places]
-    # Others than those that a kind had at first are only told when they are asked for.
+    # Scopes that a kind did not have at first are only listed on request.
     if call.parameters.get("includeAllScopes") == "true":
         places = ["global", *(f"regions/{region}" for region in catalogue.REGIONS), *zones]
     elif collection in ("disks", "reservations"):
@@ -238,22 +238,22 @@ def expand(world: World, call: Call) -> Json:
     path = call.path.removesuffix("/expandIpCidrRange")
     subnetwork = _found(world, path)
     _refuse_unready(world, path)
-    wanted = _range(call.body.get("ipCidrRange", ""))
+    expected = _range(call.body.get("ipCidrRange", ""))
     have = _range(subnetwork["ipCidrRange"])
-    if wanted == have or not have.subnet_of(wanted):
+    if expected == have or not have.subnet_of(expected):
         raise Refusal(
             "invalid",
-            f"Invalid value for field 'ipCidrRange': '{wanted}'. New IP CIDR range {wanted} must be a superset of "
+            f"Invalid value for field 'ipCidrRange': '{expected}'. New IP CIDR range {expected} must be a superset of "
             f"existing IP CIDR range {have}",
             400,
         )
-    _check_free(world, relative(subnetwork["network"]), [wanted], path)
+    _check_free(world, relative(subnetwork["network"]), [expected], path)
     others = [_range(each["ipCidrRange"]) for each in subnetwork.get("secondaryIpRanges", ())]
-    _check_apart([wanted, *others])
+    _check_apart([expected, *others])
 
     def done() -> None:
-        subnetwork["ipCidrRange"] = str(wanted)
-        subnetwork["gatewayAddress"] = str(wanted[1])
+        subnetwork["ipCidrRange"] = str(expected)
+        subnetwork["gatewayAddress"] = str(expected[1])
         _refingerprint(world, subnetwork)
 
     return start_compute(world, call, "update subnetwork", path, done, lambda _: None)
@@ -261,13 +261,13 @@ def expand(world: World, call: Call) -> Json:
 
 @serves("compute", "globalOperations.get", "regionOperations.get", "zoneOperations.get")
 def get_operation(world: World, call: Call) -> Json:
-    return looked_at(world, call.path)
+    return observed(world, call.path)
 
 
 @serves("compute", "globalOperations.wait", "regionOperations.wait", "zoneOperations.wait")
 def wait_for_operation(world: World, call: Call) -> Json:
-    """Answers when the operation is over, or after two minutes, whatever is first: here that is one look more."""
-    return looked_at(world, call.path.removesuffix("/wait"))
+    """Answers when the operation is over, or after two minutes, whatever is first: here, after one more observation."""
+    return observed(world, call.path.removesuffix("/wait"))
 
 
 @serves("compute", "globalOperations.list", "regionOperations.list", "zoneOperations.list")
@@ -366,7 +366,7 @@ def aggregated_accelerator_types(world: World, call: Call) -> Json:
 
 
 def users(world: World, path: str) -> Iterator[str]:
-    """What uses an object, which keeps it: other objects, machines of clusters, the peerings of Filestore."""
+    """Yield what uses an object, which keeps it: other objects, machines of clusters, the peerings of Filestore."""
     for other, body in world.compute.items():
         if other != path and path in _references({**body, "selfLink": "", "users": ""}):
             yield other
@@ -380,7 +380,7 @@ def users(world: World, path: str) -> Iterator[str]:
 
 
 def _named_users(world: World, path: str) -> Iterator[str]:
-    """What an address or a disk says that it is used by, as long as that is there."""
+    """Yield the users that an address or a disk names, as long as they exist."""
     for user in (relative(each) for each in world.compute.get(path, {}).get("users", ())):
         if "/instances/" in user or user in world.compute:
             yield user
@@ -486,15 +486,15 @@ def _secondary(entries: Any) -> list[ipaddress.IPv4Network]:
     return [_range(entry.get("ipCidrRange", "")) for entry in entries]
 
 
-def _check_new_ranges(world: World, call: Call, subnetwork: Json, wanted: list[Json]) -> None:
+def _check_new_ranges(world: World, call: Call, subnetwork: Json, expected: list[Json]) -> None:
     """A range that a cluster uses has to stay; those that are new have to be free."""
     have = {entry["rangeName"]: entry["ipCidrRange"] for entry in subnetwork.get("secondaryIpRanges", ())}
-    want = {entry.get("rangeName"): entry.get("ipCidrRange") for entry in wanted}
+    want = {entry.get("rangeName"): entry.get("ipCidrRange") for entry in expected}
     used = {name for cluster in subnetwork_users(world, call.path) for name in cluster.ranges}
     for name in used:
         if want.get(name) != have.get(name):
             raise _invalid("resource.secondaryIpRanges", name, "The secondary range is in use")
-    ranges = _secondary(wanted)
+    ranges = _secondary(expected)
     _check_apart([_range(subnetwork["ipCidrRange"]), *ranges])
     _check_free(world, relative(subnetwork["network"]), ranges, call.path)
 
@@ -541,21 +541,21 @@ def _refingerprint(world: World, body: Json) -> None:
 
 def shown(world: World, path: str) -> Json:
     """As the API returns it."""
-    told = dict(_found(world, path))
-    if "users" in told:
-        told["users"] = [compute_link(user) for user in _named_users(world, path)]
+    found = dict(_found(world, path))
+    if "users" in found:
+        found["users"] = [compute_link(user) for user in _named_users(world, path)]
     if "/networks/" in path:
         inside = [
             other["selfLink"] for place, other in sorted(world.compute.items()) if _in_network(place, other, path)
         ]
         if inside:
-            told["subnetworks"] = inside
+            found["subnetworks"] = inside
         peered = [
             {"name": peer.rpartition("/")[2], "state": "ACTIVE", "network": _TENANT} for peer in _peerings(world, path)
         ]
         if peered:
-            told["peerings"] = peered
-    return told
+            found["peerings"] = peered
+    return found
 
 
 _TENANT = compute_link("projects/filestore-tenant-project/global/networks/filestore-network")
@@ -602,17 +602,17 @@ def _filtered(call: Call, items: list[Json]) -> list[Json]:
     return [item for item in items if all(_meets(item, *term.groups()) for term in terms if term)]
 
 
-def _meets(item: Json, field: str, operator: str, wanted: str) -> bool:
+def _meets(item: Json, field: str, operator: str, expected: str) -> bool:
     inside, _, key = field.partition(".")
     held = (item.get(inside) or {}).get(key, "") if key else item.get(field, "")
-    wanted, have = wanted.strip("\"'"), str(held)
+    expected, have = expected.strip("\"'"), str(held)
     if operator in ("eq", "ne"):
-        return bool(re.fullmatch(wanted, have)) == (operator == "eq")
+        return bool(re.fullmatch(expected, have)) == (operator == "eq")
     if operator == ":":
-        return wanted.strip("*") in have
-    if "*" in wanted:
-        return bool(re.fullmatch(re.escape(wanted).replace(r"\*", ".*"), have)) == (operator == "=")
-    return (have == wanted) == (operator == "=")
+        return expected.strip("*") in have
+    if "*" in expected:
+        return bool(re.fullmatch(re.escape(expected).replace(r"\*", ".*"), have)) == (operator == "=")
+    return (have == expected) == (operator == "=")
 
 
 def _warning(place: str) -> Json:
@@ -704,7 +704,7 @@ def _found(world: World, path: str) -> Json:
 
 def _refuse_unready(world: World, path: str) -> None:
     if any(operation.target == path for operation in world.running(path)):
-        world.look(path)
+        world.observe(path)
         raise Refusal("resourceNotReady", f"The resource '{path}' is not ready", 400)
 
 

@@ -3,7 +3,7 @@
 """Requests and answers of Google's APIs, held against their discovery documents.
 
 A schema of a document becomes a JSON Schema that is stricter than Google's servers: fields that it does not name, and
-those that only Google sets, are faults of a request.
+those that only Google sets, are errors of a request.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ class Api:
                 return method, {name: found[_group(name)] for name in names if _group(name) in found.groupdict()}
         return None
 
-    def request_faults(self, method: Method, query: Mapping[str, list[str]], body: Any) -> list[str]:
-        """What is wrong with the query and the body (None: there is none) of a request."""
-        faults = list(self._query_faults(method, query))
+    def request_errors(self, method: Method, query: Mapping[str, list[str]], body: Any) -> list[str]:
+        """Return the errors in the query and the body (None: there is none) of a request."""
+        errors = list(self._query_errors(method, query))
         if method.request:
-            faults += self._faults(method.request, method.name, {} if body is None else _without_nulls(body))
+            errors += self._errors(method.request, method.name, {} if body is None else _without_nulls(body))
         elif body not in (None, {}):
-            faults.append("it takes no body")
-        return faults
+            errors.append("it takes no body")
+        return errors
 
-    def answer_faults(self, method: Method, answer: Any) -> list[str]:
-        return self._faults(method.answer, "", answer) if method.answer else []
+    def answer_errors(self, method: Method, answer: Any) -> list[str]:
+        return self._errors(method.answer, "", answer) if method.answer else []
 
-    def _query_faults(self, method: Method, query: Mapping[str, list[str]]) -> Iterator[str]:
+    def _query_errors(self, method: Method, query: Mapping[str, list[str]]) -> Iterator[str]:
         known = {**self.document["parameters"], **method.parameters}
         for name, values in query.items():
             if name not in known or known[name]["location"] != "query":
@@ -99,13 +99,13 @@ class Api:
             if each["location"] == "query" and each.get("required") and name not in query:
                 yield f"the parameter {name} is missing"
 
-    def _faults(self, schema: str, request_of: str, value: Any) -> list[str]:
-        """What is wrong with a value. `request_of`: the method whose request it is; empty for an answer."""
+    def _errors(self, schema: str, request_of: str, value: Any) -> list[str]:
+        """Return the errors in a value. `request_of`: the method whose request it is; empty for an answer."""
         key = (schema, request_of)
         if key not in self._validators:
             self._validators[key] = jsonschema.Draft202012Validator(self._schema(schema, request_of))
         errors = self._validators[key].iter_errors(value)
-        return sorted({f"{schema}{error.json_path[1:]}: {_told(error)}" for error in errors})
+        return sorted({f"{schema}{error.json_path[1:]}: {_message(error)}" for error in errors})
 
     def _schema(self, name: str, request_of: str) -> Json:
         """The JSON Schema of a schema of the document, with all that it refers to."""
@@ -222,5 +222,5 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def _told(error: Any) -> str:
+def _message(error: Any) -> str:
     return "only Google sets it" if error.validator == "not" else str(error.message)

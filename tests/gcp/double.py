@@ -31,7 +31,7 @@ class Double(CloudDouble):
         self._folder = tempfile.TemporaryDirectory(prefix="gcp-double-")
 
     def __enter__(self) -> Self:
-        # Here and not in the process, so that a test can tell that they are not to be had.
+        # Here and not in the process, so that a test can report that they are not available.
         documents.folder()
         super().__enter__()
         if self.project != PROJECT:
@@ -143,7 +143,7 @@ class Double(CloudDouble):
         return reported
 
     def change_policy(self, role: str, member: str) -> None:
-        """Adds a member to the policy of the project, as somebody else would."""
+        """Add a member to the policy of the project, as another manager would."""
         self._ask("change-policy", {"role": role, "member": member, "project": self.project})
 
     def leave_role(self, role: str, email: str = "") -> None:

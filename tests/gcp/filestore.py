@@ -8,7 +8,7 @@ import re
 
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
-from .operations import looked_at, serves, start_long
+from .operations import observed, serves, start_long
 from .wire import Call, Json
 from .world import World, base64_text, timestamp
 
@@ -42,7 +42,7 @@ def list_(world: World, call: Call) -> Json:
     pattern = re.compile(re.escape(call.path).replace(r"locations/\-", "locations/[^/]+") + "/[^/]+")
     for path in list(world.instances):
         if pattern.fullmatch(path):
-            world.look(path)
+            world.observe(path)
     found = [each for path, each in sorted(world.instances.items()) if pattern.fullmatch(path)]
     size, start = int(call.parameters.get("pageSize") or 500), int(call.parameters.get("pageToken") or 0)
     answer: Json = {"instances": found[start : start + size]} if found[start : start + size] else {}
@@ -53,7 +53,7 @@ def list_(world: World, call: Call) -> Json:
 
 @serves("file", "projects.locations.instances.get")
 def get(world: World, call: Call) -> Json:
-    world.look(call.path)
+    world.observe(call.path)
     return _found(world, call.path)
 
 
@@ -61,7 +61,7 @@ def get(world: World, call: Call) -> Json:
 def delete(world: World, call: Call) -> Json:
     instance = _found(world, call.path)
     if world.running(call.path):
-        world.look(call.path)
+        world.observe(call.path)
         raise Refusal("FAILED_PRECONDITION", f"Resource '{call.path}' has an operation in progress.", 400)
     instance["state"] = "DELETING"
     location = "/".join(call.path.split("/")[:4])
@@ -87,7 +87,7 @@ def delete(world: World, call: Call) -> Json:
 
 @serves("file", "projects.locations.operations.get")
 def get_operation(world: World, call: Call) -> Json:
-    return looked_at(world, f"file/{call.path}")
+    return observed(world, f"file/{call.path}")
 
 
 @serves("file", "projects.locations.list")

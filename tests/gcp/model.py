@@ -26,7 +26,7 @@ _MAPS = ("labels", "metadata", "resourceLabels")
 
 
 class Cluster:
-    """A cluster. `body`: what is told of it, without its pools. `pools`: those, by name."""
+    """A cluster. `body`: its representation in the API, without its pools. `pools`: those, by name."""
 
     def __init__(self, world: World, path: str, body: Json, network: str, subnetwork: str) -> None:
         self.world, self.path, self.body = world, path, body
@@ -66,7 +66,7 @@ class Cluster:
                     yield f"projects/{self.project}/zones/{zone}/instances/{name}"
 
     def usage(self) -> Counter[str]:
-        """What it takes of the quotas of its region."""
+        """Return what it takes of the quotas of its region."""
         used: Counter[str] = Counter()
         for pool in self.pools.values():
             used.update(pool.usage())
@@ -124,7 +124,7 @@ class Pool:
         return self.needs(self.nodes, self.zones)
 
     def needs(self, nodes: int, zones: list[str]) -> Counter[str]:
-        """What so many nodes in each of the zones take of the quotas."""
+        """Return what so many nodes in each of the zones take of the quotas."""
         each = catalogue.demand(self.body["config"]["machineType"], *self.accelerator)
         return Counter({metric: count * nodes * len(zones) for metric, count in each.items()})
 
@@ -169,7 +169,7 @@ def refuse_busy(cluster: Cluster) -> None:
     """A cluster does one thing at a time. Being refused takes time too."""
     for operation in cluster.world.running(cluster.path):
         name = operation.body["name"]
-        operation.look()
+        operation.observe()
         if operation.kind == "create cluster":
             raise Refusal(
                 "FAILED_PRECONDITION",

@@ -42,7 +42,7 @@ def create(world: World, call: Call) -> Json:
     cluster = find(world, call.path.removesuffix("/nodePools"))
     desired = dict(call.body.get("nodePool") or {})
     pool = made(cluster, desired)
-    world.look(pool.path)
+    world.observe(pool.path)
     if pool.name in cluster.pools:
         raise Refusal("ALREADY_EXISTS", f"Already exists: {pool.path}.", 409)
     refuse_busy(cluster)
@@ -70,18 +70,18 @@ def create(world: World, call: Call) -> Json:
 @serves("container", "projects.locations.clusters.nodePools.get")
 def get(world: World, call: Call) -> Json:
     cluster_path, _, name = call.path.rpartition("/nodePools/")
-    world.look(call.path)
+    world.observe(call.path)
     # Nothing is done to a pool while its cluster is made or deleted: that takes time too.
     for operation in world.running(cluster_path):
         if operation.target == cluster_path:
-            operation.look()
+            operation.observe()
     return _found(find(world, cluster_path), name).shown()
 
 
 @serves("container", "projects.locations.clusters.nodePools.list")
 def list_(world: World, call: Call) -> Json:
     path = call.path.removesuffix("/nodePools")
-    world.look(path)
+    world.observe(path)
     found = [pool.shown() for pool in find(world, path).pools.values()]
     return {"nodePools": found} if found else {}
 
@@ -136,7 +136,7 @@ def set_size(world: World, call: Call) -> Json:
 
 @serves("container", "projects.locations.clusters.nodePools.setAutoscaling")
 def set_autoscaling(world: World, call: Call) -> Json:
-    """The autoscaler does not bring a pool into new bounds by itself."""
+    """Set the bounds. The autoscaler does not resize a pool to new bounds by itself."""
     cluster, pool = _of(world, call)
     desired = _autoscaling(call.body.get("autoscaling") or {})
     refuse_busy(cluster)
@@ -318,7 +318,7 @@ def stock_out(pool: Pool) -> Json | None:
 
 
 def _failed(pool: Pool, failure: Json) -> None:
-    """What becomes of a pool whose machines are not made. One that a test lets fail stays so."""
+    """Set the status of a pool whose machines are not made. One that a test lets fail stays so."""
     status = failure.get("pool_status") or "ERROR"
     pool.body.update(status=status, statusMessage=failure["message"], conditions=[condition(failure)])
     if "kind" in failure:
@@ -466,7 +466,7 @@ def _check_accelerators(machine_type: str, desired: Sequence[Json]) -> None:
 
 
 def _apply(cluster: Cluster, body: Json, field: str, value: Any) -> None:
-    """A field of an update, on what a pool is told as."""
+    """Apply a field of an update to the body of a pool."""
     config = body["config"]
     if field == "labels":
         config["labels"] = dict(value.get("labels", {}))

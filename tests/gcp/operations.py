@@ -16,7 +16,7 @@ from .world import Operation, World, timestamp
 Handler = Callable[[World, Call], Json]
 
 HANDLERS: dict[tuple[str, str], Handler] = {}
-"""What serves a method: by service and id of the method without the service."""
+"""Handlers of the methods: by service and id of the method without the service."""
 
 
 def serves(service: str, *names: str) -> Callable[[Handler], Handler]:
@@ -134,20 +134,20 @@ def start_long(
             body["response"] = answer()
 
     world.start(f"{service}/{name}", kind, target, body, finish, done, failed)
-    return told(body)
+    return reported(body)
 
 
-def looked_at(world: World, path: str) -> Json:
-    """An operation as it is told when somebody asks for it."""
+def observed(world: World, path: str) -> Json:
+    """Observe an operation, and return it as the API does."""
     operation = world.operations.get(path)
     if operation is None:
         raise Refusal("NOT_FOUND", f"The operation '{path}' was not found.", 404)
-    operation.look()
-    return told(operation.body)
+    operation.observe()
+    return reported(operation.body)
 
 
-def told(body: Json) -> Json:
-    """Operations that are not over do not say so, as `false` is never written."""
+def reported(body: Json) -> Json:
+    """Return an operation without `done` while it is not over, as `false` is never written."""
     return {key: value for key, value in body.items() if not (key == "done" and value is False)}
 
 

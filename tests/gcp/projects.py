@@ -10,7 +10,7 @@ from copy import deepcopy
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from . import accounts
-from .operations import looked_at, serves, start_long
+from .operations import observed, serves, start_long
 from .wire import Call, Json
 from .world import SERVICES_ENABLED, WORKLOAD_POOL, Project, World
 
@@ -38,7 +38,7 @@ _ROLES = {
     "roles/resourcemanager.projectIamAdmin": {"cloudresourcemanager"},
     "roles/serviceusage.serviceUsageAdmin": {"serviceusage"},
 }
-"""Which services roles let somebody use."""
+"""Services that the members of each role may use."""
 _ACTING = "iam.serviceAccounts.actAs"
 _USERS = ("roles/iam.serviceAccountUser", "roles/owner")
 """The roles that have it."""
@@ -118,8 +118,8 @@ def refuse_disabled(project: Project, service: str) -> None:
 
 
 def refuse_without_role(project: Project, call: Call) -> None:
-    """Who has none of the roles for a service may not use it. Whoever has one sees the project, and all may ask what
-    they may do."""
+    """Refuse a caller without a role for the service. A caller with any role sees the project, and all callers may ask
+    what they may do."""
     services = may_use(project, call.principal)
     if call.service in services or call.service not in _ROLES["roles/owner"] or _asks(call):
         return
@@ -143,7 +143,7 @@ def refuse_without_role(project: Project, call: Call) -> None:
 
 
 def may_use(project: Project, principal: str) -> set[str]:
-    """The services that somebody may use in a project."""
+    """The services that a principal may use in a project."""
     return {
         service
         for binding in project.policy["bindings"]
@@ -170,7 +170,7 @@ def get(world: World, call: Call) -> Json:
 
 @serves("cloudresourcemanager", "projects.getIamPolicy")
 def get_policy(world: World, call: Call) -> Json:
-    """Who asks for a version below 3 does not see bindings with conditions as what they are."""
+    """Return the policy. In versions below 3, bindings with conditions do not show as what they are."""
     project = found(world, call)
     policy = deepcopy(project.policy)
     if call.body.get("options", {}).get("requestedPolicyVersion", 0) < 3:
@@ -229,7 +229,7 @@ def permissions(world: World, call: Call) -> Json:
 
 @serves("iam", "projects.serviceAccounts.testIamPermissions")
 def permissions_on_account(world: World, call: Call) -> Json:
-    """Which of some permissions somebody has on the account that nodes run as: all, who may use accounts."""
+    """The permissions of the caller on the account that nodes run as: all of them, if it may use accounts."""
     project, email = found(world, call), call.path.rpartition("/")[2]
     if email not in world.accounts and (
         email != f"{project.number}-compute@developer.gserviceaccount.com" or not world.settings.node_account
@@ -244,13 +244,13 @@ def _acts(project: Project, principal: str) -> bool:
 
 
 def change_policy(project: Project, role: str, member: str) -> None:
-    """A change of somebody else: a member more."""
+    """Add a member to a role, as another manager does."""
     project.policy["bindings"].append({"role": role, "members": [member]})
     project.etag += 1
 
 
 def leave_role(project: Project, role: str, member: str) -> None:
-    """A change of somebody else: a member less."""
+    """Remove a member from a role, as another manager does."""
     for binding in project.policy["bindings"]:
         if binding["role"] == role:
             binding["members"] = [each for each in binding["members"] if each != member]
@@ -261,7 +261,7 @@ def leave_role(project: Project, role: str, member: str) -> None:
 def get_service(world: World, call: Call) -> Json:
     project = found(world, call)
     name = call.path.rpartition("/")[2]
-    world.look(f"projects/{project.name}/services/{name}")
+    world.observe(f"projects/{project.name}/services/{name}")
     return _service(project, name)
 
 
@@ -324,7 +324,7 @@ def disable_service(world: World, call: Call) -> Json:
 
 @serves("serviceusage", "operations.get")
 def get_operation(world: World, call: Call) -> Json:
-    return looked_at(world, f"serviceusage/{call.path}")
+    return observed(world, f"serviceusage/{call.path}")
 
 
 def _service(project: Project, name: str) -> Json:

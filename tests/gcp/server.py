@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from ansible_collections.modelplane.fleet.tests.cloud.control import PREFIX, Answer, Control
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import LOST, Refusal, Refusals
 
-from . import accounts, clusters, compute, filestore, leftovers, node_pools, projects, tokens  # noqa: F401
+from . import accounts, clusters, compute, filestore, node_pools, orphans, projects, tokens  # noqa: F401
 from .discovery import Method, api
 from .documents import SERVICES
 from .operations import HANDLERS
@@ -104,7 +104,7 @@ class Application(Control):
             return error_answer(call.service, refusal)
         except Exception:
             noted["error"] = "INTERNAL"
-            return error_answer(call.service, self.faulty(call))
+            return error_answer(call.service, self.internal_failure(call))
         if reported is LOST:
             return 0, {}, b""
         if reported:
@@ -113,26 +113,26 @@ class Application(Control):
         return json_answer(answer)
 
     def _checked(self, call: Call) -> Refusal | None:
-        """Refuses what cannot be served. What is answered although it takes effect, if a test wants that."""
-        if call.faults:
-            reported = "; ".join(call.faults)
+        """Refuse what cannot be served. Returns the error of a call that takes effect all the same."""
+        if call.errors:
+            reported = "; ".join(call.errors)
             self.invalid.append(f"{call.service} {call.operation}: {reported}")
             raise Refusal("INVALID_ARGUMENT", f"Invalid JSON payload received. {reported}", 400)
-        told_refusal = self.refusals.check(call)
+        refusal = self.refusals.check(call)
         if call.project not in ("", "-"):
             project = projects.found(self.world, call)
             call.path = call.path.replace(f"projects/{project.number}", f"projects/{project.name}", 1)
             projects.refuse_disabled(project, call.service)
             projects.refuse_without_role(project, call)
-        return told_refusal
+        return refusal
 
     def _served(self, call: Call, method: Method) -> Json:
         handler = HANDLERS.get((call.service, call.operation))
         if handler is None:
             raise Refusal("NotInTheDouble", "the double does not have it", 501)
         answer = handler(self.world, call)
-        faults = api(call.service).answer_faults(method, answer)
-        self.invalid += [f"answer of {call.service} {call.operation}: {fault}" for fault in faults]
+        errors = api(call.service).answer_errors(method, answer)
+        self.invalid += [f"answer of {call.service} {call.operation}: {error}" for error in errors]
         return answer
 
     # What tests ask of this double, beyond what all doubles have.
@@ -152,7 +152,7 @@ class Application(Control):
         return {"name": project.name, "number": project.number}
 
     def control_key(self, project: str = PROJECT) -> Json:
-        """What a file with the key of the provisioner of a project says."""
+        """Return the content of a file with the key of the provisioner of a project."""
         if project not in self._files:
             account = self.world.accounts[accounts.provisioner(project)]
             private = accounts.private_key(project)
@@ -219,10 +219,10 @@ class Application(Control):
         self.world.projects[project].services.discard(name)
 
     def control_load_balancer(self, **desired: Any) -> list[str]:
-        return leftovers.load_balancer(self.world, **desired)
+        return orphans.load_balancer(self.world, **desired)
 
     def control_volume(self, **desired: Any) -> str:
-        return leftovers.volume(self.world, **desired)
+        return orphans.volume(self.world, **desired)
 
     def control_plant(self, collection: str, body: Json) -> Json:
         return compute.plant(self.world, collection, body)
@@ -247,7 +247,7 @@ class Application(Control):
         return dict(self._at(path))
 
     def _at(self, path: str) -> Json:
-        """What is told of a cluster, a node pool, an instance or a service account, to be changed."""
+        """Return the body of a cluster, a node pool, an instance or a service account, to be changed."""
         cluster, _, pool = path.partition("/nodePools/")
         if cluster in self.world.clusters:
             there = self.world.clusters[cluster]
@@ -264,19 +264,19 @@ def _call(method: Method, parameters: Json, query: dict[str, list[str]], path: s
     given: Json = dict(parameters)
     for name, values in query.items():
         given[name] = values if method.parameters.get(name, {}).get("repeated") else values[0]
-    faults = []
+    errors = []
     content: Any = None
     if body:
         try:
             content = json.loads(body)
         except ValueError as error:
-            faults.append(f"the body is not JSON: {error}")
+            errors.append(f"the body is not JSON: {error}")
         if "json" not in headers.get("Content-Type", ""):
-            faults.append(f"the type of the body is {headers.get('Content-Type')}")
+            errors.append(f"the type of the body is {headers.get('Content-Type')}")
     if content is not None:
         given["body"] = content
-    if not faults:
-        faults = api(method.service).request_faults(method, query, content)
+    if not errors:
+        errors = api(method.service).request_errors(method, query, content)
     inside = path.removeprefix(api(method.service).base).removeprefix("v1/")
     head, _, last = inside.rpartition("/")
     parts = inside.split("/")
@@ -287,7 +287,7 @@ def _call(method: Method, parameters: Json, query: dict[str, list[str]], path: s
         method.verb,
         f"{head}/{last.partition(':')[0]}" if head else last.partition(":")[0],
         given,
-        faults,
+        errors,
         region=places[0] if places else "",
     )
 

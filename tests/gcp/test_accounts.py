@@ -117,14 +117,14 @@ def test_a_policy_is_changed_as_a_whole(gcp: Double, project: Project) -> None:
 def test_policies_that_are_refused(project: Project) -> None:
     policy = get_policy(project)
     without = {key: value for key, value in policy.items() if key != "etag"}
-    stranger = {"role": "roles/viewer", "members": [f"serviceAccount:{EMAIL}"]}
-    for faulty, why in (
+    unknown = {"role": "roles/viewer", "members": [f"serviceAccount:{EMAIL}"]}
+    for wrong, why in (
         (without, "no etag"),
         ({**policy, "version": 1}, "version 3"),
-        ({**policy, "bindings": [*policy["bindings"], stranger]}, "does not exist"),
+        ({**policy, "bindings": [*policy["bindings"], unknown]}, "does not exist"),
     ):
         with pytest.raises(Refused, match=why):
-            set_policy(project, faulty)
+            set_policy(project, wrong)
 
 
 def test_permissions(gcp: Double, project: Project) -> None:
@@ -141,14 +141,14 @@ def test_conditions_are_not_seen_by_those_who_do_not_ask_for_them(project: Proje
     assert any("_withcond_" in role for role in roles)
 
 
-def test_somebody_else_changes_the_policy(gcp: Double, project: Project) -> None:
+def test_another_manager_changes_the_policy(gcp: Double, project: Project) -> None:
     gcp.settings(policy_conflicts=1)
     with pytest.raises(Refused) as refused:
         set_policy(project, get_policy(project))
     assert refused.value.code == "ABORTED"
     set_policy(project, get_policy(project))
     etag = get_policy(project)["etag"]
-    gcp.change_policy("roles/viewer", "user:somebody@example.com")
+    gcp.change_policy("roles/viewer", "user:another@example.com")
     assert get_policy(project)["etag"] != etag
 
 

@@ -52,7 +52,7 @@ def test_what_is_being_made_is_neither_there_nor_to_be_made(gcp: Double, project
     assert refused.value.code == "resourceNotReady"
 
 
-def test_looking_at_what_is_made_lets_time_pass(gcp: Double, project: Project) -> None:
+def test_reading_what_is_made_lets_time_pass(gcp: Double, project: Project) -> None:
     gcp.settings(polls=2)
     body = {"name": "fleet", "autoCreateSubnetworks": False}
     project.call("compute", "POST", f"{project.path}/global/networks", body)

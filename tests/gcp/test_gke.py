@@ -334,7 +334,7 @@ def test_the_server_of_a_cluster(gcp: Double, project: Project) -> None:
     assert cluster["masterAuth"] == {"clusterCaCertificate": "UEVN"}
 
 
-def test_somebody_else_changes_things(gcp: Double, project: Project) -> None:
+def test_another_manager_changes_things(gcp: Double, project: Project) -> None:
     project.make_cluster()
     gcp.change(f"{project.cluster}/nodePools/system", autoscaling={"enabled": True, "maxNodeCount": 9})
     assert project.get_pool("system")["autoscaling"]["maxNodeCount"] == 9

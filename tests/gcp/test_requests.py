@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the double takes and what it does not, whatever it is about: discovery documents, refusals, the log of calls."""
+"""Requests that the double takes and refuses, of all services: discovery documents, refusals, the log of calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_methods_are_found_by_their_paths(service: str, verb: str, path: str, me
 
 
 @pytest.mark.parametrize(
-    ("body", "fault"),
+    ("body", "error"),
     [
         ({"deletionProtection": False}, "'deletionProtection' was unexpected"),
         ({"status": "RUNNING"}, "cluster.status: only Google sets it"),
@@ -46,29 +46,29 @@ def test_methods_are_found_by_their_paths(service: str, verb: str, path: str, me
         ({"resourceLabels": {"a": 1}}, "1 is not of type 'string'"),
     ],
 )
-def test_bodies_that_documents_do_not_allow(body: Json, fault: str) -> None:
+def test_bodies_that_documents_do_not_allow(body: Json, error: str) -> None:
     method, _ = api("container").find("POST", "v1/projects/p/locations/l/clusters") or pytest.fail("no method")
-    faults = api("container").request_faults(method, {}, {"cluster": body})
-    assert len(faults) == 1
-    assert fault in faults[0]
+    errors = api("container").request_errors(method, {}, {"cluster": body})
+    assert len(errors) == 1
+    assert error in errors[0]
 
 
 def test_numbers_of_64_bits_are_texts_or_numbers() -> None:
     method, _ = api("container").find("POST", "v1/projects/p/locations/l/clusters") or pytest.fail("no method")
-    for count, faulty in (("8", False), (8, False), ("eight", True)):
+    for count, invalid in (("8", False), (8, False), ("eight", True)):
         accelerators = [{"acceleratorCount": count}]
         body = {"cluster": {"nodePools": [{"config": {"accelerators": accelerators}}]}}
-        assert bool(api("container").request_faults(method, {}, body)) == faulty
+        assert bool(api("container").request_errors(method, {}, body)) == invalid
 
 
 def test_parameters_of_queries() -> None:
     method, _ = api("iam").find("GET", "v1/projects/p/serviceAccounts/a/keys") or pytest.fail("no method")
-    assert api("iam").request_faults(method, {"keyTypes": ["USER_MANAGED", "SYSTEM_MANAGED"]}, None) == []
-    assert api("iam").request_faults(method, {"keyTypes": ["MINE"]}, None) == ["the parameter keyTypes is 'MINE'"]
-    assert api("iam").request_faults(method, {"what": ["x"]}, None) == ["there is no parameter what"]
+    assert api("iam").request_errors(method, {"keyTypes": ["USER_MANAGED", "SYSTEM_MANAGED"]}, None) == []
+    assert api("iam").request_errors(method, {"keyTypes": ["MINE"]}, None) == ["the parameter keyTypes is 'MINE'"]
+    assert api("iam").request_errors(method, {"what": ["x"]}, None) == ["there is no parameter what"]
 
 
-def test_faulty_requests_are_refused_and_noted(gcp: Double, project: Project) -> None:
+def test_invalid_requests_are_refused_and_noted(gcp: Double, project: Project) -> None:
     with pytest.raises(Refused) as refused:
         project.call("container", "POST", f"{project.location}/clusters", {"cluster": {"guestAccelerator": []}})
     assert (refused.value.status, refused.value.code) == (400, "INVALID_ARGUMENT")

@@ -23,7 +23,6 @@ from google.oauth2 import service_account
 Json = dict[str, Any]
 
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
-FAULTY = pytest.raises(google.auth.exceptions.GoogleAuthError)
 
 
 def signed_in(info: Json, scopes: list[str] = SCOPES) -> Any:
@@ -49,13 +48,13 @@ def test_a_key(gcp: Double, project: Project) -> None:
 def test_a_key_that_the_double_did_not_hand_out(gcp: Double, project: Project) -> None:
     gcp.add_project("another-one")
     mine, other = gcp.key(), gcp.key("another-one")
-    for faulty, why in (
+    for wrong, why in (
         ({**mine, "private_key": other["private_key"]}, "Invalid JWT Signature"),
         ({**mine, "private_key_id": "0" * 40}, "Invalid JWT Signature"),
-        ({**mine, "client_email": "nobody@example.com"}, "account not found"),
+        ({**mine, "client_email": "unknown@example.com"}, "account not found"),
     ):
         with pytest.raises(google.auth.exceptions.RefreshError, match=why):
-            signed_in(faulty)
+            signed_in(wrong)
     assert project.name == gcp.project
 
 
@@ -110,7 +109,7 @@ def test_workload_identity_federation(gcp: Double, project: Project, impersonate
 
 
 @pytest.mark.parametrize(("fields", "why"), [({"seconds": -60}, "has expired"), ({"audience": "x"}, "does not match")])
-def test_faulty_tokens_of_another_provider(gcp: Double, project: Project, fields: Json, why: str) -> None:
+def test_wrong_tokens_of_another_provider(gcp: Double, project: Project, fields: Json, why: str) -> None:
     credentials = identity_pool.Credentials.from_file(gcp.federation_file(**fields), scopes=SCOPES)
     with pytest.raises(google.auth.exceptions.OAuthError, match=why):
         credentials.refresh(Request())

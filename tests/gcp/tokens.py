@@ -37,7 +37,7 @@ _IAM = "https://www.googleapis.com/auth/iam"
 _FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 _AUDIENCE = "https://oauth2.googleapis.com/token"
 ISSUER = "https://ci.example.com"
-"""Whose tokens workload identity federation takes."""
+"""The provider whose tokens workload identity federation takes."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ def expire(world: World) -> None:
 
 
 def principal_of(world: World, header: str, service: str) -> str:
-    """Whose access token a request to a service has. Raises Refusal."""
+    """Return the principal of the access token that a request to a service has. Raises Refusal."""
     kind, _, given = header.partition(" ")
     token = world.tokens.get(given)
     if kind != "Bearer" or token is None or token.until <= time.time():
@@ -127,7 +127,7 @@ def grant(world: World, body: bytes) -> Answer:
 
 
 def _claimed(world: World, assertion: str) -> tuple[str, list[str]]:
-    """Who has signed a JWT, and the scopes in it."""
+    """Return the account that has signed a JWT, and the scopes in it."""
     header, claims, signed, signature = _parsed(assertion)
     account = world.accounts.get(claims.get("iss", ""))
     if account is None:
@@ -154,10 +154,10 @@ def _claimed(world: World, assertion: str) -> tuple[str, list[str]]:
 def exchange(world: World, body: bytes) -> Answer:
     """The Security Token Service: an access token for one of another provider (RFC 8693)."""
     form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
-    faults = _form_faults(form)
+    errors = _form_errors(form)
     try:
-        if faults:
-            raise OAuthError("invalid_request", "; ".join(faults))
+        if errors:
+            raise OAuthError("invalid_request", "; ".join(errors))
         principal = _federated(world, form)
     except OAuthError as error:
         return error.answer
@@ -172,8 +172,8 @@ def exchange(world: World, body: bytes) -> Answer:
     )
 
 
-def _form_faults(form: dict[str, str]) -> list[str]:
-    """What Google's document does not allow in a request, whose names are those of RFC 8693 here."""
+def _form_errors(form: dict[str, str]) -> list[str]:
+    """Return the errors in a request by Google's document. Its names are those of RFC 8693 here."""
     named = {}
     for name, value in form.items():
         first, *rest = name.split("_")
@@ -181,11 +181,11 @@ def _form_faults(form: dict[str, str]) -> list[str]:
     sts = api("sts")
     method, _ = sts.find("POST", "v1/token") or (None, {})
     assert method is not None
-    return sts.request_faults(method, {}, named)
+    return sts.request_errors(method, {}, named)
 
 
 def _federated(world: World, form: dict[str, str]) -> str:
-    """The principal that somebody of another provider is."""
+    """The principal of a caller from another provider."""
     if form.get("grant_type") != _EXCHANGE:
         raise OAuthError("unsupported_grant_type", f"The grant type is {form.get('grant_type')}.")
     if form.get("requested_token_type") != _ACCESS_TOKEN:
@@ -218,7 +218,7 @@ def audience_of(number: int) -> str:
 
 
 def subject_token(world: World, project: str, seconds: int = 600, audience: str = "") -> str:
-    """What the other provider says of who asks: a JWT."""
+    """Return a JWT of the other provider for a caller."""
     claims = {
         "iss": ISSUER,
         "sub": "repo:fleet",
@@ -238,7 +238,7 @@ def _issuer() -> rsa.RSAPrivateKey:
 
 @serves("iamcredentials", "projects.serviceAccounts.generateAccessToken")
 def impersonate(world: World, call: Call) -> Json:
-    """An access token of a service account for somebody who may act as it."""
+    """An access token of a service account for a caller that may act as it."""
     email = call.path.rpartition("/")[2]
     account = world.accounts.get(email)
     allowed = account and any(_is_member(call.principal, member) for member in account.members)
@@ -266,7 +266,7 @@ def impersonate(world: World, call: Call) -> Json:
 
 
 def _is_member(principal: str, member: str) -> bool:
-    """Whether a principal is a member, or in a set of them that is one."""
+    """Return whether a principal is a member, or in a set of them that is one."""
     if member.startswith("principalSet:") and member.endswith("/*"):
         return principal.startswith(f"principal:{member.removeprefix('principalSet:').removesuffix('*')}")
     return principal == member
@@ -319,7 +319,7 @@ def review(world: World, asked: Json, cluster: str = "") -> Json:
 
 
 def _user(world: World, given: str, cluster: str) -> str:
-    """Who a token is of. Raises ValueError."""
+    """Return the user that a token is of. Raises ValueError."""
     token = world.tokens.get(given)
     if token is None or token.until <= time.time():
         raise ValueError("the access token is unknown or has expired")

@@ -41,5 +41,5 @@ def chosen(world: World, desired: str, channel: str) -> str:
 
 
 def matches(version: str, desired: str) -> bool:
-    """Whether a version is one of those that a text as `1`, `1.35`, `1.35.2` or a whole version means."""
+    """Return whether a version is one of those that a text as `1`, `1.35`, `1.35.2` or a whole version means."""
     return version == desired or version.startswith((f"{desired}.", f"{desired}-"))

@@ -77,7 +77,7 @@ class Call:
     verb: str
     path: str
     parameters: Json
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     principal: str = ""
     region: str = ""
 
@@ -102,7 +102,7 @@ def json_answer(value: Any, status: int = 200) -> Answer:
 
 
 def error_answer(service: str, refusal: Refusal) -> Answer:
-    """An error as the service tells it. Its code is one of google.rpc.Code, or a reason as `quotaExceeded`."""
+    """An error as the service returns it. Its code is one of google.rpc.Code, or a reason as `quotaExceeded`."""
     status = refusal.status or _HTTP.get(refusal.code, 400)
     error: Json = {"code": status, "message": refusal.message}
     canonical = refusal.code if refusal.code in _CODES else _STATUSES.get(status, "UNKNOWN")

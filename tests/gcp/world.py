@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What there is in the double: objects, operations on them, failures that a test wants, and settings."""
+"""State of the double: objects, operations on them, failures that a test wants, and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORKLOAD_POOL = "fleet"
 
 @dataclass
 class Settings:
-    """What a test sets. `polls`: how often an operation, or what it is on, is looked at before it is over."""
+    """Settings of a test. `polls`: how often an operation, or what it is on, is observed before it is over."""
 
     polls: int = 2
     # Versions of each release channel, the newest last; a cluster gets the one before it by default.
@@ -70,7 +70,7 @@ class Settings:
     node_account: bool = True
     # How often a service account is unknown to policies and keys after it was made.
     unknown_accounts: int = 0
-    # How often somebody else changes the policy of a project before it is set.
+    # How often another manager changes the policy of a project before it is set.
     policy_conflicts: int = 0
     # Whether GKE leaves its firewall rules when a cluster is deleted.
     leaves_firewalls: bool = False
@@ -89,8 +89,8 @@ class Project:
 
 @dataclass
 class Operation:
-    """Something that takes time. `body` is how it is told; `done` is what becomes of its target in the end, `failed`
-    what does when it fails. `kind`: what it does, as `create network`."""
+    """Something that takes time. `body` is what the API returns; `done` is what becomes of its target in the end,
+    `failed` what does when it fails. `kind`: what it does, as `create network`."""
 
     kind: str
     target: str
@@ -102,7 +102,7 @@ class Operation:
     failure: Json | None = None
     over: bool = False
 
-    def look(self) -> None:
+    def observe(self) -> None:
         if self.over:
             return
         if self.left > 0:
@@ -154,13 +154,13 @@ class World:
         operation = Operation(kind, target, body, left, done, finish, failed, desired)
         self.operations[path] = operation
         if not left:
-            operation.look()
+            operation.observe()
         return operation
 
-    def look(self, target: str) -> None:
-        """Lets time pass for what happens to something, as it is looked at."""
+    def observe(self, target: str) -> None:
+        """Let time pass for the operations on something, as it is observed."""
         for operation in self.running(target):
-            operation.look()
+            operation.observe()
 
     def running(self, target: str) -> list[Operation]:
         """The operations on something, or on what is in it, that are not over."""

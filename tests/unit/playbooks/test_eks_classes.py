@@ -31,7 +31,7 @@ def machine(entry: Mapping[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def described() -> Iterator[dict[str, dict[str, Any]]]:
-    """What EC2 says of the instance types of all classes."""
+    """Instance types of all classes, as EC2 describes them."""
     with mock_aws():
         ec2 = boto3.client("ec2", "us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
         pages = ec2.get_paginator("describe_instance_types").paginate(
@@ -98,7 +98,7 @@ ALL = {"NVIDIA L4", *FORTY}
     ("least", "models"),
     [("20Gi", ALL), ("35Gi", FORTY), ("40Gi", FORTY), ("60Gi", EIGHTY), ("120Gi", BIG), ("200Gi", set())],
 )
-def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
+def test_memory_distinguishes_the_models(least: str, models: set[str]) -> None:
     assert matching(CLASSES, f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{least}")) >= 0') == models
 
 
@@ -114,7 +114,7 @@ def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
         ('device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "gpu"', ALL),
     ],
 )
-def test_attributes_tell_the_models_apart(expression: str, models: set[str]) -> None:
+def test_attributes_distinguish_the_models(expression: str, models: set[str]) -> None:
     assert matching(CLASSES, expression) == models
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What docs/eks.md says holds: the rights in its policy are those that are used, its table has every class."""
+"""Checks of docs/eks.md: the rights in its policy are those that are used, its table has every class."""
 
 from __future__ import annotations
 

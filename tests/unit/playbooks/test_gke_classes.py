@@ -129,7 +129,7 @@ FORTY = {"NVIDIA A100-SXM4-40GB", *EIGHTY}
     ("least", "models"),
     [("20Gi", {"NVIDIA L4", *FORTY}), ("35Gi", FORTY), ("60Gi", EIGHTY), ("120Gi", BIG), ("200Gi", set())],
 )
-def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
+def test_memory_distinguishes_the_models(least: str, models: set[str]) -> None:
     expression = f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{least}")) >= 0'
     assert matching(CLASSES, expression) == models
 

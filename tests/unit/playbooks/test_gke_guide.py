@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What docs/gke.md says holds: its roles are those that are looked for, its table has every class."""
+"""Checks of docs/gke.md: its roles are those that are checked for, its table has every class."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_example_names_a_class_that_there_is() -> None:
     ],
 )
 def test_the_errors_are_known(code: str) -> None:
-    assert hint_for(code, ""), f"docs/gke.md tells of {code}, and no message does"
+    assert hint_for(code, ""), f"docs/gke.md names {code}, and no hint does"
 
 
 def test_the_variables_are_those_of_the_role() -> None:

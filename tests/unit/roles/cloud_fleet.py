@@ -25,7 +25,7 @@ CONCEPTS = MANIFESTS / "concepts"
 
 @dataclass
 class Ran:
-    """What a run said and did. `changed` and `failed` are sums over hosts, `calls` those of the cloud."""
+    """Output and effect of a run. `changed` and `failed` are sums over hosts, `calls` those of the cloud."""
 
     output: str
     changed: int
@@ -68,7 +68,7 @@ class CloudFleet(ABC):
         """Variables that lead to the double."""
 
     def secrets(self) -> list[str]:
-        """What no output may have."""
+        """Texts that no output may have."""
         return []
 
     def another(self, name: str, old: str = "", new: str = "") -> str:

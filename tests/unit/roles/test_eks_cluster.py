@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The role eks_cluster and the playbook provision: variables, and what is told before anything is made.
+"""The role eks_cluster and the playbook provision: variables, and what is reported before anything is made.
 
-The Kubernetes side is not there, so every run that brings a cluster ends where its API server is asked for something;
+The Kubernetes side is not there, so every run that creates a cluster ends where its API server is asked for something;
 tests/e2e goes further.
 """
 
@@ -148,12 +148,12 @@ def without_template(fleet: Fleet, pool: str) -> None:
 
 def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
     cidrs = ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]
-    wanted = written(tmp_path, cidrs, "EFA", ["gpu", "gone"])
+    desired = written(tmp_path, cidrs, "EFA", ["gpu", "gone"])
     fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
-    first = fleet.run(**wanted)
+    first = fleet.run(**desired)
     assert "NatGatewayLimitExceeded" in first.output
     assert hint_for("NatGatewayLimitExceeded", "") in first.output
-    second = fleet.run(**wanted)
+    second = fleet.run(**desired)
     assert second.failed == 1
     assert "is not known. Check the address" in second.output
     made = Counter(first.counts()) + Counter(second.counts())
@@ -192,18 +192,18 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
 
 def test_zones_are_those_that_can_hold_a_control_plane(fleet: Fleet, tmp_path: Path) -> None:
     cidrs = [f"10.0.{8 * index}.0/21" for index in range(5)]
-    wanted = written(tmp_path, cidrs, "EFA", region="us-east-1", zone="us-east-1b")
-    ran = fleet.run("--check", "--diff", **wanted).ok()
+    desired = written(tmp_path, cidrs, "EFA", region="us-east-1", zone="us-east-1b")
+    ran = fleet.run("--check", "--diff", **desired).ok()
     assert ran.mutating == []
     zones = set(re.findall(r"AvailabilityZone: (us-east-1[a-z])", ran.output))
     assert zones == {f"us-east-1{letter}" for letter in "abcdf"}, ran.output
-    # Named by a pool, it is told: here it is use1-az3.
+    # Named by a pool, it is reported: here it is use1-az3.
     refused = fleet.run(**written(tmp_path, cidrs, "EFA", region="us-east-1", zone="us-east-1e"))
     assert "EKS takes no subnets" in refused.output, refused.output
     assert refused.mutating == []
 
 
-def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
+def test_errors_are_reported_before_anything_is_made(fleet: Fleet) -> None:
     ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-eks.yaml")])
     assert ran.failed == 1
     assert "eks-l4-1x-g6" in ran.output
@@ -221,14 +221,14 @@ def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet) -> None:
     assert gone.calls == []
 
 
-def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
+def test_variables_that_make_no_sense_are_reported(fleet: Fleet) -> None:
     ran = fleet.run(host={"fleet_provision": "never", "eks_cluster_tag": {}, "gke_cluster_label": {}})
-    told = (
+    messages = (
         "value of fleet_provision must be one of: managed, provided, got: never",
         "eks_cluster_tag is not a variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
         "gke_cluster_label is not a variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
     )
-    assert [words for words in told if words not in ran.output] == []
+    assert [each for each in messages if each not in ran.output] == []
     assert ran.calls == []
 
 

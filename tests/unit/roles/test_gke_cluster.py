@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The role gke_cluster and the playbook provision: variables, what is told before anything is made, and resumption.
+"""The role gke_cluster and the playbook provision: variables, what is reported before anything is made, and resumption.
 
-The Kubernetes side is not there, so every run that brings a cluster ends where its API server is asked for something;
+The Kubernetes side is not there, so every run that creates a cluster ends where its API server is asked for something;
 tests/e2e goes further.
 """
 
@@ -37,7 +37,7 @@ NAME = "modelplane-system-gke-us-central-g-f8ba7"
 NETWORK = f"projects/{PROJECT}/global/networks/{NAME}"
 IN_SECOND = ("      region:", "      project: second-project\n      region:")
 ABSENT = ("-e", "gke_cluster_state=absent")
-# What a run for the cluster of the documents makes, and what is taken away after it.
+# What a run for the cluster of the documents makes, and what is removed after it.
 MADE = {
     "projects.locations.clusters.create": 1,
     "projects.locations.clusters.nodePools.create": 1,
@@ -71,7 +71,7 @@ class Fleet(CloudFleet):
         return {"gke": {"location": "us-central1", "cluster": gke_name(cluster), **more}}
 
     def environment(self) -> dict[str, str]:
-        # Nothing of AWS is to be asked, and nobody's account is.
+        # Nothing of AWS is to be asked, and no account of a user is.
         nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_EC2_METADATA_DISABLED": "true"}
         return {**self.gcp.environment, **nowhere, "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
 
@@ -105,8 +105,8 @@ def test_components_can_be_planned() -> None:
 # Runs
 
 
-def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_makes_nothing(fleet: Fleet) -> None:
-    """Without a control cluster, nobody keeps a key, so that none is made."""
+def test_check_mode_reports_what_would_be_made_and_what_could_not_be_removed_and_makes_nothing(fleet: Fleet) -> None:
+    """Without a control cluster there is no place to keep a key, so that none is made."""
     fleet.gcp.leave_role("roles/owner")
     me = f"serviceAccount:{fleet.gcp.key()['client_email']}"
     for role in {*rights.MAKING, *rights.REMOVING, "roles/iam.serviceAccountUser"} - {rights.KEYS, "roles/file.editor"}:
@@ -169,7 +169,7 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_t
     assert NAME[:20] not in json.dumps(fleet.gcp.policy())
 
 
-def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_is_done(fleet: Fleet) -> None:
+def test_what_keeps_clusters_from_being_made_or_removed_is_reported_before_anything_is_done(fleet: Fleet) -> None:
     fleet.gcp.settings(not_offered={"us-central1-c": ["g2-standard-8"]})
     states = {"made": "present", "removed": "absent"}
     for name in states:
@@ -186,14 +186,14 @@ def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_
     assert ran.mutating == []
 
 
-def test_what_is_wrong_with_the_manifests_is_told_before_anything_is_asked(fleet: Fleet) -> None:
+def test_what_is_wrong_with_the_manifests_is_reported_before_anything_is_asked(fleet: Fleet) -> None:
     ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-gke.yaml")])
     assert ran.failed == 1
     assert "gke-l4-1x-g2" in ran.output
     assert ran.calls == []
 
 
-def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
+def test_variables_that_make_no_sense_are_reported(fleet: Fleet) -> None:
     # Once the other one has failed, nothing is left to do.
     ran = fleet.run(host={"gke_cluster_state": "gone"}, beside={"files": {"fleet_target": "directory"}})
     assert "gke_cluster_state is gone, and must be one of present, absent." in ran.output

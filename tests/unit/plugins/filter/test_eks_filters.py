@@ -41,12 +41,12 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "an addon": ((eks(), "default", {"addons": {"coredns": "v1"}}), "addons.coredns: must be a mapping"),
     "another kind": (({**eks(), "kind": "GKECluster"},), "this EKSCluster cannot be built"),
     "nothing": (({},), "this EKSCluster cannot be built"),
-    "faults": ((eks(region="oregon"),), "spec.region: is no name of an AWS region"),
+    "errors": ((eks(region="oregon"),), "spec.region: is no name of an AWS region"),
 }
 
 
-@pytest.mark.parametrize(("given", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_planned(given: tuple[Any, ...], told: str) -> None:
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_planned(given: tuple[Any, ...], message: str) -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         planned(*given)
-    assert told in str(refused.value)
+    assert message in str(refused.value)

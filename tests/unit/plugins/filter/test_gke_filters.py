@@ -35,12 +35,12 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "another kind": ((eks(), "my-project"), "this GKECluster cannot be built:\nkind: must be GKECluster"),
     "nothing": (({}, "my-project"), "this GKECluster cannot be built"),
     "no project": ((gke(),), "spec.project: is not given"),
-    "faults": ((gke(region="texas"), "my-project"), "spec.region: is no name of a region of Google Cloud"),
+    "errors": ((gke(region="texas"), "my-project"), "spec.region: is no name of a region of Google Cloud"),
 }
 
 
-@pytest.mark.parametrize(("given", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_planned(given: tuple[Any, ...], told: str) -> None:
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_planned(given: tuple[Any, ...], message: str) -> None:
     with pytest.raises(AnsibleFilterError) as refused:
         planned(*given)
-    assert told in str(refused.value)
+    assert message in str(refused.value)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of a plan, in a project that is acted: made, kept, changed, made anew after failures, and deleted."""
+"""The objects of a plan in the project of the double: created, kept, changed, created after failures, deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOCKOUT = "[GCE_STOCKOUT]: Instance creation failed: the zone does not have eno
 
 
 class Cluster:
-    """A GKECluster whose plan the module brings into the project of the double."""
+    """A GKECluster whose plan the module creates in the project of the double."""
 
     def __init__(self, gcp: Double) -> None:
         self.gcp = gcp
@@ -457,7 +457,7 @@ def test_a_token_that_ends_meanwhile_is_renewed(made: Cluster) -> None:
 
 @pytest.mark.parametrize("key", ["network", "subnetwork"])
 def test_what_a_run_has_begun_is_gone_on_with_by_the_next(cluster: Cluster, key: str) -> None:
-    """Nobody finds a thing of Compute Engine before it is done, and nothing can have its name."""
+    """Compute Engine lists no object before it is created, and no other can have its name."""
     begin(cluster, key)
     done = cluster.install()
     assert any("of an earlier run" in line for line in done["waited"]), done["waited"]

@@ -1054,7 +1054,7 @@ def test_another_run_does_the_same(cluster: Cluster) -> None:
 def test_every_call_may_fail_once(cluster: Cluster, after: bool) -> None:
     """The account is the same in the end, and in it everything can be changed and deleted in the same way."""
     lost = {"after": True, "code": "ServiceUnavailable", "status": 503}
-    fault: Json = lost if after else {"code": "AccessDenied", "message": "Not authorized.", "status": 403}
+    failure: Json = lost if after else {"code": "AccessDenied", "message": "Not authorized.", "status": 403}
     before = [gpu(), block(cluster)]
     after_it = [gpu(maxNodeCount=3), {**before[1], "diskSizeGb": 900}]
     plans = [({"kubernetesVersion": "1.35"}, before), ({"kubernetesVersion": "1.36"}, after_it)]
@@ -1067,14 +1067,14 @@ def test_every_call_may_fail_once(cluster: Cluster, after: bool) -> None:
     assert cluster.account() == []
     for (spec, pools), expected in zip(plans, calm, strict=True):
         cluster.become(*pools, **spec)
-        cluster.aws.refuse_each_once(**fault)
+        cluster.aws.refuse_each_once(**failure)
         failed = cluster.converge(purge=True)
         cluster.aws.refuse_each_once(enabled=False)
         assert after or failed > 1
         cluster.apply(purge=True)
         assert cluster.account() == expected
         cluster.unchanged(purge=True)
-    cluster.aws.refuse_each_once(**fault)
+    cluster.aws.refuse_each_once(**failure)
     cluster.converge(state="absent", purge=True)
     assert cluster.account() == []
 

@@ -26,12 +26,12 @@ Json = dict[str, Any]
 WE = "provisioner@modelplane-test.iam.gserviceaccount.com"
 PROVIDER = "projects/123456789012/locations/global/workloadIdentityPools/fleet/providers/ci"
 COLLECTIONS = Path(google_tokens.__file__).parents[6]
-# Where nobody listens: port 1 is reserved.
+# An address without a server: port 1 is reserved.
 NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def no_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No identities but those of the test."""
     for name in [name for name in os.environ if name.startswith(("GOOGLE_", "CLOUDSDK_", "GCE_"))]:
         monkeypatch.delenv(name)
@@ -72,7 +72,7 @@ def call(gcp: Double, method: str, path: str, body: Json | None = None) -> Json:
 
 def test_a_key(gcp: Double) -> None:
     well(login(gcp, gcp.key_file()))
-    # The project is that of the key, when nobody says another.
+    # The project is that of the key, when no argument names another.
     well(login(gcp, gcp.key_file(), project=None))
 
 
@@ -81,7 +81,7 @@ def test_a_key_that_the_environment_names(gcp: Double, monkeypatch: pytest.Monke
     well(run_module(cloud_preflight_info, {"provider": "gke", "endpoints": gcp.credentials["endpoints"]}))
 
 
-def test_a_token_that_ends_is_made_anew(gcp: Double) -> None:
+def test_a_token_that_ends_is_renewed(gcp: Double) -> None:
     given = {"provider": "gke", **gcp.credentials}
     well(run_module(cloud_preflight_info, given))
     gcp.expire_tokens()
@@ -92,14 +92,14 @@ def test_a_token_that_ends_is_made_anew(gcp: Double) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why", "advice"),
+    ("wrong", "why", "hint"),
     [
         ({"private_key_id": "0" * 40}, "Invalid JWT Signature", "make a new key of this service account"),
         ({"private_key": "another"}, "Invalid JWT Signature", "make a new key of this service account"),
-        ({"client_email": "nobody@example.com"}, "account not found", "The service account was deleted"),
+        ({"client_email": "unknown@example.com"}, "account not found", "The service account was deleted"),
     ],
 )
-def test_a_wrong_key(gcp: Double, tmp_path: Path, wrong: Json, why: str, advice: str) -> None:
+def test_a_wrong_key(gcp: Double, tmp_path: Path, wrong: Json, why: str, hint: str) -> None:
     gcp.add_project("another-one")
     if "private_key" in wrong:
         wrong = {"private_key": gcp.key("another-one")["private_key"]}
@@ -109,11 +109,11 @@ def test_a_wrong_key(gcp: Double, tmp_path: Path, wrong: Json, why: str, advice:
     who = wrong.get("client_email", WE)
     assert result["msg"].startswith(f"log in to Google: Google gives no token to {who} (credentials file {path}): ")
     assert why in result["msg"]
-    assert advice in result["msg"]
+    assert hint in result["msg"]
 
 
 def test_a_key_that_has_ended(gcp: Double, tmp_path: Path) -> None:
-    """Google deletes it, as somebody may."""
+    """Google deletes it, as a user may."""
     account = call(gcp, "POST", "", {"accountId": "fleet-one"})
     gcp.change_policy("roles/owner", f"serviceAccount:{account['email']}")
     made = call(gcp, "POST", f"/{account['email']}/keys", {})
@@ -199,19 +199,19 @@ def test_a_federated_identity_has_no_project(gcp: Double) -> None:
 
 
 @pytest.mark.parametrize(
-    ("faulty", "why", "advice"),
+    ("wrong", "why", "hint"),
     [
         ({"seconds": -60}, "has expired", "see that whatever writes it renews it, then run again"),
         ({"audience": "//iam.googleapis.com/x"}, "does not match", "whether the audience in the file is theirs"),
     ],
 )
-def test_the_token_of_the_provider_is_wrong_or_has_ended(gcp: Double, faulty: Json, why: str, advice: str) -> None:
-    path = gcp.federation_file(**faulty)
+def test_the_token_of_the_provider_is_wrong_or_has_ended(gcp: Double, wrong: Json, why: str, hint: str) -> None:
+    path = gcp.federation_file(**wrong)
     result = login(gcp, path)
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: Google gives no token to {WE} (credentials file {path})")
     assert why in result["msg"]
-    assert advice in result["msg"]
+    assert hint in result["msg"]
     # Once the provider has written another one, all is well.
     well(login(gcp, gcp.federation_file()))
 

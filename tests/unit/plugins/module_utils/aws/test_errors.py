@@ -22,7 +22,7 @@ def test_what_was_done_the_code_the_message_and_what_to_do() -> None:
     assert not is_code(error, "NotFound")
 
 
-def test_without_advice() -> None:
+def test_without_hint() -> None:
     assert str(refused("Strange", "Who knows.")) == "make VPC west: Strange: Who knows"
 
 
@@ -35,14 +35,14 @@ def test_no_connection() -> None:
     assert raised.value.passing
 
 
-def test_what_is_no_fault_of_aws_goes_through() -> None:
+def test_other_errors_go_through() -> None:
     with pytest.raises(ZeroDivisionError), guarded("count"):
         raise ZeroDivisionError
     with pytest.raises(AwsError, match="inner"), guarded("outer"):
         raise AwsError("inner")
 
 
-def test_busy_is_no_lasting_fault() -> None:
+def test_throttling_is_a_passing_error() -> None:
     assert refused("ThrottlingException", "Rate exceeded").passing
     assert not refused("AccessDeniedException", "no").passing
 

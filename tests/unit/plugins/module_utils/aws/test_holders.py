@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What uses an object that AWS refuses to delete, read from the double of AWS."""
+"""Holders of an object that AWS refuses to delete, read from the double of AWS."""
 
 from __future__ import annotations
 

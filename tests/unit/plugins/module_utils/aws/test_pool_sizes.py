@@ -35,7 +35,7 @@ def account(aws: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 
 
 def size(account: Account) -> dict[str, int]:
-    found: dict[str, int] = account.look("nodegroup", "gpu", until="ACTIVE")["scalingConfig"]
+    found: dict[str, int] = account.describe("nodegroup", "gpu", until="ACTIVE")["scalingConfig"]
     return found
 
 
@@ -57,7 +57,7 @@ def test_what_is_not_there_has_no_size() -> None:
     assert GROUPS.read({**OPTIONS, "cluster": "two"}, "gpu", "default") is None
 
 
-def test_why_nodes_do_not_start_is_told(account: Account, aws: Double) -> None:
+def test_the_reason_why_nodes_do_not_start_is_reported(account: Account, aws: Double) -> None:
     aws.fail("nodegroup", "bad", "AsgInstanceLaunchFailures", "We currently do not have sufficient capacity.")
     account.nodes("bad", until="CREATE_FAILED", tags=tags("one", "default"))
     found = GROUPS.read(OPTIONS, "bad", "default")

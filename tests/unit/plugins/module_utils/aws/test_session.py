@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to AWS: what the arguments and the environment say, and how it is told when they say nothing useful."""
+"""Credentials for AWS: those that the arguments and the environment name, and the errors when none can be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDE
 
 
 @pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any credentials; the file of its profiles."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -32,7 +32,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "config"
 
 
-def fault(**params: Any) -> str:
+def error_message(**params: Any) -> str:
     with pytest.raises(AwsError) as raised:
         from_params({"region": "us-west-2", **params})
     return str(raised.value)
@@ -49,59 +49,59 @@ def test_clients_are_made_once_each() -> None:
     assert eks.meta.config.retries["mode"] == "standard"
 
 
-def test_a_profile(nobody: Path) -> None:
-    nobody.write_text("[profile prod]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = x\n")
+def test_a_profile(config: Path) -> None:
+    config.write_text("[profile prod]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = x\n")
     assert from_params({"region": "us-west-2", "profile": "prod"}).region == "us-west-2"
 
 
 @pytest.mark.parametrize(
-    ("region", "told"),
+    ("region", "message"),
     [
         ("us-wets-2", "there is no region us-wets-2. Did you mean us-west-2?"),
         ("us-west-2a", "us-west-2a seems to be a zone of us-west-2, which is the region"),
         ("us west", "there is no region us west"),
     ],
 )
-def test_no_such_region(region: str, told: str) -> None:
-    assert told in fault(region=region, **KEYS)
-    assert "pip install -U boto3" in fault(region=region, **KEYS)
+def test_no_such_region(region: str, message: str) -> None:
+    assert message in error_message(region=region, **KEYS)
+    assert "pip install -U boto3" in error_message(region=region, **KEYS)
 
 
-def test_a_region_of_a_test_server_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_of_a_test_server_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert from_params({"region": "moon-1", **KEYS, "endpoint_url": "http://127.0.0.1:9"}).region == "moon-1"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert from_params({"region": "moon-1", **KEYS}).region == "moon-1"
 
 
-def test_no_such_profile(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "there is no profile prod. There are none in ~/.aws/config" in fault(profile="prod")
-    nobody.write_text("[profile prod]\nregion = us-west-2\n")
-    assert "there is no profile prdo. Did you mean prod?" in fault(profile="prdo")
+def test_no_such_profile(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "there is no profile prod. There are none in ~/.aws/config" in error_message(profile="prod")
+    config.write_text("[profile prod]\nregion = us-west-2\n")
+    assert "there is no profile prdo. Did you mean prod?" in error_message(profile="prdo")
     monkeypatch.setenv("AWS_PROFILE", "stage")
-    assert "there is no profile stage" in fault()
+    assert "there is no profile stage" in error_message()
 
 
-def test_no_credentials(nobody: Path) -> None:
-    assert "no credentials were found. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID" in fault()
-    nobody.write_text("[profile prod]\nregion = us-west-2\n")
-    assert "profile prod has no credentials" in fault(profile="prod")
+def test_no_credentials(config: Path) -> None:
+    assert "no credentials were found. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID" in error_message()
+    config.write_text("[profile prod]\nregion = us-west-2\n")
+    assert "profile prod has no credentials" in error_message(profile="prod")
 
 
-def test_a_login_that_has_ended(nobody: Path) -> None:
-    nobody.write_text(
+def test_a_login_that_has_ended(config: Path) -> None:
+    config.write_text(
         "[profile prod]\nsso_session = work\nsso_account_id = 123456789012\nsso_role_name = admin\n"
         "[sso-session work]\nsso_region = us-west-2\nsso_start_url = https://example.com/start\n"
     )
-    assert "aws sso login" in fault(profile="prod")
+    assert "aws sso login" in error_message(profile="prod")
 
 
-def test_a_file_that_cannot_be_read(nobody: Path) -> None:
-    nobody.write_text("no section\n")
-    assert str(nobody) in fault()
+def test_a_file_that_cannot_be_read(config: Path) -> None:
+    config.write_text("no section\n")
+    assert str(config) in error_message()
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"access_key": "a"}, "secret_key is missing"),
         ({"secret_key": "a"}, "access_key is missing"),
@@ -110,8 +110,8 @@ def test_a_file_that_cannot_be_read(nobody: Path) -> None:
         ({**KEYS, "aws_ca_bundle": "/nowhere.pem"}, "aws_ca_bundle /nowhere.pem is no file"),
     ],
 )
-def test_arguments_that_do_not_go_together(params: dict[str, str], told: str) -> None:
-    assert told in fault(**params)
+def test_arguments_that_do_not_go_together(params: dict[str, str], message: str) -> None:
+    assert message in error_message(**params)
 
 
 def test_a_module_says_so_and_fails() -> None:
@@ -142,11 +142,11 @@ def role(aws: Double) -> str:
 
 
 @pytest.mark.parametrize("profile", [False, True], ids=["keys", "profile"])
-def test_a_role_is_assumed_and_its_credentials_are_renewed(aws: Double, role: str, profile: bool, nobody: Path) -> None:
+def test_a_role_is_assumed_and_its_credentials_are_renewed(aws: Double, role: str, profile: bool, config: Path) -> None:
     given = {**aws.credentials, "role_arn": role}
     if profile:
         keys = "".join(f"aws_{key}_id = {given.pop(key)}\n" for key in ("access_key",))
-        nobody.write_text(f"[profile prod]\n{keys}aws_secret_access_key = {given.pop('secret_key')}\n")
+        config.write_text(f"[profile prod]\n{keys}aws_secret_access_key = {given.pop('secret_key')}\n")
         given["profile"] = "prod"
     account = from_params(given)
 
@@ -164,8 +164,8 @@ def test_a_role_is_assumed_and_its_credentials_are_renewed(aws: Double, role: st
 def test_a_role_that_cannot_be_assumed(aws: Double, role: str) -> None:
     message = "User: arn:aws:iam::123456789012:user/ci is not authorized to perform: sts:AssumeRole"
     aws.refuse(operation="AssumeRole", code="AccessDenied", message=message, status=403)
-    report = fault(**aws.credentials, role_arn=role)
+    report = error_message(**aws.credentials, role_arn=role)
     assert report.startswith(f"the role {role} cannot be assumed: AccessDenied: {message}")
     assert "Its trust policy has to name the principal" in report
     aws.refuse(operation="AssumeRole", code="Throttling", message="Rate exceeded", status=400, times=99)
-    assert "Its trust policy" not in fault(**aws.credentials, role_arn=role)
+    assert "Its trust policy" not in error_message(**aws.credentials, role_arn=role)

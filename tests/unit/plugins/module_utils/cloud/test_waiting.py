@@ -25,22 +25,22 @@ class SkyError(CloudError):
 wait_for = functools.partial(waiting.wait_for, error=SkyError)
 
 
-def looks(*found: Seen | CloudError) -> Callable[[], Seen]:
+def observations(*found: Seen | CloudError) -> Callable[[], Seen]:
     rest: Iterator[Seen | CloudError] = iter(found)
 
-    def look() -> Seen:
+    def observe() -> Seen:
         seen = next(rest)
         if isinstance(seen, CloudError):
             raise seen
         return seen
 
-    return look
+    return observe
 
 
-def test_until_it_is_done_telling_each_change_once() -> None:
+def test_until_it_is_done_with_each_change_reported_once() -> None:
     message: list[str] = []
     creating = Seen("west is CREATING")
-    poll = looks(creating, creating, Seen("west is ACTIVE", done=True, value=7))
+    poll = observations(creating, creating, Seen("west is ACTIVE", done=True, value=7))
     assert wait_for(poll, timeout=60, delay=0, what="west", progress=message.append).value == 7
     assert [line.partition(" (")[0] for line in message] == ["west is CREATING", "west is ACTIVE"]
 
@@ -48,13 +48,16 @@ def test_until_it_is_done_telling_each_change_once() -> None:
 def test_a_failure_ends_it() -> None:
     with pytest.raises(SkyError, match="wait for west: it failed, as the role is gone"):
         wait_for(
-            looks(Seen("x"), Seen("y", failure="it failed, as the role is gone")), timeout=60, delay=0, what="west"
+            observations(Seen("x"), Seen("y", failure="it failed, as the role is gone")),
+            timeout=60,
+            delay=0,
+            what="west",
         )
 
 
 def test_the_time_is_over() -> None:
     with pytest.raises(SkyError) as raised:
-        wait_for(looks(Seen("west is CREATING")), timeout=0, delay=0, what="west to be active")
+        wait_for(observations(Seen("west is CREATING")), timeout=0, delay=0, what="west to be active")
     message = str(raised.value)
     assert message.startswith(
         "wait for west to be active: WaitTimeout: not done after 0 s; last seen: west is CREATING. "
@@ -64,18 +67,18 @@ def test_the_time_is_over() -> None:
 
 
 def test_the_cloud_may_be_out_of_reach_meanwhile() -> None:
-    fog = SkyError("look", "Nothing to see", code="Fog")
-    assert wait_for(looks(fog, Seen("done", done=True)), timeout=60, delay=0, what="west").done
+    fog = SkyError("observe", "Nothing to see", code="Fog")
+    assert wait_for(observations(fog, Seen("done", done=True)), timeout=60, delay=0, what="west").done
     with pytest.raises(SkyError, match="Nothing to see"):
-        wait_for(looks(fog), timeout=0, delay=0, what="west")
+        wait_for(observations(fog), timeout=0, delay=0, what="west")
 
 
 def test_other_errors_end_it() -> None:
     with pytest.raises(SkyError, match="Denied"):
-        wait_for(looks(SkyError("look", "no", code="Denied")), timeout=60, delay=0, what="west")
+        wait_for(observations(SkyError("observe", "no", code="Denied")), timeout=60, delay=0, what="west")
 
 
 def test_of_aws() -> None:
-    busy = AwsError("look", "Rate exceeded", code="ThrottlingException")
+    busy = AwsError("observe", "Rate exceeded", code="ThrottlingException")
     with pytest.raises(AwsError, match=r"Rate exceeded.*AWS goes on"):
-        waiting.wait_for(looks(busy), timeout=0, delay=0, what="west", error=AwsError)
+        waiting.wait_for(observations(busy), timeout=0, delay=0, what="west", error=AwsError)

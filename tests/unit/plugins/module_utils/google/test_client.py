@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Calls of Google's APIs against a server that answers what a test tells it to."""
+"""Calls of Google's APIs against a server that answers as a test defines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
 
 pytestmark = pytest.mark.integration
 
-LOOK = Call("compute", "GET", "compute/v1/projects/p/global/networks/n", purpose="look for network n")
+READ = Call("compute", "GET", "compute/v1/projects/p/global/networks/n", purpose="read network n")
 MAKE = Call("compute", "POST", "compute/v1/projects/p/global/networks", {"name": "n"}, purpose="make network n")
 BUSY = Reply(503, {"error": {"code": 503, "message": "Try again.", "status": "UNAVAILABLE"}}, {"Retry-After": "0"})
 
@@ -57,7 +57,7 @@ class Identity(google_tokens.Tokens):
         return self.quota
 
 
-class Nobody(google_tokens.Tokens):
+class NoIdentity(google_tokens.Tokens):
     def token(self, refused: str = "") -> Token:
         assert not refused
         raise LoginError("there are no credentials", "Get some", passing=True)
@@ -84,7 +84,7 @@ def client(server: Server, ca_file: str = "", **identity: str) -> Client:
     return Client(Identity(**identity), {"compute": f"{server.url}/", "container": server.url}, ca_file)
 
 
-def fault(server: Server, call: Call = LOOK, ca_file: str = "") -> GoogleError:
+def failure(server: Server, call: Call = READ, ca_file: str = "") -> GoogleError:
     with pytest.raises(GoogleError) as caught:
         client(server, ca_file).call(call)
     assert "token-" not in str(caught.value)
@@ -100,7 +100,7 @@ def test_a_call(google: Server) -> None:
     assert seen.headers["x-goog-user-project"] == "billing"
     assert seen.headers["user-agent"] == "modelplane.fleet"
     google.script = [Reply(200, b"")]
-    assert client(google).call(LOOK) == {}
+    assert client(google).call(READ) == {}
     assert "x-goog-user-project" not in google.seen[-1].headers
     assert google.seen[-1].body is None
 
@@ -114,7 +114,7 @@ def test_what_passes_is_asked_again(google: Server, step: Step) -> None:
 
 def test_what_stays_busy(google: Server) -> None:
     google.always = lambda _request: BUSY
-    error = fault(google)
+    error = failure(google)
     assert len(google.seen) == 6
     assert (error.status, error.code, error.passing) == (503, "UNAVAILABLE", True)
 
@@ -122,7 +122,7 @@ def test_what_stays_busy(google: Server) -> None:
 def test_a_limit_of_the_rate_of_calls_may_come_as_a_refusal(google: Server) -> None:
     limit = {"error": {"code": 403, "message": "Slow down", "errors": [{"reason": "rateLimitExceeded"}]}}
     google.script = [Reply(403, limit, {"Retry-After": "0"}), Reply(200, {})]
-    assert client(google).call(LOOK) == {}
+    assert client(google).call(READ) == {}
 
 
 def test_a_refused_token_is_renewed_once(google: Server) -> None:
@@ -132,9 +132,9 @@ def test_a_refused_token_is_renewed_once(google: Server) -> None:
         return Reply(200, {}) if request.headers["authorization"] == "Bearer token-2" else refused
 
     google.always = answer
-    assert client(google).call(LOOK) == {}
+    assert client(google).call(READ) == {}
     google.always = lambda _request: refused
-    error = fault(google)
+    error = failure(google)
     assert error.code == "UNAUTHENTICATED"
     assert "Log in again" in str(error)
     assert "******** is old" in str(error)
@@ -142,21 +142,21 @@ def test_a_refused_token_is_renewed_once(google: Server) -> None:
 
 def test_no_token(google: Server) -> None:
     with pytest.raises(GoogleError) as caught:
-        Client(Nobody(), {"compute": google.url}).call(LOOK)
-    assert str(caught.value) == "look for network n: there are no credentials. Get some"
+        Client(NoIdentity(), {"compute": google.url}).call(READ)
+    assert str(caught.value) == "read network n: there are no credentials. Get some"
     assert caught.value.passing
 
 
 @pytest.mark.parametrize(("body", "said"), [(b"<html>Hello", "is no JSON object"), (b"[]", "is no JSON object")])
 def test_answers_that_are_none_of_google(google: Server, body: bytes, said: str) -> None:
     google.always = lambda _request: Reply(200, body)
-    assert said in str(fault(google))
+    assert said in str(failure(google))
 
 
 def test_a_page_of_a_proxy(google: Server) -> None:
     page = b"<html><style>x{}</style><h1>Blocked</h1> by policy</html>"
     google.always = lambda _request: Reply(407, page, {"Content-Type": "text/html"})
-    assert str(fault(google)).startswith("look for network n: HTTP 407: Blocked by policy")
+    assert str(failure(google)).startswith("read network n: HTTP 407: Blocked by policy")
 
 
 def test_pages(google: Server) -> None:
@@ -182,10 +182,10 @@ def test_a_list_over_all_places(google: Server) -> None:
     assert list(client(google).aggregated(path, "disks", "list the disks")) == []
 
 
-def test_nobody_is_there(google: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_is_there(google: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     google.stop()
     monkeypatch.setattr("ansible_collections.modelplane.fleet.plugins.module_utils.google.client._RETRIES", 1)
-    error = fault(google)
+    error = failure(google)
     assert f"no connection to {google.url}: connection refused" in str(error)
     assert "HTTPS_PROXY" in str(error)
     assert error.passing
@@ -196,16 +196,16 @@ def test_certificates(tmp_path: Path) -> None:
     server = Server(authority, tmp_path / "server")
     try:
         server.always = lambda _request: Reply(200, {"name": "n"})
-        error = fault(server)
+        error = failure(server)
         assert error.code == "CertificateNotTrusted"
         assert "Give the certificates that Google is reached with as ca_file" in str(error)
         assert not error.passing
-        assert client(server, str(authority.path)).call(LOOK) == {"name": "n"}
+        assert client(server, str(authority.path)).call(READ) == {"name": "n"}
     finally:
         server.stop()
 
 
-# The proxy of the test tells when nobody is at its end any more.
+# The thread of the proxy raises an exception when a side closes the connection.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path, "google")
@@ -216,10 +216,10 @@ def test_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         far = Client(Identity(), {"compute": "https://localhost.example"}, str(authority.path))
         with pytest.raises(GoogleError, match=r"certificate of https://localhost\.example is not trusted"):
-            far.call(LOOK)
+            far.call(READ)
         assert [name for name, _ in proxy.asked] == ["localhost.example:443"]
         # It does not lead to this machine, nor to what NO_PROXY names.
-        assert client(server, str(authority.path)).call(LOOK) == {"name": "n"}
+        assert client(server, str(authority.path)).call(READ) == {"name": "n"}
         assert len(proxy.asked) == 1
     finally:
         proxy.stop()
@@ -311,8 +311,8 @@ def test_what_an_error_is(given: GoogleError, is_a: str, code: str) -> None:
 
 
 def test_what_keeps_a_cluster_busy() -> None:
-    told_so = error(400, message="running incompatible operation operation-17-ab.", status="FAILED_PRECONDITION")
-    assert told_so.blocker == "operation-17-ab"
+    incompatible = error(400, message="running incompatible operation operation-17-ab.", status="FAILED_PRECONDITION")
+    assert incompatible.blocker == "operation-17-ab"
     assert error(400, message="x", status="FAILED_PRECONDITION").blocker == "another change"
 
 
@@ -342,13 +342,13 @@ def test_an_answer_that_is_none_comes_to_an_end(google: Server, monkeypatch: pyt
     monkeypatch.setattr(google_client, "_READ_SECONDS", 0.5)
     monkeypatch.setattr(google_client, "_RETRY_SECONDS", 0.1)
     google.always = lambda _request: Raw(MODES[mode]())
-    assert fault(google)
+    assert failure(google)
 
 
 def test_a_list_that_goes_on_with_itself(google: Server) -> None:
     google.always = lambda _request: Reply(200, {"items": [], "nextPageToken": "again"})
     with pytest.raises(GoogleError, match="the list does not come to an end"):
-        list(client(google).pages("compute", "projects/p/global/networks", "items", "look"))
+        list(client(google).pages("compute", "projects/p/global/networks", "items", "list"))
 
 
 @pytest.mark.parametrize("mode", ["drip", "huge", "bomb", "truncated"])
@@ -363,7 +363,7 @@ def test_a_token_server_comes_to_an_end(google: Server, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "body", [b"[]", b'{"endpoint": [], "masterAuth": []}', b"[" * 100_000, b'{"masterAuth": "x"}', b""]
 )
-def test_where_a_cluster_is_that_nobody_can_read(google: Server, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+def test_where_a_cluster_is_that_cannot_be_read(google: Server, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     monkeypatch.setattr(gke, "_grant", lambda *_args, **_more: Grant("token"))
     google.always = lambda _request: Reply(200, body)
     with pytest.raises(AccessError):

@@ -41,7 +41,7 @@ PEM = PRIVATE.private_bytes(
 
 
 @pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def no_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No identities but those of the test."""
     for name in [name for name in os.environ if name.startswith(("GOOGLE_", "CLOUDSDK_", "GCE_"))]:
         monkeypatch.delenv(name)
@@ -146,7 +146,7 @@ def sts(google: Server, subject: str) -> None:
     google.always = answer
 
 
-def fault(path: str = "") -> LoginError:
+def failure(path: str = "") -> LoginError:
     with pytest.raises(LoginError) as caught:
         Tokens(path).token()
     assert "planted" not in f"{caught.value}{caught.value.hint}"
@@ -178,7 +178,7 @@ def test_a_token_that_ends_soon_is_renewed(google: Server, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("way", ["variable", "gcloud"])
-def test_where_a_file_is_looked_for(google: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_where_a_file_is_searched(google: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     oauth(google)
     if way == "variable":
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", key_file(google, tmp_path))
@@ -196,7 +196,7 @@ def test_a_key_that_google_does_not_know(google: Server, tmp_path: Path) -> None
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path = key_file(google, tmp_path, private_key=other.decode())
-    error = fault(path)
+    error = failure(path)
     assert str(error) == (
         f"Google gives no token to {EMAIL} (credentials file {path}): invalid_grant: Invalid JWT Signature."
     )
@@ -218,7 +218,7 @@ def test_a_key_that_google_does_not_know(google: Server, tmp_path: Path) -> None
 )
 def test_why_a_key_gives_no_token(google: Server, tmp_path: Path, said: str, hint: str) -> None:
     google.always = lambda _request: Reply(400, {"error": "invalid_grant", "error_description": said})
-    error = fault(key_file(google, tmp_path))
+    error = failure(key_file(google, tmp_path))
     assert said in str(error)
     assert hint in error.hint
 
@@ -226,7 +226,7 @@ def test_why_a_key_gives_no_token(google: Server, tmp_path: Path, said: str, hin
 def test_what_repeats_a_secret(google: Server, tmp_path: Path) -> None:
     leak = f"Invalid: {PEM} and ya29.planted-token and eyJhbGciOi.eyJpc3MiOi-planted.planted-signature"
     google.always = lambda _request: Reply(400, {"error": "invalid_grant", "error_description": leak})
-    assert "********" in str(fault(key_file(google, tmp_path)))
+    assert "********" in str(failure(key_file(google, tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_files_that_are_none(tmp_path: Path, content: str | None, message: str, 
     path = tmp_path / "some.json"
     if content is not None:
         path.write_text(content)
-    error = fault(str(path))
+    error = failure(str(path))
     assert str(error).startswith(f"credentials file {path}")
     assert message in str(error)
     assert hint in error.hint
@@ -263,7 +263,7 @@ def test_files_that_are_none(tmp_path: Path, content: str | None, message: str, 
 def test_a_token_server_that_is_not_there(google: Server, tmp_path: Path) -> None:
     path = key_file(google, tmp_path)
     google.stop()
-    error = fault(path)
+    error = failure(path)
     assert f"no token for {EMAIL}" in str(error)
     assert "HTTPS_PROXY" in error.hint
     assert error.passing
@@ -271,10 +271,10 @@ def test_a_token_server_that_is_not_there(google: Server, tmp_path: Path) -> Non
 
 def test_a_token_server_that_is_busy(google: Server, tmp_path: Path) -> None:
     google.always = lambda _request: Reply(503, {"error": "temporarily_unavailable"})
-    assert fault(key_file(google, tmp_path)).passing
+    assert failure(key_file(google, tmp_path)).passing
 
 
-def test_a_file_that_is_written_anew_is_read_anew(google: Server, tmp_path: Path) -> None:
+def test_a_file_that_is_written_again_is_read_again(google: Server, tmp_path: Path) -> None:
     oauth(google)
     path = key_file(google, tmp_path)
     first = google_tokens.tokens(path)
@@ -320,7 +320,7 @@ def test_the_token_of_the_provider_has_ended(google: Server, tmp_path: Path) -> 
 
 
 def test_the_token_of_the_provider_is_not_there(google: Server, tmp_path: Path) -> None:
-    error = fault(identity_file(google, tmp_path))
+    error = failure(identity_file(google, tmp_path))
     assert str(tmp_path / "subject-token") in str(error)
     assert error.hint == "Check credential_source in the file"
 
@@ -329,7 +329,7 @@ def test_a_pool_that_is_not_known(google: Server, tmp_path: Path) -> None:
     (tmp_path / "subject-token").write_text("planted-subject")
     why = "Invalid value for audience. This value should be the full resource name of the Identity Provider."
     google.always = lambda _request: Reply(400, {"error": "invalid_request", "error_description": why})
-    error = fault(identity_file(google, tmp_path))
+    error = failure(identity_file(google, tmp_path))
     assert why.rstrip(".") in str(error)
     assert "audience in the file is theirs" in error.hint
 
@@ -344,7 +344,7 @@ def test_an_account_that_the_identity_may_not_be(google: Server, tmp_path: Path)
         return Reply(403, refused)
 
     google.always = answer
-    error = fault(identity_file(google, tmp_path))
+    error = failure(identity_file(google, tmp_path))
     assert str(error).endswith("Unable to acquire impersonated credentials: denied")
     assert "roles/iam.workloadIdentityUser" in error.hint
 
@@ -367,7 +367,7 @@ def test_a_user_whose_login_has_ended(google: Server, tmp_path: Path) -> None:
         "quota_project_id": "billing",
     }
     path = written(tmp_path / "user.json", user)
-    error = fault(path)
+    error = failure(path)
     assert "expired or revoked" in str(error)
     assert error.hint == "Log in again: gcloud auth application-default login"
     assert Tokens(path).quota_project() == "billing"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which clusters are to be made, of which of the resources of a fleet."""
+"""Clusters that are to be provisioned, and the resources of a fleet that they come from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def existing(secret: str = SECRET, name: str = "eks-us-west") -> Object:
 
 
 def made(cluster: Object | None = None) -> Object:
-    """What an InferenceCluster became, as it is on a control cluster."""
+    """The object that an InferenceCluster became, as it is on a control cluster."""
     found = deepcopy(cluster_objects(cluster or inference_cluster(), {"l4": CLASS})[0])
     found["metadata"].update(uid="1f", managedFields=[{}])
     return {**found, "status": {"conditions": []}}
@@ -96,7 +96,7 @@ def test_pools_without_bounds_are_fixed(numbers: dict[str, int], sizes: tuple[in
     assert (group["min_size"], group["max_size"], group["desired_size"]) == sizes
 
 
-def test_one_that_somebody_wrote() -> None:
+def test_one_that_a_user_wrote() -> None:
     written = {**eks(), "status": {"conditions": []}}
     written["metadata"].update(annotations={"a": "b"})
     found = clusters([], [written])
@@ -128,7 +128,7 @@ def google(*pools: Object, **block: Any) -> Object:
 GKE_NAME = "modelplane-system-gke-gke-bfac1"
 
 
-def test_a_gke_cluster_that_somebody_wrote() -> None:
+def test_a_gke_cluster_that_a_user_wrote() -> None:
     assert clusters([], [gke()])["gke"] == {
         "source": "GKE",
         "provider": "gke",
@@ -198,7 +198,7 @@ def test_both_under_one_name() -> None:
     ]
 
 
-def test_one_that_somebody_wrote_as_a_cluster_of_the_fleet() -> None:
+def test_one_that_a_user_wrote_as_a_cluster_of_the_fleet() -> None:
     found = clusters([], [existing(), eks()])["eks-us-west"]
     assert found == {**clusters([], [eks()])["eks-us-west"], "source": "Existing"}
 
@@ -218,7 +218,7 @@ def test_another_cluster_of_the_same_name(cluster: Object, beside: Object, names
     ]
 
 
-def test_two_that_somebody_wrote() -> None:
+def test_two_that_a_user_wrote() -> None:
     found = clusters([], [eks(namespace="infra"), eks(), gke("eks-us-west")])["eks-us-west"]
     assert found["object"] == eks()
     assert found["problems"] == [
@@ -229,7 +229,7 @@ def test_two_that_somebody_wrote() -> None:
 
 
 def test_what_was_made_for_an_inference_cluster_that_is_no_more() -> None:
-    """Nobody makes it anew, and it can be removed: a plan of it tells what there is."""
+    """It is not created again, and can be removed: a plan of it lists what exists."""
     found = clusters([made()], [CLASS])["eks-us-west"]
     assert found["problems"] == [
         "EKSCluster modelplane-system/eks-us-west: was made for an InferenceCluster that is no more. Write that "
@@ -238,7 +238,7 @@ def test_what_was_made_for_an_inference_cluster_that_is_no_more() -> None:
     assert plan(found["object"]) == plan(made())
 
 
-def test_every_pool_that_cannot_be_is_told() -> None:
+def test_every_impossible_pool_is_reported() -> None:
     pools: list[Any] = [
         {"name": "good", "className": "l4", "zones": ["us-west-2a"]},
         {"name": "none", "className": "h100", "zones": ["us-west-2a"]},
@@ -259,7 +259,7 @@ def test_every_pool_that_cannot_be_is_told() -> None:
     assert len(found["problems"]) == 3
 
 
-def test_what_is_wrong_with_a_plan_is_told_where_it_is_written() -> None:
+def test_errors_of_a_plan_are_reported_with_their_place() -> None:
     pool = {"name": "gpu", "className": "l4", "zones": ["us-east-1a"]}
     found = clusters([], [CLASS, inference_cluster(pool, region="us-west-2a"), eks(name="a.b")])
     assert found["eks-us-west"]["problems"] == [

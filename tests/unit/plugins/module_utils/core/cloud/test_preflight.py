@@ -34,6 +34,6 @@ def test_what_is_no_range_or_of_another_family_meets_nothing() -> None:
     assert meeting("west", ["10.0.0.0/8"], [other("a", "east"), other("b", "fd00::/8"), other("c", "")]) == []
 
 
-def test_each_line_is_told_once() -> None:
+def test_each_line_is_reported_once() -> None:
     lines = [Line("a"), Line("b", problem=False), Line("a"), Line("b", problem=False), Line("c")]
     assert verdict(lines) == Verdict(("a", "c"), ("b",))

@@ -21,7 +21,7 @@ def gpu(name: str = "gpu-l4", **more: Any) -> Object:
 
 
 def eks(*pools: Object, name: str = "eks-us-west", namespace: str = "modelplane-system", **spec: Any) -> Object:
-    """An EKSCluster that somebody wrote; without pools, with one of L4."""
+    """An EKSCluster as a user writes it; without pools, with one of L4."""
     return {
         "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
         "kind": "EKSCluster",

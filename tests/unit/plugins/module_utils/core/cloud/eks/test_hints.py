@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is advised about errors of AWS."""
+"""Hints about errors of AWS."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_nothing_is_made_up(code: str) -> None:
     assert hint_for(code, "InsufficientInstanceCapacity is only a word here") == ""
 
 
-def test_every_advice_is_a_sentence_that_can_follow_another() -> None:
+def test_every_hint_is_a_sentence_that_can_follow_another() -> None:
     for codes, reported in _BY_CODE:
         assert reported[0].isupper(), codes
         assert not reported.endswith((".", " ")), codes

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an EKSCluster becomes, setting by setting, and that names are those of the reference implementation."""
+"""Plan of an EKSCluster, setting by setting, with the names of the reference implementation."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def test_subnets_stay_in_their_zones(tier: int) -> None:
     assert found["zones"] == ["us-west-2c", "us-west-2b", "us-west-2a"]
 
 
-def test_ranges_that_nobody_wrote_are_as_many_as_zones() -> None:
+def test_ranges_that_are_not_given_are_as_many_as_zones() -> None:
     pool = gpu(zones=["us-west-1c"])
     found = plan(eks(pool, region="us-west-1"), options=Options(zones=("us-west-1a", "us-west-1c")))
     assert [each["cidr"] for each in found["subnets"]] == [
@@ -411,7 +411,7 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
 
 
 def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
-    """What is written in the InferenceCluster is told there."""
+    """An error in the InferenceCluster is reported there."""
     composed = inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]})
     held = {f"10.0.{16 * index}.0/20": zone for index, zone in enumerate(ALL[:3])}
     with pytest.raises(InvalidClusterError) as refused:
@@ -424,11 +424,11 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
     )
 
 
-@pytest.mark.parametrize(("cluster", "available", "told"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)
-def test_zones_that_cannot_be(cluster: dict[str, Any], available: list[str], told: str) -> None:
+@pytest.mark.parametrize(("cluster", "available", "message"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)
+def test_zones_that_cannot_be(cluster: dict[str, Any], available: list[str], message: str) -> None:
     with pytest.raises(InvalidClusterError) as refused:
         plan(cluster, options=Options(zones=available))
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 def test_fleet_and_tags() -> None:
@@ -457,9 +457,9 @@ REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS)
-def test_options_that_cannot_be(options: Options, told: str) -> None:
-    with pytest.raises(InvalidClusterError, match=told):
+@pytest.mark.parametrize(("options", "message"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS)
+def test_options_that_cannot_be(options: Options, message: str) -> None:
+    with pytest.raises(InvalidClusterError, match=message):
         plan(eks(), options=options)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a planned cluster, where AWS is as the cases say."""
+"""Problems and warnings of a planned cluster, with AWS as the cases describe it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_zones_that_fit(found: Found, fit: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         (plan(version="1.29"), "EKS does not offer Kubernetes 1.29 in us-west-2. It offers 1.33, 1.36"),
         (plan(version="1.30"), "does not offer Kubernetes 1.30"),
@@ -137,22 +137,22 @@ def test_zones_that_fit(found: Found, fit: bool) -> None:
         (plan(group(desired_size=251, max_size=251)), "start with 1004 vCPUs"),
     ],
 )
-def test_problems(case: dict[str, Any], told: str) -> None:
+def test_problems(case: dict[str, Any], message: str) -> None:
     problems, _warnings = said(judge(case, GOOD))
-    assert told in problems
+    assert message in problems
     assert len(problems.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         (plan(version="1.33"), "extended support"),
         (plan(group(max_size=300)), "may grow to 1200 vCPUs"),
     ],
 )
-def test_warnings(case: dict[str, Any], told: str) -> None:
+def test_warnings(case: dict[str, Any], message: str) -> None:
     problems, warnings = said(judge(case, GOOD))
-    assert (problems, told in warnings) == ("", True)
+    assert (problems, message in warnings) == ("", True)
 
 
 def test_a_type_that_a_zone_lacks() -> None:
@@ -169,7 +169,7 @@ def test_the_system_pool_needs_one_zone_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "more", "told"),
+    ("change", "more", "message"),
     [
         ({"ReservationType": "default"}, {}, "is no Capacity Block"),
         ({"State": "scheduled", "StartDate": "2027-01-01"}, {}, "is not active yet, it starts at 2027-01-01"),
@@ -181,10 +181,10 @@ def test_the_system_pool_needs_one_zone_only() -> None:
         ({}, {"desired_size": 3, "max_size": 3}, "has 2 instances, and nodeCount is 3"),
     ],
 )
-def test_capacity_blocks_that_do_not_do(change: dict[str, Any], more: dict[str, Any], told: str) -> None:
+def test_capacity_blocks_that_do_not_do(change: dict[str, Any], more: dict[str, Any], message: str) -> None:
     found = replace(GOOD, reservations={BLOCK: {**RESERVATION, **change}})
     problems, _warnings = said(judge(plan({**BLOCKED, **more}), found))
-    assert told in problems
+    assert message in problems
     assert len(problems.splitlines()) == 1
 
 
@@ -224,7 +224,7 @@ def test_groups_without_a_launch_template_are_one_warning() -> None:
     assert len(warnings.splitlines()) == 1
 
 
-def test_networks_that_overlap_are_told_once() -> None:
+def test_networks_that_overlap_are_reported_once() -> None:
     others = [
         {"name": "b", "region": "us-east-1", "cidr": "10.0.0.0/8"},
         {"name": "a", "region": "us-east-1", "cidr": "10.0.3.0/24"},

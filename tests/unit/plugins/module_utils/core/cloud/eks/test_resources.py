@@ -126,7 +126,7 @@ def test_references_are_to_fields_that_aws_returns() -> None:
 
 
 def test_compared_fields_are_in_bodies_and_all_objects_have_the_owner() -> None:
-    """But for a mount target, which is in the file system; and a field that an option brings."""
+    """Except a mount target, which is in the file system, and fields that an option sets."""
     optional = {"encryptionKey", "diskSize", "addonVersion", "resourcesVpcConfig.publicAccessCidrs"}
     for name, kind in KINDS.items():
         bodies = [each["body"] for each in EVERYTHING.values() if each["kind"] == name]

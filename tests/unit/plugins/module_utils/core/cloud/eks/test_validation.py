@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is wrong with EKSClusters: every sentence, at the place where the user wrote it."""
+"""Findings about EKSClusters: every sentence, at the place where the user wrote it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def problems(cluster: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> 
     return [str(problem) for problem in VALIDATION.problems(cluster, VALIDATION.neighbours(others))]
 
 
-FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": (eks(), []),
     "the schema": (
         eks(gpu(role="Gpu")),
@@ -253,19 +253,19 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "told"), FAULTS.values(), ids=FAULTS)
-def test_faults(cluster: dict[str, Any], told: list[str]) -> None:
-    assert problems(cluster) == told
-    if told:
+@pytest.mark.parametrize(("cluster", "expected"), FINDINGS.values(), ids=FINDINGS)
+def test_findings(cluster: dict[str, Any], expected: list[str]) -> None:
+    assert problems(cluster) == expected
+    if expected:
         with pytest.raises(InvalidClusterError) as refused:
             plan(cluster)
-        assert str(refused.value).splitlines() == told
+        assert str(refused.value).splitlines() == expected
 
 
 def test_a_name_too_long_for_a_security_group() -> None:
     name = "a" * 252
-    (told,) = problems(eks(name=name))
-    assert "metadata.name: must be at most 251 characters, as security groups are named after it" in told
+    (message,) = problems(eks(name=name))
+    assert "metadata.name: must be at most 251 characters, as security groups are named after it" in message
 
 
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
@@ -297,6 +297,6 @@ BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "other", "told"), BESIDE.values(), ids=BESIDE)
-def test_faults_beside_another(cluster: dict[str, Any], other: dict[str, Any], told: list[str]) -> None:
-    assert problems(cluster, [other]) == told
+@pytest.mark.parametrize(("cluster", "other", "expected"), BESIDE.values(), ids=BESIDE)
+def test_findings_beside_another(cluster: dict[str, Any], other: dict[str, Any], expected: list[str]) -> None:
+    assert problems(cluster, [other]) == expected

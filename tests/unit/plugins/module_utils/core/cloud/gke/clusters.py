@@ -29,7 +29,7 @@ def system(name: str = "controllers", **more: Any) -> Object:
 
 
 def gke(*pools: Object, name: str = "gke-us-central", namespace: str = "modelplane-system", **spec: Any) -> Object:
-    """A GKECluster that somebody wrote; without pools, with one of L4."""
+    """A GKECluster as a user writes it; without pools, with one of L4."""
     return {
         "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
         "kind": "GKECluster",
@@ -68,7 +68,7 @@ def resource(key: str, cluster: Object | None = None) -> Object:
 
 
 def returned(entry: Object) -> Object:
-    """What the API returns of an object just made: values that are the default of their type are left out, the rest of
+    """Return an object just made as the API does: values that are the default of their type are left out, the rest of
     what Google fills in is there."""
     made = deepcopy(entry["body"])
     return _RETURNED.get(entry["kind"], dict)(made)  # type: ignore[no-any-return]

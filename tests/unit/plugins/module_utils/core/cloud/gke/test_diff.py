@@ -161,7 +161,7 @@ UPDATED: dict[str, Drift] = {
         ),
         [("PUT", "", {"labels": {"labels": {"team": "ml", **NODE_LABELS}}})],
     ),
-    "a label that is wanted no more": (
+    "a label that is no longer desired": (
         "pool-gpu-l4",
         put("config.labels", {**NODE_LABELS, "nvidia.com/gpu.present": "true"}),
         ("config.labels", {**NODE_LABELS, "nvidia.com/gpu.present": "true"}, NODE_LABELS),
@@ -375,7 +375,7 @@ IMMUTABLE: dict[str, tuple[str, Callable[[Object], Any], str, str]] = {
     ),
 }
 SAME: dict[str, tuple[str, Callable[[Object], Any]]] = {
-    "a newer version, which the channel brought": ("cluster", put("currentMasterVersion", "1.36.2-gke.100")),
+    "a newer version, which the channel installed": ("cluster", put("currentMasterVersion", "1.36.2-gke.100")),
     "newer nodes": ("pool-gpu-l4", put("version", "1.36.2-gke.100")),
     "zones in another order": ("pool-gpu-l4", put("locations", ["us-central1-c", "us-central1-a"])),
     "more scopes": (
@@ -570,7 +570,7 @@ def test_versions(versions: tuple[Any, str], same: bool) -> None:
     assert (diff(KINDS["cluster"], {"currentMasterVersion": have}, {"initialClusterVersion": want}) == []) is same
 
 
-def test_taints_that_are_wanted() -> None:
+def test_taints_that_are_desired() -> None:
     want = {"config": {"taints": [DEDICATED]}}
     assert diff(KINDS["node-pool"], {"config": {"taints": [PRESENT, dict(DEDICATED)]}}, want) == []
     entry = {**resource("pool-gpu-l4"), "body": want}

@@ -70,4 +70,4 @@ def test_every_call_is_one_that_google_takes() -> None:
     for call in every:
         known = api(call.service).find(call.method, call.path)
         assert known, call
-        assert api(call.service).request_faults(known[0], {}, call.body) == [], call
+        assert api(call.service).request_errors(known[0], {}, call.body) == [], call

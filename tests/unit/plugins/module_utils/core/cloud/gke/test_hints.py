@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told about errors of Google."""
+"""Hints about errors of Google."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVICE = "Enable the API that the message names"
 RIGHTS = "Give the identity that runs this the right"
 LOGIN = "Log in again"
 BUSY = "Another operation on the cluster is under way"
-ADVICE = {
+HINTS = {
     "a condition: stockout": ("GCE_STOCKOUT", "", STOCKOUT),
     "an operation: stockout of GKE": (
         "UNAVAILABLE",
@@ -107,16 +107,16 @@ ADVICE = {
         "Compute Engine default service account",
     ),
     "too fast": ("rateLimitExceeded", "", "limits the rate of calls"),
-    "a fault": ("INTERNAL", "Internal error.", "on the side of Google"),
+    "an internal error": ("INTERNAL", "Internal error.", "on the side of Google"),
     "not there": ("UNAVAILABLE", "", "on the side of Google"),
-    "unknown": ("SOMETHING_NEW", "A sentence that nobody knows.", ""),
+    "unknown": ("SOMETHING_NEW", "A sentence that is in no table.", ""),
     "nothing": ("", "", ""),
     "not found": ("NOT_FOUND", "The resource 'x' was not found", ""),
 }
 
 
-@pytest.mark.parametrize(("code", "message", "reported"), ADVICE.values(), ids=ADVICE)
-def test_advice(code: str, message: str, reported: str) -> None:
+@pytest.mark.parametrize(("code", "message", "reported"), HINTS.values(), ids=HINTS)
+def test_hints(code: str, message: str, reported: str) -> None:
     found = hint_for(code, message)
     assert reported in found
     assert bool(found) is bool(reported)

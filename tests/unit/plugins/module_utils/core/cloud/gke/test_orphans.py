@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whose is what is found in a project, by names, networks and references."""
+"""Owners of what is found in a project, by names, networks and references."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_parts_of_load_balancers_are_known_by_the_firewall_rules(kind: str, name
 def test_a_backend_service_is_the_clusters_when_all_of_it_is() -> None:
     group = thing("endpoint-group", "k8s1-0a1b2c3d-models-web-80-4d3c2b1a", "us-central1-a", inside=True)
     foreign = thing("endpoint-group", "web", "us-central1-a", network=f"{LINK}projects/p/global/networks/other")
-    # Its name tells nothing of a cluster.
+    # Its name says nothing of a cluster.
     mine = thing("backend-service", "gkemcg1-web", backends=[{"group": LINK + group.path}])
     assert names(sort(group, mine)) == {group.name, mine.name}
     shared = thing(
@@ -118,7 +118,7 @@ def test_a_backend_service_is_the_clusters_when_all_of_it_is() -> None:
 
 
 def test_what_uses_others_stays_with_what_it_uses() -> None:
-    """A chain that ends in somebody's forwarding rule."""
+    """A chain that ends in a forwarding rule of a user."""
     group = thing("endpoint-group", "k8s1-0a1b2c3d-models-web-80-4d3c2b1a", "us-central1-a", inside=True)
     service = thing("backend-service", "k8s1-0a1b2c3d-models-web-80-4d3c2b1a", backends=[{"group": LINK + group.path}])
     rule = thing("forwarding-rule", "web", backendService=LINK + service.path)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a GKECluster becomes, setting by setting, and that names are those of the reference implementation."""
+"""Plans of GKEClusters, setting by setting, and that names are those of the reference implementation."""
 
 from __future__ import annotations
 
@@ -323,11 +323,11 @@ def test_the_same_of_an_inference_cluster() -> None:
     """But for the bounds: a pool without any is fixed, and what is composed of an InferenceCluster says so."""
     pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-central1-a", "us-central1-c"]}
     made = cluster_objects(inference_cluster(pool), {"l4": inference_class(machine="g2-standard-8", count=1)})[0]
-    wanted = deepcopy(DEFAULT)
-    changed = bodies(wanted)["pool-gpu-l4"]
+    expected = deepcopy(DEFAULT)
+    changed = bodies(expected)["pool-gpu-l4"]
     changed["autoscaling"].update(minNodeCount=1, maxNodeCount=1)
     changed["config"]["diskSizeGb"] = 200
-    assert plan(made, PROJECT) == wanted
+    assert plan(made, PROJECT) == expected
 
 
 def test_defaults_that_the_api_server_fills_in_change_nothing() -> None:
@@ -417,10 +417,10 @@ def test_networks_and_versions_of_ones_own_choice() -> None:
 
 def test_labels_of_ones_own() -> None:
     found = plan(gke(), PROJECT, "blue", Options(labels={"team": "ml"}))
-    wanted = {"team": "ml", **LABELS, "modelplane-ai-fleet": "blue"}
+    expected = {"team": "ml", **LABELS, "modelplane-ai-fleet": "blue"}
     made = bodies(found)
-    assert found["labels"] == made["cluster"]["resourceLabels"] == wanted
-    assert made["pool-gpu-l4"]["config"]["resourceLabels"] == wanted
+    assert found["labels"] == made["cluster"]["resourceLabels"] == expected
+    assert made["pool-gpu-l4"]["config"]["resourceLabels"] == expected
     assert made["network"]["description"] == MARK.replace("fleet=default", "fleet=blue")
 
 
@@ -588,7 +588,7 @@ def test_the_same_each_time() -> None:
 
 
 REFUSED = {
-    "faults": (gke(region="texas"), PROJECT, Options(), "spec.region: is no name of a region of Google Cloud"),
+    "errors": (gke(region="texas"), PROJECT, Options(), "spec.region: is no name of a region of Google Cloud"),
     "no project": (gke(), "", Options(), "spec.project: is not given, and the credentials name none"),
     "a number": (gke(), "123456789", Options(), "Write the ID, not the name or the number"),
     "a label of ours": (gke(), PROJECT, Options(labels={"modelplane-ai-x": "1"}), "labels.modelplane-ai-x: is set by"),
@@ -598,9 +598,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "project", "options", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_planned(cluster: dict[str, Any], project: str, options: Options, told: str) -> None:
+@pytest.mark.parametrize(("cluster", "project", "options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_planned(cluster: dict[str, Any], project: str, options: Options, message: str) -> None:
     with pytest.raises(InvalidClusterError) as refused:
         plan(cluster, project, options=options)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.problems

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a planned cluster, where Google Cloud is as the cases say."""
+"""Problems and warnings of a planned cluster, with Google Cloud as the cases describe it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ GOOD = Found(
 THERE = {"version": "1.35.3-gke.1389000", "pools": frozenset({"system", "gpu-l4"})}
 
 
-def told(*pools: dict[str, Any], found: Found = GOOD, **spec: Any) -> Verdict:
+def judged(*pools: dict[str, Any], found: Found = GOOD, **spec: Any) -> Verdict:
     return judge(plan(gke(*pools, **spec), PROJECT), found, WE)
 
 
@@ -83,18 +83,18 @@ def problem(verdict: Verdict) -> str:
 
 
 def warning(verdict: Verdict) -> str:
-    """The only thing that is told, a warning."""
+    """The only thing that is reported, a warning."""
     assert (verdict.problems, len(verdict.warnings)) == ((), 1), verdict
     return verdict.warnings[0]
 
 
 def test_all_is_well() -> None:
-    assert told() == told(gpu(), system()) == Verdict((), ())
+    assert judged() == judged(gpu(), system()) == Verdict((), ())
 
 
-def test_nothing_is_told_of_what_could_not_be_read() -> None:
-    assert told(found=Found()) == Verdict((), ())
-    assert told(found=replace(GOOD, machines={}, accelerators={}, versions=None, quotas={})) == Verdict((), ())
+def test_nothing_is_reported_of_what_could_not_be_read() -> None:
+    assert judged(found=Found()) == Verdict((), ())
+    assert judged(found=replace(GOOD, machines={}, accelerators={}, versions=None, quotas={})) == Verdict((), ())
 
 
 def test_what_is_asked_for() -> None:
@@ -109,28 +109,28 @@ def test_what_is_asked_for() -> None:
 
 def test_an_api_that_the_plan_enables_may_be_disabled() -> None:
     without = frozenset(rights.APIS) - {"file.googleapis.com"}
-    assert told(found=replace(GOOD, apis=without)) == Verdict((), ())
+    assert judged(found=replace(GOOD, apis=without)) == Verdict((), ())
 
 
 def test_the_right_to_enable_apis_is_needed_where_one_is_to_be_enabled() -> None:
     few = frozenset(rights.EVERY) - {rights.ENABLING}
-    assert told(found=replace(GOOD, permissions=few)) == Verdict((), ())
+    assert judged(found=replace(GOOD, permissions=few)) == Verdict((), ())
     without = frozenset(rights.APIS) - {"file.googleapis.com"}
-    assert problem(told(found=replace(GOOD, permissions=few, apis=without))) == (
+    assert problem(judged(found=replace(GOOD, permissions=few, apis=without))) == (
         f"project my-project: {WE} may not: serviceusage.services.enable. Give it the role "
         "roles/serviceusage.serviceUsageAdmin, or one of your own that has these permissions"
     )
-    assert "serviceusage.services.enable" in problem(told(found=replace(GOOD, permissions=few, apis=None)))
+    assert "serviceusage.services.enable" in problem(judged(found=replace(GOOD, permissions=few, apis=None)))
 
 
 def test_the_right_to_make_keys_is_needed_where_one_is_to_be_made() -> None:
     found = replace(GOOD, permissions=frozenset(rights.EVERY) - set(rights.MAKING[rights.KEYS]))
-    assert "may not: iam.serviceAccountKeys.create, " in problem(told(found=found))
+    assert "may not: iam.serviceAccountKeys.create, " in problem(judged(found=found))
     assert judge(plan(gke(), PROJECT), found, WE, key=False) == Verdict((), ())
 
 
 def test_no_right_at_all() -> None:
-    verdict = told(found=replace(GOOD, permissions=frozenset()))
+    verdict = judged(found=replace(GOOD, permissions=frozenset()))
     assert f"Give it the roles {', '.join(rights.MAKING)}, or" in problem(verdict)
     assert "removing the cluster needs more" in verdict.warnings[0]
     assert not any(role in verdict.warnings[0] for role in rights.MAKING)
@@ -138,7 +138,7 @@ def test_no_right_at_all() -> None:
 
 def test_a_cluster_that_is_there_needs_no_right_to_make_it() -> None:
     found = replace(GOOD, permissions=frozenset(rights.EVERY) - {"container.clusters.create"}, **THERE)
-    assert "may not: container.clusters.create" in warning(told(found=found))
+    assert "may not: container.clusters.create" in warning(judged(found=found))
 
 
 def test_resource_manager_takes_all_permissions_at_once() -> None:
@@ -151,31 +151,31 @@ def test_resource_manager_takes_all_permissions_at_once() -> None:
 def test_the_account_of_nodes(field: str, words: str) -> None:
     default = {"nodeServiceAccount": "default"}
     found = replace(GOOD, node_account=rights.default_account("7"), **{field: False})
-    assert words in problem(told(found=found, **default))
-    assert "7-compute@developer.gserviceaccount.com" in problem(told(found=found, **default))
-    assert words in warning(told(found=replace(found, **THERE), **default))
+    assert words in problem(judged(found=found, **default))
+    assert "7-compute@developer.gserviceaccount.com" in problem(judged(found=found, **default))
+    assert words in warning(judged(found=replace(found, **THERE), **default))
 
 
 def test_an_account_of_nodes_that_is_created_with_the_cluster() -> None:
     """It may be missing; who creates nodes has to have a right in the project then."""
-    assert told(found=replace(GOOD, node_account_there=False)) == Verdict((), ())
+    assert judged(found=replace(GOOD, node_account_there=False)) == Verdict((), ())
     found = replace(GOOD, node_account_there=False, permissions=GOOD.permissions - {rights.ACTING})
-    assert "roles/iam.serviceAccountUser in the project, or set nodeServiceAccount" in problem(told(found=found))
-    assert "may not have nodes run as" in problem(told(found=replace(GOOD, may_act_as_it=False)))
+    assert "roles/iam.serviceAccountUser in the project, or set nodeServiceAccount" in problem(judged(found=found))
+    assert "may not have nodes run as" in problem(judged(found=replace(GOOD, may_act_as_it=False)))
 
 
-def test_an_account_of_nodes_that_somebody_named() -> None:
+def test_an_account_of_nodes_that_a_user_named() -> None:
     email = "nodes@my-project.iam.gserviceaccount.com"
     found = replace(GOOD, node_account=email, node_account_there=False)
     assert f"{email}, which nodes run as, does not exist. Create it" in problem(
-        told(found=found, nodeServiceAccount=email)
+        judged(found=found, nodeServiceAccount=email)
     )
 
 
 # Places and versions
 
 
-def test_a_region_that_does_not_exist_is_all_that_is_told_of_places() -> None:
+def test_a_region_that_does_not_exist_is_all_that_is_reported_of_places() -> None:
     verdict = judge(plan(gke(system(), region="us-cntral1"), PROJECT), replace(GOOD, machines={"e2-standard-8": {}}))
     assert problem(verdict) == (
         "spec.region: there is no region us-cntral1 in Google Cloud for project my-project. Did you mean us-central1?"
@@ -184,7 +184,7 @@ def test_a_region_that_does_not_exist_is_all_that_is_told_of_places() -> None:
 
 @pytest.mark.parametrize("version", ["1.35", "1.35.3", "1.36"])
 def test_versions_that_are_offered(version: str) -> None:
-    assert told(kubernetesVersion=version) == Verdict((), ())
+    assert judged(kubernetesVersion=version) == Verdict((), ())
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_versions_that_are_offered(version: str) -> None:
     [("1.3", "1.34, 1.35, 1.36"), ("1.33", "1.34, 1.35, 1.36"), ("1.35.1", "1.35.3")],
 )
 def test_versions_that_are_not(version: str, offered: str) -> None:
-    assert problem(told(kubernetesVersion=version)).endswith(f"It offers {offered}")
+    assert problem(judged(kubernetesVersion=version)).endswith(f"It offers {offered}")
 
 
 def test_a_cluster_that_is_newer_already() -> None:
-    assert told(kubernetesVersion="1.33", found=replace(GOOD, **THERE)) == Verdict((), ())
-    assert "1.37" in problem(told(kubernetesVersion="1.37", found=replace(GOOD, **THERE)))
+    assert judged(kubernetesVersion="1.33", found=replace(GOOD, **THERE)) == Verdict((), ())
+    assert "1.37" in problem(judged(kubernetesVersion="1.37", found=replace(GOOD, **THERE)))
 
 
 # Machines
@@ -220,29 +220,29 @@ def test_a_cluster_that_is_newer_already() -> None:
     ],
 )
 def test_machines_that_do_not_do(pool: dict[str, Any], line: str) -> None:
-    assert f"node pool {pool['name']}: {line}" in problem(told(pool))
+    assert f"node pool {pool['name']}: {line}" in problem(judged(pool))
 
 
 def test_gpus_that_are_added_have_to_be_in_the_zones() -> None:
     t4 = gpu(machineType="n1-standard-8", gpu={"acceleratorType": "nvidia-tesla-t4"})
-    assert told(t4) == Verdict((), ())
+    assert judged(t4) == Verdict((), ())
     found = replace(GOOD, accelerators={"nvidia-tesla-t4": everywhere(ZONES[:1], maximumCardsPerInstance=4)})
-    assert problem(told(t4, found=found)) == (
+    assert problem(judged(t4, found=found)) == (
         "node pool gpu-l4: nvidia-tesla-t4 is not offered in us-central1-c. It is offered in us-central1-a"
     )
     assert "nvidia-tesla-t4 is not offered in us-central1. Take another" in problem(
-        told(t4, found=replace(GOOD, accelerators={"nvidia-tesla-t4": {}}))
+        judged(t4, found=replace(GOOD, accelerators={"nvidia-tesla-t4": {}}))
     )
 
 
 def test_a_pool_without_zones_goes_where_its_machines_are() -> None:
     few = {**MACHINES, "e2-standard-4": {ZONES[0]: {"guestCpus": 4}}}
-    assert told(found=replace(GOOD, machines=few)) == Verdict((), ())
+    assert judged(found=replace(GOOD, machines=few)) == Verdict((), ())
 
 
 def test_a_pool_that_is_there_is_only_warned_of() -> None:
     found = replace(GOOD, machines={**MACHINES, "g2-standard-8": {}}, **THERE)
-    assert "there is no machine type g2-standard-8" in warning(told(found=found))
+    assert "there is no machine type g2-standard-8" in warning(judged(found=found))
 
 
 # Quotas. There are three zones with controllers, one node in each at the start and two at most; and the GPU pool is in
@@ -264,19 +264,19 @@ def with_quota(metric: str, limit: float, usage: float = 0.0, place: str = REGIO
     ],
 )
 def test_quotas_that_do_not_do(metric: str, place: str, line: str) -> None:
-    said = warning(told(found=with_quota(metric, 1, place=place)))
+    said = warning(judged(found=with_quota(metric, 1, place=place)))
     assert said.startswith(line)
     assert said.endswith("or lower nodeCount and minNodeCount")
 
 
 def test_a_family_with_a_quota_of_its_own() -> None:
     n2 = system(machineType="n2-standard-8")
-    assert "the quota N2_CPUS" in warning(told(n2, gpu(), found=with_quota("N2_CPUS", 4)))
-    assert told(n2, gpu(), found=with_quota("CPUS", 4)) == Verdict((), ())
+    assert "the quota N2_CPUS" in warning(judged(n2, gpu(), found=with_quota("N2_CPUS", 4)))
+    assert judged(n2, gpu(), found=with_quota("CPUS", 4)) == Verdict((), ())
 
 
 def test_what_is_in_use_counts() -> None:
-    said = warning(told(found=with_quota("NVIDIA_L4_GPUS", 64, 63)))
+    said = warning(judged(found=with_quota("NVIDIA_L4_GPUS", 64, 63)))
     assert (
         "start with 2, and the quota NVIDIA_L4_GPUS of project my-project in us-central1 is 64, of which 63 are" in said
     )
@@ -284,12 +284,12 @@ def test_what_is_in_use_counts() -> None:
 
 def test_what_is_there_does_not_start_again_and_may_grow() -> None:
     found = with_quota("NVIDIA_L4_GPUS", 8, 8, **THERE)
-    assert "may grow to 16, and the quota NVIDIA_L4_GPUS" in warning(told(found=found))
-    assert told(found=with_quota("NVIDIA_L4_GPUS", 16, 16, **THERE)) == Verdict((), ())
+    assert "may grow to 16, and the quota NVIDIA_L4_GPUS" in warning(judged(found=found))
+    assert judged(found=with_quota("NVIDIA_L4_GPUS", 16, 16, **THERE)) == Verdict((), ())
 
 
 def test_networks() -> None:
     assert "the quota NETWORKS of project my-project is 5, and 5 are in use" in warning(
-        told(found=with_quota("NETWORKS", 5, 5, GLOBAL))
+        judged(found=with_quota("NETWORKS", 5, 5, GLOBAL))
     )
-    assert told(found=with_quota("NETWORKS", 5, 5, GLOBAL, **THERE)) == Verdict((), ())
+    assert judged(found=with_quota("NETWORKS", 5, 5, GLOBAL, **THERE)) == Verdict((), ())

@@ -175,13 +175,14 @@ MARKED = ("network", "subnetwork", "cluster", "pool-gpu-l4", "service-account")
 @pytest.mark.parametrize("key", MARKED)
 def test_what_is_not_ours(key: str) -> None:
     entry = resource(key)
-    told = owners.conflict(entry, {"name": entry["name"], "description": "Made by hand", "resourceLabels": {"a": "b"}})
-    assert f"{entry['name']} exists already, and was not created by this collection" in told
+    unowned = {"name": entry["name"], "description": "Made by hand", "resourceLabels": {"a": "b"}}
+    message = owners.conflict(entry, unowned)
+    assert f"{entry['name']} exists already, and was not created by this collection" in message
     other = next(each for each in plan(gke(), PROJECT, "blue")["resources"] if each["key"] == key)
-    told = owners.conflict(entry, returned(other))
-    assert "has another owner: modelplane-ai-fleet=blue in its" in told
-    assert "not default." in told
-    assert "gke_cluster_fleet" in told
+    message = owners.conflict(entry, returned(other))
+    assert "has another owner: modelplane-ai-fleet=blue in its" in message
+    assert "not default." in message
+    assert "gke_cluster_fleet" in message
 
 
 def test_owner_labels() -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is said of the reservations that node pools name, where Google Cloud has them as the cases say."""
+"""Findings about the reservations that node pools name, with Google Cloud as the cases describe it."""
 
 from __future__ import annotations
 

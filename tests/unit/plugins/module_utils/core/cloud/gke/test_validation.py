@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is wrong with GKEClusters: every sentence, at the place where the user wrote it."""
+"""Findings about GKEClusters: every sentence, at the place where the user wrote it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def problems(cluster: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> 
     return [str(problem) for problem in VALIDATION.problems(cluster, VALIDATION.neighbours(others))]
 
 
-FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing": (gke(), []),
     "nothing of an InferenceCluster": (composed(), []),
     "the schema": (
@@ -232,18 +232,18 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "told"), FAULTS.values(), ids=FAULTS)
-def test_faults(cluster: dict[str, Any], told: list[str]) -> None:
-    assert problems(cluster) == told
-    if told:
+@pytest.mark.parametrize(("cluster", "expected"), FINDINGS.values(), ids=FINDINGS)
+def test_findings(cluster: dict[str, Any], expected: list[str]) -> None:
+    assert problems(cluster) == expected
+    if expected:
         with pytest.raises(InvalidClusterError) as refused:
             plan(cluster, PROJECT)
-        assert str(refused.value) == "\n".join(told)
+        assert str(refused.value) == "\n".join(expected)
     else:
         assert plan(cluster, PROJECT)["resources"]
 
 
-def test_all_are_told_at_once() -> None:
+def test_all_are_reported_at_once() -> None:
     cluster = gke(gpu("1"), region="texas", kubernetesVersion="35", networking={"podCidr": "10.0.0.0/8"})
     assert [line.partition(":")[0].partition(", ")[2] for line in problems(cluster)] == [
         "spec.region",
@@ -260,8 +260,7 @@ ALIKE = (1832, 3009)
 def test_clusters_of_the_same_name_in_google_cloud() -> None:
     one, other = (gke(name=f"a-cluster-of-the-same-beginning-{number}") for number in ALIKE)
     assert problems(one, [one, gke(), eks()]) == []
-    told = problems(one, [other])
-    assert told == [
+    assert problems(one, [other]) == [
         f"GKECluster modelplane-system/{one['metadata']['name']}, metadata.name: GKECluster "
         f"modelplane-system/{other['metadata']['name']} would have the same name in Google Cloud (got "
         f'"{one["metadata"]["name"]}"). Rename one of the two'

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What Kubernetes leaves in a project when a cluster goes before its services and volumes do."""
+"""Orphans that Kubernetes leaves in a project when a cluster goes before its services and volumes do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Parts = list[tuple[str, Json]]
 
 
 def _from_inside(found: Cluster, name: str, described: str) -> tuple[_Parts, Json]:
-    """What a forwarding rule to a backend service needs, and what it says of it."""
+    """Return what a forwarding rule to a backend service needs, and the fields with which it refers to that."""
     network, tag = compute_link(found.network), _tag(found)
     groups = f"projects/{found.project}/zones/{found.zones[0]}/instanceGroups"
     checks = f"projects/{found.project}/global/healthChecks"
@@ -72,7 +72,7 @@ def _from_inside(found: Cluster, name: str, described: str) -> tuple[_Parts, Jso
 
 
 def _from_outside(found: Cluster, name: str, described: str) -> tuple[_Parts, Json]:
-    """What a forwarding rule to a target pool needs, and what it says of it."""
+    """Return what a forwarding rule to a target pool needs, and the fields with which it refers to that."""
     checks = f"projects/{found.project}/global/httpHealthChecks"
     pools = f"{_regional(found)}/targetPools"
     check: Json = {"name": f"k8s-{found.uid}-node", "port": 10256, "requestPath": "/healthz"}
