@@ -75,7 +75,7 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
             f"fleet is {short_value(params['fleet'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"
         )
-    if wrong := number_problems(params):
+    if wrong := number_problems({name: params[name] for name in ("wait", "lock_timeout")}):
         raise ApplyError("; ".join(wrong))
     lease: Mapping[str, Any] | None = params["lease"]
     if lease and control is None:

@@ -63,6 +63,8 @@ BUILD: dict[str, Any] = {
     "table_width": {"type": "int", "default": 72},
 }
 """The counterpart of the doc fragment `build`."""
+_NUMBERS = ("lease", "lock_timeout", "rollout", "rounds", "selector_budget", "stream_grace", "table_width", "wait")
+"""Options of which no other room checks the minimum."""
 _MOST_WARNINGS = 20
 
 
@@ -78,7 +80,7 @@ def prepare(module: AnsibleModule) -> None:
 
 def check_values(module: AnsibleModule) -> None:
     """Fail when arguments have values that no plan can use."""
-    problems = number_problems(module.params)
+    problems = number_problems({name: module.params.get(name) for name in _NUMBERS})
     problems += image_problems(module.params.get("images"), "images")
     problems += network_problems(module.params.get("network_sources"), "network_sources")
     if problems:
