@@ -214,6 +214,7 @@ def course(live: LiveFleet) -> Course:
             found.measured(stage)
         assert sentinel.fewest >= FLOORS.get(stage, 0), f"on the way to {stage}, {sentinel.fewest} pods served"
         time.sleep(3)
+        live.settle()
         found.desired[stage] = snapshot(live)
     return found
 
@@ -247,6 +248,7 @@ def _killed_in_the_middle(course: Course, plane: ControlPlane, stage: str) -> No
         code = watched.end()
         assert "Traceback" not in watched.output()
         course.run().ok()
+        course.live.settle()
     course.judge(sentinel, stage, f"the disturbed run ended with {code}:\n{watched.output()}")
 
 
