@@ -141,7 +141,7 @@ class World(ABC, Generic[Cloud]):
         return self.provision("-e", f"{self.state}=absent", *arguments)
 
     def forget(self, cluster: str) -> None:
-        """Remove all objects of a cluster that is removed, as its API server goes on here."""
+        """Delete the StorageClass of a removed cluster, as its API server goes on here."""
         self.live.workloads[cluster].objects.delete("storage.k8s.io/v1", "StorageClass", self.storage_class)
 
     @property
