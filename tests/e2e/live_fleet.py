@@ -227,7 +227,7 @@ class LiveFleet:
         conditions = (self.resource(kind, name, namespace).get("status") or {}).get("conditions") or ()
         return any(entry["type"] == condition and entry["status"] == "True" for entry in conditions)
 
-    def settle(self, **environment: str) -> None:
+    def settle(self, run: Callable[..., Run] | None = None, **environment: str) -> None:
         """Run again while a status says that a gateway has not accepted a route yet: on a busy machine it may do so
         after the last observation of a run, and the next run reports it."""
         for _ in range(3):
@@ -235,7 +235,7 @@ class LiveFleet:
             conditions = [entry for each in services for entry in each.get("status", {}).get("conditions", ())]
             if not any("Waiting for the gateway" in entry.get("message", "") for entry in conditions):
                 return
-            self.run("reconcile", **environment).ok()
+            (run or self.run)("reconcile", **environment).ok()
 
 
 KINDS: Sequence[tuple[str, str]] = (
