@@ -51,7 +51,18 @@ settings.register_profile(
 settings.load_profile("any-machine")
 
 TESTS = Path(__file__).parent
-INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "unit/kube", "unit/roles")
+INTEGRATION_FOLDERS = (
+    "aws",
+    "e2e",
+    "gcp",
+    "playbooks",
+    "stack",
+    "traffic",
+    "unit/kube",
+    "unit/plugins/modules/cloud_orphans",
+    "unit/plugins/modules/cloud_resources_eks",
+    "unit/roles",
+)
 """Folders whose tests start something, nearly all of them."""
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""

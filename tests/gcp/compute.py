@@ -17,6 +17,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from . import catalogue
+from .lists import absent, filtered, invalid, page, warning
 from .operations import compute_link, observed, serves, start_compute
 from .wire import Call, Json
 from .world import World, base64_text, relative, timestamp
@@ -89,7 +90,7 @@ def insert(world: World, call: Call) -> Json:
     body = dict(call.body)
     name = body.get("name", "")
     if not _NAME.fullmatch(name):
-        raise _invalid("resource.name", name, "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'")
+        raise invalid("resource.name", name, "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'")
     path = f"{call.path}/{name}"
     repeated = call.parameters.get("requestId") in world.requests
     world.observe(path)
@@ -115,7 +116,7 @@ def get(world: World, call: Call) -> Json:
 def list_(world: World, call: Call) -> Json:
     world.observe(call.path)
     kind = KINDS[call.path.rpartition("/")[2]]
-    return _page(call, f"compute#{kind}List", list(_of(world, call.path)))
+    return page(call, f"compute#{kind}List", list(_of(world, call.path)))
 
 
 @serves("compute", *[f"{name}.aggregatedList" for name in _ALL])
@@ -136,7 +137,7 @@ def aggregated(world: World, call: Call) -> Json:
     items: Json = {}
     for place in places:
         found = list(_of(world, f"{project}/{place}/{collection}"))
-        items[place] = {collection: _filtered(call, found)} if found else _warning(place)
+        items[place] = {collection: filtered(call, found)} if found else warning(place)
     kind = KINDS[collection]
     return {
         "kind": f"compute#{kind}AggregatedList",
@@ -273,96 +274,7 @@ def wait_for_operation(world: World, call: Call) -> Json:
 @serves("compute", "globalOperations.list", "regionOperations.list", "zoneOperations.list")
 def list_operations(world: World, call: Call) -> Json:
     found = [each.body for path, each in world.operations.items() if path.startswith(f"{call.path}/")]
-    return _page(call, "compute#operationList", found)
-
-
-@serves("compute", "projects.get")
-def get_project(world: World, call: Call) -> Json:
-    project = world.projects[call.project]
-    return {
-        "kind": "compute#project",
-        "id": str(project.number),
-        "name": project.name,
-        "selfLink": compute_link(call.path),
-        "defaultServiceAccount": f"{project.number}-compute@developer.gserviceaccount.com",
-        "quotas": _quotas(world, project.name, "global"),
-    }
-
-
-@serves("compute", "zones.list")
-def list_zones(_: World, call: Call) -> Json:
-    zones = [_zone(call.project, region, zone) for region, zones in catalogue.REGIONS.items() for zone in zones]
-    return _page(call, "compute#zoneList", zones)
-
-
-@serves("compute", "zones.get")
-def get_zone(_: World, call: Call) -> Json:
-    name = call.path.rpartition("/")[2]
-    for region, zones in catalogue.REGIONS.items():
-        if name in zones:
-            return _zone(call.project, region, name)
-    raise _absent(call.path)
-
-
-@serves("compute", "regions.list")
-def list_regions(world: World, call: Call) -> Json:
-    return _page(call, "compute#regionList", [_region(world, call.project, region) for region in catalogue.REGIONS])
-
-
-@serves("compute", "regions.get")
-def get_region(world: World, call: Call) -> Json:
-    name = call.path.rpartition("/")[2]
-    if name not in catalogue.REGIONS:
-        raise _absent(call.path)
-    return _region(world, call.project, name)
-
-
-@serves("compute", "machineTypes.list")
-def list_machine_types(world: World, call: Call) -> Json:
-    zone = _known_zone(call)
-    found = [_machine_type(call.project, zone, name) for name in catalogue.machine_types(zone, world.settings)]
-    return _page(call, "compute#machineTypeList", found)
-
-
-@serves("compute", "machineTypes.get")
-def get_machine_type(world: World, call: Call) -> Json:
-    zone, name = _known_zone(call), call.path.rpartition("/")[2]
-    if name not in catalogue.machine_types(zone, world.settings):
-        raise _absent(call.path)
-    return _machine_type(call.project, zone, name)
-
-
-@serves("compute", "machineTypes.aggregatedList")
-def aggregated_machine_types(world: World, call: Call) -> Json:
-    items = {}
-    for zone in (zone for zones in catalogue.REGIONS.values() for zone in zones):
-        found = [_machine_type(call.project, zone, name) for name in catalogue.machine_types(zone, world.settings)]
-        items[f"zones/{zone}"] = {"machineTypes": _filtered(call, found)}
-    return {"kind": "compute#machineTypeAggregatedList", "id": call.path, "items": items}
-
-
-@serves("compute", "acceleratorTypes.list")
-def list_accelerator_types(world: World, call: Call) -> Json:
-    zone = _known_zone(call)
-    found = [_accelerator_type(call.project, zone, name) for name in catalogue.accelerators(zone, world.settings)]
-    return _page(call, "compute#acceleratorTypeList", found)
-
-
-@serves("compute", "acceleratorTypes.get")
-def get_accelerator_type(world: World, call: Call) -> Json:
-    zone, name = _known_zone(call), call.path.rpartition("/")[2]
-    if name not in catalogue.accelerators(zone, world.settings):
-        raise _absent(call.path)
-    return _accelerator_type(call.project, zone, name)
-
-
-@serves("compute", "acceleratorTypes.aggregatedList")
-def aggregated_accelerator_types(world: World, call: Call) -> Json:
-    items = {}
-    for zone in (zone for zones in catalogue.REGIONS.values() for zone in zones):
-        found = [_accelerator_type(call.project, zone, name) for name in catalogue.accelerators(zone, world.settings)]
-        items[f"zones/{zone}"] = {"acceleratorTypes": _filtered(call, found)} if found else _warning(f"zones/{zone}")
-    return {"kind": "compute#acceleratorTypeAggregatedList", "id": call.path, "items": items}
+    return page(call, "compute#operationList", found)
 
 
 def users(world: World, path: str) -> Iterator[str]:
@@ -401,7 +313,7 @@ def subnetwork_users(world: World, path: str) -> list[Any]:
 
 def _network(_: World, __: Call, body: Json) -> Json:
     if "autoCreateSubnetworks" not in body:
-        raise _invalid("resource.IPv4Range", "", "Legacy networks can no longer be created")
+        raise invalid("resource.IPv4Range", "", "Legacy networks can no longer be created")
     if body["autoCreateSubnetworks"]:
         raise Refusal("NotInTheDouble", "the double has no networks with subnetworks of their own", 501)
     return {
@@ -415,12 +327,12 @@ def _network(_: World, __: Call, body: Json) -> Json:
 def _subnetwork(world: World, call: Call, body: Json) -> Json:
     region = call.path.split("/")[3]
     if region not in catalogue.REGIONS:
-        raise _invalid("region", region, "Unknown region")
+        raise invalid("region", region, "Unknown region")
     network = network_path(call.project, body.get("network", ""))
     if network not in world.compute:
         if world.running(network):
             raise Refusal("resourceNotReady", f"The resource '{network}' is not ready", 400)
-        raise _absent(network)
+        raise absent(network)
     ranges = [_range(body.get("ipCidrRange", "")), *_secondary(body.get("secondaryIpRanges", ()))]
     _check_apart(ranges)
     _check_free(world, network, ranges)
@@ -441,14 +353,14 @@ def _subnetwork(world: World, call: Call, body: Json) -> Json:
 def _with_network(world: World, call: Call, body: Json) -> Json:
     network = network_path(call.project, body.get("network") or "default")
     if network not in world.compute:
-        raise _absent(network)
+        raise absent(network)
     return {"direction": "INGRESS", "priority": 1000, "disabled": False, **body, "network": compute_link(network)}
 
 
 def _router(world: World, call: Call, body: Json) -> Json:
     network = network_path(call.project, body.get("network", ""))
     if network not in world.compute:
-        raise _absent(network)
+        raise absent(network)
     _check_nats(body)
     return {**body, "network": compute_link(network), "region": compute_link("/".join(call.path.split("/")[:4]))}
 
@@ -459,11 +371,11 @@ def _check_nats(body: Json) -> None:
     for each in body.get("nats", ()):
         for field in ("name", "sourceSubnetworkIpRangesToNat"):
             if not each.get(field):
-                raise _invalid(f"resource.nats.{field}", "", "Required")
+                raise invalid(f"resource.nats.{field}", "", "Required")
         if each.get("natIpAllocateOption") == "MANUAL_ONLY" and not each.get("natIps"):
-            raise _invalid("resource.nats.natIps", "", "MANUAL_ONLY needs addresses")
+            raise invalid("resource.nats.natIps", "", "MANUAL_ONLY needs addresses")
         if each.get("enableDynamicPortAllocation") and each.get("enableEndpointIndependentMapping"):
-            raise _invalid(
+            raise invalid(
                 "resource.nats.enableEndpointIndependentMapping", "true", "It excludes dynamic port allocation"
             )
 
@@ -480,9 +392,9 @@ def _secondary(entries: Any) -> list[ipaddress.IPv4Network]:
     names = [entry.get("rangeName", "") for entry in entries]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise _invalid("resource.secondaryIpRanges.rangeName", name, "Must be a name")
+            raise invalid("resource.secondaryIpRanges.rangeName", name, "Must be a name")
     if len(set(names)) != len(names):
-        raise _invalid("resource.secondaryIpRanges", str(names), "The names of ranges have to differ")
+        raise invalid("resource.secondaryIpRanges", str(names), "The names of ranges have to differ")
     return [_range(entry.get("ipCidrRange", "")) for entry in entries]
 
 
@@ -493,7 +405,7 @@ def _check_new_ranges(world: World, call: Call, subnetwork: Json, expected: list
     used = {name for cluster in subnetwork_users(world, call.path) for name in cluster.ranges}
     for name in used:
         if want.get(name) != have.get(name):
-            raise _invalid("resource.secondaryIpRanges", name, "The secondary range is in use")
+            raise invalid("resource.secondaryIpRanges", name, "The secondary range is in use")
     ranges = _secondary(expected)
     _check_apart([_range(subnetwork["ipCidrRange"]), *ranges])
     _check_free(world, relative(subnetwork["network"]), ranges, call.path)
@@ -503,7 +415,7 @@ def _check_apart(ranges: list[ipaddress.IPv4Network]) -> None:
     for index, each in enumerate(ranges):
         for other in ranges[:index]:
             if each.overlaps(other):
-                raise _invalid("resource.ipCidrRange", str(each), f"It overlaps {other} of the same subnetwork")
+                raise invalid("resource.ipCidrRange", str(each), f"It overlaps {other} of the same subnetwork")
 
 
 def _check_free(world: World, network: str, ranges: list[ipaddress.IPv4Network], without: str = "") -> None:
@@ -526,9 +438,9 @@ def _range(text: str) -> ipaddress.IPv4Network:
     try:
         found = ipaddress.IPv4Network(text)
     except ValueError:
-        raise _invalid("resource.ipCidrRange", text, "Must be a CIDR address range") from None
+        raise invalid("resource.ipCidrRange", text, "Must be a CIDR address range") from None
     if not 4 <= found.prefixlen <= 29:
-        raise _invalid("resource.ipCidrRange", text, "Must be of /4 to /29")
+        raise invalid("resource.ipCidrRange", text, "Must be of /4 to /29")
     return found
 
 
@@ -575,130 +487,10 @@ def _of(world: World, collection: str) -> Iterator[Json]:
             yield shown(world, path)
 
 
-def _page(call: Call, kind: str, items: list[Json]) -> Json:
-    """A list. With `maxResults` it comes in pages."""
-    found = _filtered(call, items)
-    start, size = int(call.parameters.get("pageToken") or 0), int(call.parameters.get("maxResults") or 500)
-    answer: Json = {"kind": kind, "id": call.path, "selfLink": compute_link(call.path)}
-    # A list without entries has no items at all.
-    if found[start : start + size]:
-        answer["items"] = found[start : start + size]
-    if found[start + size :]:
-        answer["nextPageToken"] = str(start + size)
-    return answer
-
-
-_FILTER = re.compile(r"""\(?\s*([\w.-]+)\s*(!=|=|eq|ne|:)\s*("[^"]*"|'[^']*'|[^\s()]+)\s*\)?""")
-
-
-def _filtered(call: Call, items: list[Json]) -> list[Json]:
-    """With `filter`: comparisons of fields, joined by nothing or AND. `eq` and `ne` take regular expressions."""
-    text = call.parameters.get("filter", "")
-    if not text:
-        return items
-    terms = [_FILTER.fullmatch(part.strip()) for part in re.split(r"\s+AND\s+|(?<=\))\s*(?=\()", text)]
-    if not all(terms):
-        raise _invalid("filter", text, "Invalid list filter expression")
-    return [item for item in items if all(_meets(item, *term.groups()) for term in terms if term)]
-
-
-def _meets(item: Json, field: str, operator: str, expected: str) -> bool:
-    inside, _, key = field.partition(".")
-    held = (item.get(inside) or {}).get(key, "") if key else item.get(field, "")
-    expected, have = expected.strip("\"'"), str(held)
-    if operator in ("eq", "ne"):
-        return bool(re.fullmatch(expected, have)) == (operator == "eq")
-    if operator == ":":
-        return expected.strip("*") in have
-    if "*" in expected:
-        return bool(re.fullmatch(re.escape(expected).replace(r"\*", ".*"), have)) == (operator == "=")
-    return (have == expected) == (operator == "=")
-
-
-def _warning(place: str) -> Json:
-    return {
-        "warning": {
-            "code": "NO_RESULTS_ON_PAGE",
-            "message": f"There are no results for scope '{place}' on this page.",
-            "data": [{"key": "scope", "value": place}],
-        }
-    }
-
-
-def _zone(project: str, region: str, zone: str) -> Json:
-    return {
-        "kind": "compute#zone",
-        "id": str(zlib.crc32(zone.encode())),
-        "name": zone,
-        "description": zone,
-        "status": "UP",
-        "region": compute_link(f"projects/{project}/regions/{region}"),
-        "selfLink": compute_link(f"projects/{project}/zones/{zone}"),
-    }
-
-
-def _region(world: World, project: str, region: str) -> Json:
-    return {
-        "kind": "compute#region",
-        "id": str(zlib.crc32(region.encode())),
-        "name": region,
-        "description": region,
-        "status": "UP",
-        "zones": [compute_link(f"projects/{project}/zones/{zone}") for zone in catalogue.REGIONS[region]],
-        "quotas": _quotas(world, project, region),
-        "selfLink": compute_link(f"projects/{project}/regions/{region}"),
-    }
-
-
-def _quotas(world: World, project: str, region: str) -> list[Json]:
-    used = catalogue.usage(world, project, region)
-    limits = {**catalogue.QUOTAS, **world.settings.quotas.get(region, {})}
-    return [
-        {"metric": metric, "limit": float(limit), "usage": float(used.get(metric, 0))}
-        for metric, limit in limits.items()
-    ]
-
-
-def _machine_type(project: str, zone: str, name: str) -> Json:
-    machine = catalogue.MACHINES[name]
-    shown: Json = {
-        "kind": "compute#machineType",
-        "name": name,
-        "description": f"{machine.cpus} vCPUs, {machine.memory_gb} GB RAM",
-        "guestCpus": machine.cpus,
-        "memoryMb": machine.memory_gb * 1024,
-        "zone": zone,
-        "selfLink": compute_link(f"projects/{project}/zones/{zone}/machineTypes/{name}"),
-    }
-    if machine.accelerator:
-        shown["accelerators"] = [
-            {"guestAcceleratorType": machine.accelerator, "guestAcceleratorCount": machine.accelerators}
-        ]
-    return shown
-
-
-def _accelerator_type(project: str, zone: str, name: str) -> Json:
-    return {
-        "kind": "compute#acceleratorType",
-        "name": name,
-        "description": name,
-        "maximumCardsPerInstance": 16,
-        "zone": compute_link(f"projects/{project}/zones/{zone}"),
-        "selfLink": compute_link(f"projects/{project}/zones/{zone}/acceleratorTypes/{name}"),
-    }
-
-
-def _known_zone(call: Call) -> str:
-    zone = call.path.split("/")[3]
-    if not any(zone in zones for zones in catalogue.REGIONS.values()):
-        raise _invalid("zone", zone, "Unknown zone")
-    return zone
-
-
 def _found(world: World, path: str) -> Json:
     found = world.compute.get(path)
     if found is None:
-        raise _absent(path)
+        raise absent(path)
     return found
 
 
@@ -715,11 +507,3 @@ def _references(value: Any) -> set[str]:
     if isinstance(value, list):
         return {found for each in value for found in _references(each)}
     return {relative(value)} if isinstance(value, str) and "projects/" in value else set()
-
-
-def _absent(path: str) -> Refusal:
-    return Refusal("notFound", f"The resource '{path}' was not found", 404)
-
-
-def _invalid(field: str, value: str, why: str) -> Refusal:
-    return Refusal("invalid", f"Invalid value for field '{field}': '{value}'. {why}", 400)

@@ -1,0 +1,190 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Tests of what engines claim, beside what they start and what pools have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from little_fleet import CLASS, CLUSTER, DEPLOYMENT, change, fleet, only
+
+CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
+POOL = "spec.nodePools[0]"
+
+EIGHT = change(
+    change(CLASS, "gpu.nvidia.com, capacity", "gpu.nvidia.com, count: 8, capacity"), "count: 1}}", "count: 8}}"
+)
+EFA_CLASS = EIGHT + "  - {name: efa, driver: dra.net, deviceClassName: efa.networking.k8s.aws, count: 16}\n"
+SERVE = "command: [vllm, serve, m], args: "
+
+
+def claiming(devices: str, container: str, *, more: str = "") -> str:
+    """The deployment with these device requests in place of its one GPU, and this container."""
+    written = """\
+            - name: gpu
+              selectors:
+              - cel: device.driver == "gpu.nvidia.com"
+"""
+    return change(change(DEPLOYMENT, written, devices + more), "image: vllm}", container + "}")
+
+
+def request(name: str, cel: str, count: int = 1) -> str:
+    return f"            - {{name: {name}, count: {count}, selectors: [{{cel: '{cel}'}}]}}\n"
+
+
+def gpus(count: int) -> str:
+    return request("gpu", 'device.driver == "gpu.nvidia.com"', count)
+
+
+def cards(count: int) -> str:
+    return request("nic", 'device.driver == "dra.net"', count)
+
+
+def pods(devices: str, container: str, followers: int) -> str:
+    """A gang, all pods of which claim and start the same."""
+    single = change(claiming(devices, container), "role: Standalone", "role: Leader")
+    member = single[single.index("        - role: Leader") :]
+    return single + change(member, "role: Leader", f"role: Worker\n          worker: {{nodes: {followers}}}")
+
+
+SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "says", "hint"),
+    [
+        (
+            claiming(gpus(1), f"image: x, {SERVE}[--tensor-parallel-size=4]"),
+            f"{CONTAINER}.args",
+            "uses 4 GPUs, but the pod that claims GPUs has 1 (engine main)",
+            "Set --tensor-parallel-size=1 or count: 4 in its devices",
+        ),
+        (
+            claiming(gpus(8), f"image: x, {SERVE}[-tp, '4', -pp, '4']"),
+            f"{CONTAINER}.args",
+            "uses 16 GPUs, but the pod that claims GPUs has 8",
+            "Set --tensor-parallel-size=2 or count: 16",
+        ),
+        (
+            pods(gpus(8), "image: x, command: [sglang, serve, --tp, '8']", 1),
+            f"{CONTAINER}.command",
+            "uses 8 GPUs, but the 2 pods that claim GPUs have 16",
+            "Set --tensor-parallel-size=16 or count: 4",
+        ),
+        (
+            claiming(gpus(4) + cards(8), f"image: x, {SERVE}[-tp=4]"),
+            SELECTED,
+            "claims 4 of 8 GPUs of a node and 8 of 16 network cards",
+            "Request each GPU and its cards separately",
+        ),
+        (
+            claiming(gpus(1) + cards(1), "image: x"),
+            SELECTED,
+            "claims 1 of 8 GPUs of a node and 1 of 16 network cards",
+            "Add constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]",
+        ),
+        (
+            pods(gpus(8) + cards(16), "image: 'docker.io/vllm/vllm-openai:v0.23.0'", 1),
+            f"{CONTAINER}.image",
+            "has no libraries for EFA (libfabric, aws-ofi-nccl)",
+            "Use an image that has them",
+        ),
+    ],
+    ids=["tensor", "tensor and pipeline", "gang", "part of a node", "one pair", "image"],
+)
+def test_what_is_claimed_does_not_fit(written: str, path: str, says: str, hint: str) -> None:
+    found = fleet(**{"class": EFA_CLASS, "deployment": written}).problems
+    first = found[0]
+    assert {problem.severity for problem in found} == {"warning"}, [str(problem) for problem in found]
+    assert (first.path, len({problem.message for problem in found})) == (path, 1), [str(problem) for problem in found]
+    assert says in first.message
+    assert hint in first.hint
+    assert first.line is not None
+
+
+PAIRED = "            constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        claiming(gpus(4), f"image: x, {SERVE}[--tensor-parallel-size=4]"),
+        claiming(gpus(4), "image: x, command: [own], args: [--tensor-parallel-size=8]"),
+        claiming(gpus(4), f"image: x, {SERVE}['--tensor-parallel-size=$(TP)']"),
+        claiming(gpus(4), f"image: x, {SERVE}[--port=8000]"),
+        claiming(request("gpu", 'device.driver.startsWith("gpu")', 4), f"image: x, {SERVE}[-tp=8]"),
+        claiming(
+            request("gpu", 'device.driver == "gpu.nvidia.com" || device.driver == "dra.net"'),
+            f"image: x, {SERVE}[-tp=8]",
+        ),
+        pods(gpus(8), f"image: x, {SERVE}[-tp=8, -pp=3]", 2),
+        claiming(gpus(8) + cards(16), "image: x"),
+        claiming(gpus(8) + cards(8), "image: x"),
+        claiming(gpus(1) + cards(1), "image: x", more=PAIRED),
+        claiming(gpus(8) + cards(16), "image: 'vllm/vllm-openai:v0.23.0'"),
+        pods(gpus(8) + cards(16), "image: 'registry.example.com/vllm-efa:v0.23.0'", 1),
+        pods(gpus(8), "image: 'vllm/vllm-openai:v0.23.0'", 1),
+        pods(
+            gpus(8) + cards(16),
+            "image: 'vllm/vllm-openai:v0.23.0', command: [sh, -c, 'efa_installer.sh && vllm serve']",
+            1,
+        ),
+    ],
+    ids=[
+        "the same number",
+        "unknown program",
+        "expanded value",
+        "no axis",
+        "unknown request",
+        "one of two",
+        "gang",
+        "whole node",
+        "all GPUs",
+        "constraint",
+        "one pod",
+        "image with libraries",
+        "no fabric",
+        "installed at the start",
+    ],
+)
+def test_nothing_is_said_where_nothing_is_sure(written: str) -> None:
+    found = fleet(**{"class": EFA_CLASS, "deployment": written}).problems
+    assert not found, [str(problem) for problem in found]
+
+
+def test_a_pretended_gpu_is_not_counted() -> None:
+    pretended = EIGHT + "  - {name: model, driver: gpu.nvidia.com, claim: Synthetic}\n"
+    written = claiming(gpus(1), f"image: x, {SERVE}[-tp=4]")
+    assert not fleet(**{"class": pretended, "deployment": written}).problems
+
+
+POOLS = """\
+  - name: gpu
+    className: l4
+    zones: [us-west1-a, us-west1-b]
+    fabric: {type: InfiniBand, name: rail}
+"""
+SECOND = change(change(POOLS, "name: gpu", "name: more"), "[us-west1-a, us-west1-b]", "[us-west1-b]")
+
+
+def pools(*written: str) -> str:
+    return CLUSTER[: CLUSTER.index("  - name: gpu")] + "".join(written)
+
+
+def test_a_fabric_does_not_leave_its_zone() -> None:
+    problem = only(fleet(cluster=pools(POOLS)).problems)
+    assert (problem.severity, problem.path, problem.line) == ("warning", f"{POOL}.zones", 9)
+    assert "a fabric (InfiniBand) cannot span zones" in problem.message
+    assert "zones: [us-west1-a]" in problem.hint
+    one = change(POOLS, "[us-west1-a, us-west1-b]", "[us-west1-a]")
+    problem = only(fleet(cluster=pools(one, SECOND)).problems)
+    assert (problem.severity, problem.path) == ("warning", "spec.nodePools[1].fabric")
+    assert "is also the fabric of pool gpu, which is in us-west1-a" in problem.message
+    assert not fleet(cluster=pools(one, change(SECOND, "name: rail", "name: other"))).problems
+    assert not fleet(cluster=pools(one, change(SECOND, "[us-west1-b]", "[us-west1-a]"))).problems
+    assert not fleet(cluster=pools(change(POOLS, "    fabric: {type: InfiniBand, name: rail}\n", ""))).problems
