@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the module cloud_orphans does in every cloud."""
+"""The module cloud_orphans in any cloud: no orphans, no network, a plan without what is needed."""
 
 from __future__ import annotations
 

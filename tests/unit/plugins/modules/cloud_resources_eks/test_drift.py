@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What was changed by hand in the account is put right, and what others may change stays."""
+"""Changes that others made in the account: which are put right, and which stay."""
 
 from __future__ import annotations
 

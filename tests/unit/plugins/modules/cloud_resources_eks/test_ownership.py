@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What cannot be changed, what has another owner, and objects that exist twice."""
+"""Fields that cannot be changed, objects of other owners, and objects that exist twice."""
 
 from __future__ import annotations
 
