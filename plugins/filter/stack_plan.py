@@ -15,7 +15,7 @@ description:
     of a cluster into Helm releases with charts and values, and, with a snapshot of the cluster, into the steps that
     install and remove them.
   - All findings in the variables are reported together.
-positional: choices, seen
+positional: choices, observed
 options:
   _input:
     description: The components.
@@ -30,7 +30,7 @@ options:
         variables in messages.
     type: dict
     required: true
-  seen:
+  observed:
     description:
       - The result of M(modelplane.fleet.helm_release_info) for the cluster.
     type: dict
@@ -78,7 +78,7 @@ _value:
       description:
         - Each component by its key, in the order of waves, with C(state) and C(why) it is not installed, and, of a
           release, C(release), C(version), C(ref), C(repository) and C(values).
-        - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)),
+        - With O(observed), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)),
           C(message) (a line about it), and C(installed), the release if it is ours.
       type: dict
       returned: always
@@ -86,7 +86,7 @@ _value:
       description: Why components are refused. C(report) has a line for each component.
       type: list
       elements: str
-      returned: with O(seen)
+      returned: with O(observed)
     waves:
       description:
         - Each wave in which something is done, with keys of components in C(apply) (their objects), C(release) (to
@@ -97,7 +97,7 @@ _value:
           installed. C(credential_namespaces) are the namespaces where pods pull images.
       type: list
       elements: dict
-      returned: with O(seen)
+      returned: with O(observed)
     removal:
       description:
         - Keys of all components in the order in which they are removed. C(needed) are those that objects of users may
@@ -105,7 +105,7 @@ _value:
           CustomResourceDefinitions that they do.
       type: list
       elements: str
-      returned: with O(seen)
+      returned: with O(observed)
 """
 
 from collections.abc import Callable, Mapping
@@ -120,13 +120,13 @@ _NAME = "modelplane.fleet.stack_plan"
 def stack_plan(
     components: Any,
     choices: Any,
-    seen: Any = None,
+    observed: Any = None,
     stuck_after: float = 900.0,
     adopt: Any = (),
     name: str = "serving-stack",
     foundation: Any = (),
 ) -> dict[str, Any]:
-    """Return the plan of the components, with `seen` as steps."""
+    """Return the plan of the components, with `observed` as steps."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
         Choices,
         StackError,
@@ -140,9 +140,9 @@ def stack_plan(
     try:
         chosen = Choices(**plain(choices))
         planned = plan(plain(components), chosen)
-        if seen is None:
+        if observed is None:
             return {"components": {entry["key"]: entry for entry in planned}}
-        snapshot = plain(seen)
+        snapshot = plain(observed)
         decided = actions(planned, snapshot, float(stuck_after), plain(adopt), chosen.variables)
         return steps(decided, snapshot, chosen, str(name), plain(foundation))
     except StackError as error:

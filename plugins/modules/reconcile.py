@@ -193,7 +193,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
-    ways,
+    cloud_connections,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
@@ -263,7 +263,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
         settings,
         observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
         applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode),
-        ways=ways(params, params["provided"]),
+        cloud_connections=cloud_connections(params, params["provided"]),
     )
 
 

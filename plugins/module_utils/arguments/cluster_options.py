@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
@@ -94,15 +94,15 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
     )
 
 
-def ways(params: Mapping[str, Any], provided: Collection[str]) -> dict[str, Way]:
+def cloud_connections(params: Mapping[str, Any], provided: Collection[str]) -> dict[str, CloudConnection]:
     """Return the logins of the argument `clusters` at clusters by their names in a cloud, by cluster, without those of
     clusters that others created."""
-    found: dict[str, Way] = {}
+    found: dict[str, CloudConnection] = {}
     for entry in params.get("clusters") or ():
         for cloud in LOGINS:
             options = _given(entry.get(cloud))
             if options and entry["name"] not in provided:
-                found[str(entry["name"])] = Way(cloud, options)
+                found[str(entry["name"])] = CloudConnection(cloud, options)
     return found
 
 

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_s
 
 
 @dataclass(frozen=True)
-class Way:
+class CloudConnection:
     """Login at a cluster by its name in a cloud. `cloud`: its name in the registries. `options`: those of a connection
     that have a value."""
 

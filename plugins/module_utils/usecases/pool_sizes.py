@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import POOL_SIZES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
@@ -33,10 +33,10 @@ _FOREIGN = "was not created by this fleet, and stays as it is. Start nodes there
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run. `ways`: how clusters are reached that are not managed by others, by name, as far as they are
+    """Settings of a run. `cloud_connections`: of clusters that are not managed by others, by name, as far as they are
     reached by their names in a cloud. `fleet`: the fleet that owns the pools. `connect`: connections to clusters."""
 
-    ways: Mapping[str, Way] = field(default_factory=dict)
+    cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
     fleet: str = "default"
     connect: Mapping[str, Connect] = field(default_factory=dict)
 
@@ -160,13 +160,13 @@ class Resizer:
 
     def _options(self, demand: PoolDemand) -> Mapping[str, str] | None:
         """Return the options by which a cluster is reached where the fleet creates it; None for one of others, or that
-        is reached in another way."""
-        way = self._settings.ways.get(demand.cluster)
-        if way is None or way.cloud != demand.cloud:
+        is reached in another connection."""
+        connection = self._settings.cloud_connections.get(demand.cluster)
+        if connection is None or connection.cloud != demand.cloud:
             return None
-        if any(way.options.get(key, value) != value for key, value in demand.place.items()):
+        if any(connection.options.get(key, value) != value for key, value in demand.place.items()):
             return None
-        return {**demand.place, **way.options}
+        return {**demand.place, **connection.options}
 
     def _size(self, demand: PoolDemand, options: Mapping[str, str]) -> PoolSize | None:
         key = (demand.cluster, demand.pool)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
@@ -34,8 +34,8 @@ class Settings:
     `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
     lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
     `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
-    `report`: a file for the page of a plan. `ways`: how clusters are reached in their clouds, for the sizes of their
-    pools. `say` gets a line as each step begins.
+    `report`: a file for the page of a plan. `cloud_connections`: of clusters in clouds, for the sizes of their pools.
+    `say` gets a line as each step begins.
     """
 
     building: build.Settings
@@ -46,7 +46,7 @@ class Settings:
     wait: float = 0.0
     lease: float = 60.0
     report: str = ""
-    ways: Mapping[str, Way] = field(default_factory=dict)
+    cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _step: None
 
 
@@ -86,7 +86,7 @@ def _resizer(settings: Settings, done: Run) -> pool_sizes.Resizer:
     if applying is None:
         return pool_sizes.Resizer(pool_sizes.Settings())
     connect = {target.name: target.connect for target in applying.targets}
-    resizer = pool_sizes.Resizer(pool_sizes.Settings(settings.ways, applying.options.fleet, connect))
+    resizer = pool_sizes.Resizer(pool_sizes.Settings(settings.cloud_connections, applying.options.fleet, connect))
     done.sizes = resizer.sizes
     return resizer
 

@@ -111,7 +111,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "recorded": [],
     }
     message = {
-        "plan": "{{ control_plane_gateway_components | modelplane.fleet.stack_plan(choices, _serving_stack_seen) }}",
+        "plan": "{{ control_plane_gateway_components | modelplane.fleet.stack_plan(choices, _serving_stack_live) }}",
         "obstacles": "{{ _control_plane_gateway_obstacles }}",
         "foundation": "{{ _control_plane_gateway_foundation }}",
         # Of the serving stack, which would be a run of its own otherwise.
@@ -124,7 +124,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             **STACK_VARS,
             "_serving_stack_spec": {},
             "choices": choices,
-            "_serving_stack_seen": seen,
+            "_serving_stack_live": seen,
             "reported": message,
         },
         "vars_files": [str(ROLE / "vars" / "main.yml")],

@@ -12,13 +12,13 @@ from ansible_collections.modelplane.fleet.plugins.doc_fragments.clusters import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
+    cloud_connections,
     connections,
     control_connection,
     forks,
-    ways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
@@ -111,5 +111,8 @@ def test_ways_into_clouds_are_those_of_clusters_that_others_did_not_create() -> 
             {"name": "d", "gke": {"cluster": "x", "location": "l"}},
         ]
     }
-    assert ways(params, ["b"]) == {"a": Way("eks", place), "d": Way("gke", {"cluster": "x", "location": "l"})}
-    assert ways({"clusters": None}, []) == {}
+    assert cloud_connections(params, ["b"]) == {
+        "a": CloudConnection("eks", place),
+        "d": CloudConnection("gke", {"cluster": "x", "location": "l"}),
+    }
+    assert cloud_connections({"clusters": None}, []) == {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import Nodes
@@ -49,7 +49,7 @@ class World:
         self.pods: list[Object] = []
         self.forbidden = False
         self.calls: list[tuple[Any, ...]] = []
-        self.ways = {name: Way("eks", {"cluster": f"{name}-eks"}) for name in ("east", "west")}
+        self.cloud_connections = {name: CloudConnection("eks", {"cluster": f"{name}-eks"}) for name in ("east", "west")}
         monkeypatch.setattr(pool_sizes, "POOL_SIZES", {"eks": self})
         monkeypatch.setattr(pool_sizes, "pool_demands", lambda *_: tuple(self.demands))
 
@@ -89,7 +89,7 @@ class World:
 
     def resizer(self) -> Resizer:
         connect = dict.fromkeys(("east", "west"), lambda _control: nullcontext(self))
-        return Resizer(Settings(self.ways, "fleet", connect))  # type: ignore[arg-type]
+        return Resizer(Settings(self.cloud_connections, "fleet", connect))  # type: ignore[arg-type]
 
     def seen(self) -> Any:
         return SimpleNamespace(
@@ -251,12 +251,19 @@ def test_a_silent_cluster_is_passed_over(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "way",
-    [None, Way("eks", {"cluster": "another"}), Way("eks", {"cluster": "east-eks", "region": "eu-west-1"}), Way("gke")],
+    "connection",
+    [
+        None,
+        CloudConnection("eks", {"cluster": "another"}),
+        CloudConnection("eks", {"cluster": "east-eks", "region": "eu-west-1"}),
+        CloudConnection("gke"),
+    ],
 )
-def test_a_cluster_of_others_is_left_alone_and_its_replicas_are_reported(world: World, way: Way | None) -> None:
+def test_a_cluster_of_others_is_left_alone_and_its_replicas_are_reported(
+    world: World, connection: CloudConnection | None
+) -> None:
     world.needs(2)
-    world.ways = {"east": way} if way else {}
+    world.cloud_connections = {"east": connection} if connection else {}
     sizes = world.send()
     assert (sizes.resized, sizes.failed, world.calls) == ([], {}, [])
     (message,) = sizes.notes
