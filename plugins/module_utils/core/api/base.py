@@ -35,7 +35,7 @@ def camel(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Violation:
     """One breach of a rule: the part of the object it is about, and words that are better than the rule's own."""
 
     path: tuple[str | int, ...] = ()
@@ -48,15 +48,15 @@ class Finding:
 class Rule:
     """Rule that must hold between the fields of one object.
 
-    `check` gets the model and answers whether the rule holds, or gives the findings (none: it holds). It sees defaults
-    filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
+    `check` gets the model and answers whether the rule holds, or gives the violations (none: it holds). It sees
+    defaults filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
     (https://kubernetes.io/docs/reference/using-api/cel/); `ids` are the names of the rule in tests and documents.
     """
 
     ids: tuple[str, ...]
     message: str
     cel: str
-    check: Callable[[Any], bool | Sequence[Finding]]
+    check: Callable[[Any], bool | Sequence[Violation]]
     hint: str = ""
 
 

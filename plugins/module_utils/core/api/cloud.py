@@ -14,9 +14,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL_WORDS,
     GROUP_INFRASTRUCTURE,
     Column,
-    Finding,
     Model,
     Rule,
+    Violation,
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec
@@ -72,19 +72,19 @@ class CacheStatus(Model):
     )
 
 
-def _node_counts(pool: Any) -> list[Finding]:
+def _node_counts(pool: Any) -> list[Violation]:
     low, count, high = pool.min_node_count, pool.node_count, pool.max_node_count
-    findings = []
+    violations = []
     if low is not None and high is not None and low > high:
-        findings.append(Finding(message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})"))
+        violations.append(Violation(message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})"))
     elif high is not None and count > high:
-        findings.append(
-            Finding(
+        violations.append(
+            Violation(
                 message=f"nodeCount ({count}) must not be above maxNodeCount ({high})",
                 hint=f"set maxNodeCount: {count}",
             )
         )
-    return findings
+    return violations
 
 
 def node_count_rule(identifier: str) -> Rule:

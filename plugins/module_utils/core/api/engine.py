@@ -12,9 +12,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Atomic,
-    Finding,
     Model,
     Rule,
+    Violation,
     Words,
 )
 
@@ -75,11 +75,11 @@ class DeviceConstraint(Model):
 def constraint_rule(identifier: str, requests: str, constraints: str, read: Callable[[Any], tuple[Any, Any]]) -> Rule:
     """The rule that constraints name requests, under this id: the fields of both, and how to read them."""
 
-    def check(model: Any) -> list[Finding]:
+    def check(model: Any) -> list[Violation]:
         asked, written = read(model)
         names = {request.name for request in asked or ()}
         return [
-            Finding((constraints, index, "requests", position), value=name)
+            Violation((constraints, index, "requests", position), value=name)
             for index, constraint in enumerate(written or ())
             for position, name in enumerate(constraint.requests or ())
             if name not in names
@@ -114,11 +114,11 @@ def _one_phase(phase: str) -> Any:
     return check
 
 
-def _phases_without_split(spec: Any) -> list[Finding]:
+def _phases_without_split(spec: Any) -> list[Violation]:
     if _split(spec):
         return []
     return [
-        Finding(("engines", index, "phase"), value=engine.phase)
+        Violation(("engines", index, "phase"), value=engine.phase)
         for index, engine in enumerate(spec.engines)
         if engine.phase is not None
     ]

@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Finding, Model, Rule, Words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Atomic,
+    Model,
+    Rule,
+    Violation,
+    Words,
+)
 
 SPECIFIC = "SPECIFIC_RESERVATION"
 NONE = "NO_RESERVATION"
@@ -96,15 +102,15 @@ class GKEAdditionalNodeNetwork(Model):
     subnetwork: NetworkName = Field(description="Subnetwork of it in the region of the cluster.")
 
 
-def _capacity(pool: Any) -> list[Finding]:
+def _capacity(pool: Any) -> list[Violation]:
     """Return where a pool asks for two kinds of capacity."""
     affinity = pool.reservation_affinity
     if pool.spot and pool.flex_start:
-        return [Finding(("flexStart",), "spot and flexStart exclude each other", hint="remove one")]
+        return [Violation(("flexStart",), "spot and flexStart exclude each other", hint="remove one")]
     if (pool.spot or pool.flex_start) and affinity is not None and affinity.consume_reservation_type != NONE:
         which = "spot" if pool.spot else "flexStart"
         return [
-            Finding(
+            Violation(
                 ("reservationAffinity",),
                 f"{which} takes no nodes from reservations",
                 hint=f"remove {which}, or reservationAffinity",

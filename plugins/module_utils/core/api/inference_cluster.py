@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Column,
-    Finding,
     ListMap,
     Model,
     Rule,
+    Violation,
     requires,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
@@ -253,26 +253,26 @@ def _settings_of(source: str, number: str) -> Rule:
     """Return the rule that settings of node pools of one source are allowed for that source only."""
     key = source.lower()
 
-    def findings(spec: Any) -> list[Finding]:
+    def violations(spec: Any) -> list[Violation]:
         if spec.cluster.source == source:
             return []
         pools = enumerate(spec.node_pools or ())
-        return [Finding(("nodePools", index, key)) for index, pool in pools if getattr(pool, key) is not None]
+        return [Violation(("nodePools", index, key)) for index, pool in pools if getattr(pool, key) is not None]
 
     return Rule(
         ids=(number,),
         message=f"{key} is allowed only when cluster.source is {source}",
         cel=f"self.cluster.source == '{source}' || !has(self.nodePools) || self.nodePools.all(p, !has(p.{key}))",
-        check=findings,
+        check=violations,
         hint=f"remove {key}",
     )
 
 
-def _nebius_fabrics(spec: Any) -> list[Finding]:
+def _nebius_fabrics(spec: Any) -> list[Violation]:
     if spec.cluster.source != "Nebius":
         return []
     return [
-        Finding(("nodePools", index, "fabric"))
+        Violation(("nodePools", index, "fabric"))
         for index, pool in enumerate(spec.node_pools or ())
         if pool.fabric is not None and pool.fabric.type == "InfiniBand" and pool.fabric.infiniband is None
     ]

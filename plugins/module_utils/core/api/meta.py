@@ -12,9 +12,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     DNS_LABEL,
     DNS_LABEL_WORDS,
-    Finding,
     Model,
     Rule,
+    Violation,
     Words,
 )
 
@@ -66,18 +66,18 @@ def _reserved(key: str) -> str:
     )
 
 
-def _keys(field: str, wrong: Callable[[str], str]) -> Callable[[Any], list[Finding]]:
-    def check(meta: Any) -> list[Finding]:
+def _keys(field: str, wrong: Callable[[str], str]) -> Callable[[Any], list[Violation]]:
+    def check(meta: Any) -> list[Violation]:
         entries: Mapping[str, str] = getattr(meta, field) or {}
-        return [Finding((field, key), message) for key in entries if (message := wrong(key))]
+        return [Violation((field, key), message) for key in entries if (message := wrong(key))]
 
     return check
 
 
-def _label_values(meta: Any) -> list[Finding]:
+def _label_values(meta: Any) -> list[Violation]:
     entries: Mapping[str, str] = meta.labels or {}
     return [
-        Finding(("labels", key), message, value) for key, value in entries.items() if (message := _bad_value(value))
+        Violation(("labels", key), message, value) for key, value in entries.items() if (message := _bad_value(value))
     ]
 
 

@@ -11,9 +11,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Column,
-    Finding,
     Model,
     Rule,
+    Violation,
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
@@ -41,14 +41,14 @@ class ServiceEndpoint(Model):
     selector: EndpointSelector = Field(description="Which ModelEndpoints.")
 
 
-def _entry_names(spec: Any) -> list[Finding]:
+def _entry_names(spec: Any) -> list[Violation]:
     first: dict[str, int] = {}
-    findings = []
+    violations = []
     for index, entry in enumerate(spec.endpoints):
         if entry.name is not None and first.setdefault(entry.name, index) != index:
             message = f"name must be unique in the list: item {first[entry.name]} has the same"
-            findings.append(Finding(("endpoints", index, "name"), message, entry.name))
-    return findings
+            violations.append(Violation(("endpoints", index, "name"), message, entry.name))
+    return violations
 
 
 class ModelServiceSpec(Spec):

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    Finding,
     IntOrString,
     Model,
     Rule,
+    Violation,
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
@@ -207,7 +207,7 @@ class ImagePullSecret(Model):
     name: str = Field(description="Name of a Secret on the workload cluster.")
 
 
-def _pause_fits(pod: Any) -> list[Finding]:
+def _pause_fits(pod: Any) -> list[Violation]:
     """A pause that outlasts the grace period is refused by Kubernetes."""
     period = pod.termination_grace_period_seconds
     found = []
@@ -215,7 +215,7 @@ def _pause_fits(pod: Any) -> list[Finding]:
         pre_stop = container.lifecycle and container.lifecycle.pre_stop
         if period is not None and pre_stop and pre_stop.sleep and pre_stop.sleep.seconds > period:
             path = ("containers", index, "lifecycle", "preStop", "sleep", "seconds")
-            found.append(Finding(path, value=pre_stop.sleep.seconds))
+            found.append(Violation(path, value=pre_stop.sleep.seconds))
     return found
 
 

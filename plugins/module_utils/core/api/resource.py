@@ -13,10 +13,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     GROUP_MODELS,
     VERSION,
     Column,
-    Finding,
     ListMap,
     Model,
     Rule,
+    Violation,
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
@@ -68,12 +68,12 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
     """The rule on names that become values of labels (63 characters), or with `label` names of Services (no dots)."""
     limit = "self.metadata.name.size() <= 63"
 
-    def check(resource: Any) -> list[Finding]:
+    def check(resource: Any) -> list[Violation]:
         name: str = resource.metadata.name
         messages = [f"must be at most 63 characters, is {len(name)}"] if len(name) > 63 else []
         if label and "." in name:
             messages.append("must not contain a dot, as Services are named after it")
-        return [Finding(("metadata", "name"), message, name) for message in messages]
+        return [Violation(("metadata", "name"), message, name) for message in messages]
 
     return Rule(
         ids=(identifier,),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model, Rule, Violation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
 
@@ -63,7 +63,7 @@ def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[Breac
             return
         raise
     if isinstance(answer, bool):
-        answer = () if answer else (Finding(),)
+        answer = () if answer else (Violation(),)
     for found in answer:
         yield Breach((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value)
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Known, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Known, Model, Rule, Violation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Resources
 
 PICKER_CONFIG_KIND = "EndpointPickerConfig"
 
 
-def _config_kind(picker: Any) -> list[Finding]:
+def _config_kind(picker: Any) -> list[Violation]:
     written = (picker.config or {}).get("kind")
-    return [] if written in (None, PICKER_CONFIG_KIND) else [Finding(("config", "kind"), value=written)]
+    return [] if written in (None, PICKER_CONFIG_KIND) else [Violation(("config", "kind"), value=written)]
 
 
 class Picker(Model):
