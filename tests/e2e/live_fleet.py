@@ -235,7 +235,16 @@ class LiveFleet:
             conditions = [entry for each in services for entry in each.get("status", {}).get("conditions", ())]
             if not any("Waiting for the gateway" in entry.get("message", "") for entry in conditions):
                 return
+            until("the gateways have read every route", self._routes_are_read)
             (run or self.run)("reconcile", **environment).ok()
+
+    def _routes_are_read(self) -> bool:
+        for route in self.control.objects.list(GATEWAY, "HTTPRoute"):
+            parents = (route.get("status") or {}).get("parents") or ({"conditions": [{}]},)
+            read = [each.get("observedGeneration", 0) for parent in parents for each in parent["conditions"]]
+            if min(read) < route["metadata"]["generation"]:
+                return False
+        return True
 
 
 KINDS: Sequence[tuple[str, str]] = (

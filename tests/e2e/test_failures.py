@@ -112,6 +112,7 @@ class Course:
         self.compare(stage, reported)
 
     def compare(self, stage: str, reported: str) -> None:
+        self.live.settle()
         deadline = time.monotonic() + SETTLE_SECONDS
         while (found := differences(self.desired[stage], snapshot(self.live))) and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -248,7 +249,6 @@ def _killed_in_the_middle(course: Course, plane: ControlPlane, stage: str) -> No
         code = watched.end()
         assert "Traceback" not in watched.output()
         course.run().ok()
-        course.live.settle()
     course.judge(sentinel, stage, f"the disturbed run ended with {code}:\n{watched.output()}")
 
 

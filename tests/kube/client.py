@@ -71,7 +71,15 @@ class Objects:
     def watch(self, api_version: str, kind: str, seconds: float) -> Iterator[Object]:
         """All objects of a kind, and each again as soon as it changes (not when it goes), for so many seconds."""
         resource = self._resource(api_version, kind)
-        events = kubernetes.watch.Watch().stream(resource.get, serialize=False, timeout_seconds=max(1, round(seconds)))
+        listed = _plain(resource.get())
+        yield from listed["items"]
+        # From the version of the list on, so that nothing is missed between the two.
+        events = kubernetes.watch.Watch().stream(
+            resource.get,
+            serialize=False,
+            resource_version=listed["metadata"]["resourceVersion"],
+            timeout_seconds=max(1, round(seconds)),
+        )
         yield from (event["object"] for event in events if event["type"] in ("ADDED", "MODIFIED"))
 
     def patch(

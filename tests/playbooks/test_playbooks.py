@@ -135,7 +135,7 @@ def test_validate_reports_all_errors_of_all_files(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("a: [\n")
     shutil.copy(QUICKSTART / "clusters.yaml", tmp_path)
     output = failed(play("validate", fleet_resources=str(tmp_path)))
-    for part in ("a.yaml", "b.yaml", "clusters.yaml", "did you mean", "spec.nodePools[0].className", "h100-8x-byo"):
+    for part in ("a.yaml", "b.yaml", "clusters.yaml", "Did you mean", "spec.nodePools[0].className", "h100-8x-byo"):
         assert part.lower() in output.lower(), part
 
 

@@ -179,7 +179,7 @@ def _limits(shape: Shape) -> list[Problem]:
             Problem(
                 f"a node may give a worker at most {MAX_GPUS_PER_NODE} GPUs (tensor * dataLocal)",
                 value=f"{short_value(shape.gpus_per_node)} GPUs",
-                hint="tensor and dataLocal count within one node; spread over nodes with pipeline or data.",
+                hint="Tensor and dataLocal count within one node; spread over nodes with pipeline or data.",
             )
         )
     return problems

@@ -148,7 +148,7 @@ def requires(ids: tuple[str, ...], field: str, value: str, block: str, *, option
         message=f"{block} is required when {field} is {value}",
         cel=f"{guard}self.{field} != '{value}' || has(self.{block})",
         check=check,
-        hint=f"add {block}",
+        hint=f"Add {block}",
     )
 
 

@@ -81,7 +81,7 @@ def _node_counts(pool: Any) -> list[Violation]:
         violations.append(
             Violation(
                 message=f"nodeCount ({count}) must not be above maxNodeCount ({high})",
-                hint=f"set maxNodeCount: {count}",
+                hint=f"Set maxNodeCount: {count}",
             )
         )
     return violations

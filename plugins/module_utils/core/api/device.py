@@ -52,7 +52,7 @@ class PublishedCapacity(Model):
 class Device(Model):
     """A kind of device on one node, and how many of it there are."""
 
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"deviceClass": "did you mean deviceClassName?"}
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"deviceClass": "Did you mean deviceClassName?"}
     RULES: ClassVar[tuple[Rule, ...]] = (requires(("IK-7",), "claim", "DRA", "deviceClassName"),)
 
     name: str = Field(min_length=1, max_length=63, description="Handle, such as gpu or nic.")

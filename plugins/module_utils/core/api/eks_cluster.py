@@ -71,7 +71,7 @@ class EKSNodePool(EKSPoolSettings):
             message="capacityType SPOT and capacityBlock exclude each other",
             cel="!(has(self.capacityBlock) && has(self.capacityType) && self.capacityType == 'SPOT')",
             check=lambda pool: pool.capacity_block is None or pool.capacity_type != "SPOT",
-            hint="remove capacityType",
+            hint="Remove capacityType",
         ),
     )
 

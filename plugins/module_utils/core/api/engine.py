@@ -93,7 +93,7 @@ def constraint_rule(identifier: str, requests: str, constraints: str, read: Call
             f"c.requests.all(r, has(self.{requests}) && self.{requests}.exists(d, d.name == r)))"
         ),
         check=check,
-        hint="write the name of a request, or leave requests out to mean all of them",
+        hint="Write the name of a request, or leave requests out to mean all of them",
     )
 
 
@@ -133,7 +133,7 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
             message="serving mode PrefillDecode needs exactly two engines",
             cel=f"!{_SPLIT} || self.engines.size() == 2",
             check=lambda spec: not _split(spec) or len(spec.engines) == 2,
-            hint="give one engine with phase: Prefill and one with phase: Decode",
+            hint="Give one engine with phase: Prefill and one with phase: Decode",
         ),
         *(
             Rule(
@@ -141,7 +141,7 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
                 message=f"serving mode PrefillDecode needs exactly one engine with phase {phase}",
                 cel=f"!{_SPLIT} || self.engines.exists_one(e, has(e.phase) && e.phase == '{phase}')",
                 check=_one_phase(phase),
-                hint=f"set phase: {phase} on one engine",
+                hint=f"Set phase: {phase} on one engine",
             )
             for identifier, phase in ((prefill, "Prefill"), (decode, "Decode"))
         ),
@@ -150,7 +150,7 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
             message="phase is allowed only when serving mode is PrefillDecode",
             cel=f"{_SPLIT} || self.engines.all(e, !has(e.phase))",
             check=_phases_without_split,
-            hint="remove phase, or set serving: {mode: PrefillDecode}",
+            hint="Remove phase, or set serving: {mode: PrefillDecode}",
         ),
     )
 
@@ -171,7 +171,7 @@ def shape_rule(identifier: str) -> Rule:
             "!self.members.exists(m, m.role == 'Standalone'))"
         ),
         check=_shape,
-        hint="one member is one pod on one node; Leader and Worker together are a gang over several nodes",
+        hint="One member is one pod on one node; Leader and Worker together are a gang over several nodes",
     )
 
 
@@ -182,5 +182,5 @@ def worker_rule(identifier: str) -> Rule:
         message="worker is allowed only when role is Worker",
         cel="!has(self.worker) || self.role == 'Worker'",
         check=lambda member: member.worker is None or member.role == "Worker",
-        hint="set role: Worker or remove worker",
+        hint="Set role: Worker or remove worker",
     )

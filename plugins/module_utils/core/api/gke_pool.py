@@ -45,7 +45,7 @@ class GKEReservationAffinity(Model):
             message=f"values is required when consumeReservationType is {SPECIFIC}, and allowed only then",
             cel=f"(self.consumeReservationType == '{SPECIFIC}') == has(self.values)",
             check=lambda affinity: (affinity.consume_reservation_type == SPECIFIC) == (affinity.values is not None),
-            hint="write values: [NAME OF THE RESERVATION]",
+            hint="Write values: [NAME OF THE RESERVATION]",
         ),
     )
 
@@ -71,7 +71,7 @@ class GKEUpgradeSettings(Model):
                 f"self.maxSurge + self.maxUnavailable >= 1 && self.maxSurge + self.maxUnavailable <= {_MOST_PARALLEL}"
             ),
             check=lambda settings: 1 <= settings.max_surge + settings.max_unavailable <= _MOST_PARALLEL,
-            hint="set maxUnavailable: 1",
+            hint="Set maxUnavailable: 1",
         ),
     )
 
@@ -106,14 +106,14 @@ def _capacity(pool: Any) -> list[Violation]:
     """Return where a pool asks for two kinds of capacity."""
     affinity = pool.reservation_affinity
     if pool.spot and pool.flex_start:
-        return [Violation(("flexStart",), "spot and flexStart exclude each other", hint="remove one")]
+        return [Violation(("flexStart",), "spot and flexStart exclude each other", hint="Remove one")]
     if (pool.spot or pool.flex_start) and affinity is not None and affinity.consume_reservation_type != NONE:
         which = "spot" if pool.spot else "flexStart"
         return [
             Violation(
                 ("reservationAffinity",),
                 f"{which} takes no nodes from reservations",
-                hint=f"remove {which}, or reservationAffinity",
+                hint=f"Remove {which}, or reservationAffinity",
             )
         ]
     return []
@@ -137,21 +137,21 @@ class GKEPoolSettings(Model):
             message="maxRunDuration is allowed only with flexStart",
             cel="!has(self.maxRunDuration) || self.flexStart",
             check=lambda pool: pool.max_run_duration is None or pool.flex_start,
-            hint="set flexStart: true or remove maxRunDuration",
+            hint="Set flexStart: true or remove maxRunDuration",
         ),
         Rule(
             ids=("GP-5",),
             message="upgradeSettings is not for flexStart, whose nodes GKE upgrades when they end",
             cel="!has(self.upgradeSettings) || !self.flexStart",
             check=lambda pool: pool.upgrade_settings is None or not pool.flex_start,
-            hint="remove upgradeSettings",
+            hint="Remove upgradeSettings",
         ),
         Rule(
             ids=("GP-6",),
             message="acceleratorNetworkProfile and additionalNodeNetworkConfigs exclude each other",
             cel="!has(self.acceleratorNetworkProfile) || !has(self.additionalNodeNetworkConfigs)",
             check=lambda pool: pool.accelerator_network_profile is None or pool.additional_node_network_configs is None,
-            hint="remove one",
+            hint="Remove one",
         ),
     )
 

@@ -170,14 +170,14 @@ class Fabric(Model):
             message="infiniband is allowed only when type is InfiniBand",
             cel="!has(self.infiniband) || self.type == 'InfiniBand'",
             check=lambda fabric: fabric.infiniband is None or fabric.type == "InfiniBand",
-            hint="set type: InfiniBand or remove infiniband",
+            hint="Set type: InfiniBand or remove infiniband",
         ),
         Rule(
             ids=("IC-12",),
             message="name is allowed only with a type other than None",
             cel="!has(self.name) || self.type != 'None'",
             check=lambda fabric: fabric.name is None or fabric.type != "None",
-            hint="set type or remove name",
+            hint="Set type or remove name",
         ),
         Rule(
             ids=("IC-13",),
@@ -186,7 +186,7 @@ class Fabric(Model):
             check=lambda fabric: (
                 fabric.name is None or fabric.infiniband is None or fabric.name == fabric.infiniband.fabric
             ),
-            hint="remove name",
+            hint="Remove name",
         ),
     )
 
@@ -209,7 +209,7 @@ class NodePool(Model):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("instanceType", "machineType", "vmSize", "diskSizeGb", "accelerator", "gpu", "devices"),
-        "the InferenceClass that className names decides that",
+        "The InferenceClass that className names decides that",
     )
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -217,7 +217,7 @@ class NodePool(Model):
             message=f"a pool cannot be named {SYSTEM_POOL}: that pool is added to every cluster",
             cel=f"self.name != '{SYSTEM_POOL}'",
             check=lambda pool: pool.name != SYSTEM_POOL,
-            hint="choose another name",
+            hint="Choose another name",
         ),
         node_count_rule("IC-10"),
         Rule(
@@ -226,7 +226,7 @@ class NodePool(Model):
             cel="!(has(self.capacityBlock) && has(self.eks) && has(self.eks.capacityType) && "
             "self.eks.capacityType == 'SPOT')",
             check=lambda pool: pool.capacity_block is None or pool.eks is None or pool.eks.capacity_type != "SPOT",
-            hint="remove eks",
+            hint="Remove eks",
         ),
     )
 
@@ -264,7 +264,7 @@ def _settings_of(source: str, number: str) -> Rule:
         message=f"{key} is allowed only when cluster.source is {source}",
         cel=f"self.cluster.source == '{source}' || !has(self.nodePools) || self.nodePools.all(p, !has(p.{key}))",
         check=violations,
-        hint=f"remove {key}",
+        hint=f"Remove {key}",
     )
 
 
@@ -290,7 +290,7 @@ class InferenceClusterSpec(Spec):
                 "!has(p.fabric) || p.fabric.type != 'InfiniBand' || has(p.fabric.infiniband))"
             ),
             check=_nebius_fabrics,
-            hint="add infiniband: {fabric: <ID>}",
+            hint="Add infiniband: {fabric: <ID>}",
         ),
         _settings_of("GKE", "IC-14"),
         _settings_of("EKS", "IC-15"),

@@ -68,7 +68,7 @@ class InferenceGatewaySpec(Spec):
             message="listeners must be of one port",
             cel="!has(self.listeners) || self.listeners.all(l, l.port == self.listeners[0].port)",
             check=lambda spec: len({listener.port for listener in spec.listeners or ()}) <= 1,
-            hint="give each listener for HTTPS a hostname of its own",
+            hint="Give each listener for HTTPS a hostname of its own",
         ),
         Rule(
             ids=("IG-4",),

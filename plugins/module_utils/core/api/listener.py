@@ -59,6 +59,6 @@ TLS_RULES: tuple[Rule, ...] = (
         message="tls is for listeners whose protocol is HTTPS",
         cel="!has(self.tls) || self.protocol == 'HTTPS'",
         check=lambda listener: listener.tls is None or listener.protocol == HTTPS,
-        hint="write HTTPS, or leave tls out",
+        hint="Write HTTPS, or leave tls out",
     ),
 )

@@ -110,7 +110,7 @@ def template_label_rules(
             message=f"label keys must not begin with {RESERVED_PREFIX}",
             cel=f"!has(self.labels) || self.labels.all(k, !k.startsWith('{RESERVED_PREFIX}'))",
             check=_keys("labels", _reserved),
-            hint="use a prefix of your own, or none",
+            hint="Use a prefix of your own, or none",
         ),
         *key_rules("labels", syntax=syntax, prefix=prefix),
         Rule(

@@ -60,14 +60,14 @@ class Toleration(Model):
             message="key is required when operator is Equal",
             cel="self.operator != 'Equal' || (has(self.key) && self.key != '')",
             check=lambda toleration: toleration.operator != "Equal" or bool(toleration.key),
-            hint="give key, or set operator: Exists to tolerate every taint",
+            hint="Give key, or set operator: Exists to tolerate every taint",
         ),
         Rule(
             ids=("MD-10",),
             message="value is not allowed when operator is Exists",
             cel="self.operator != 'Exists' || !has(self.value)",
             check=lambda toleration: toleration.operator != "Exists" or toleration.value is None,
-            hint="remove value",
+            hint="Remove value",
         ),
     )
 
@@ -133,7 +133,7 @@ class Engine(Model):
             message="at least one member must have nodeSelector",
             cel="self.members.exists(m, has(m.nodeSelector))",
             check=lambda engine: any(member.node_selector is not None for member in engine.members),
-            hint="ask for devices in nodeSelector.devices",
+            hint="Ask for devices in nodeSelector.devices",
         ),
     )
 

@@ -45,7 +45,7 @@ class APIKey(Model):
             message="header must not be one that proxies set by themselves",
             cel=f"!(self.header.lowerAscii() in [{', '.join(repr(name) for name in PROXY_HEADERS)}])",
             check=lambda credential: credential.header.lower() not in PROXY_HEADERS,
-            hint=f"most providers take the key in {AUTHORIZATION} or in a header of their own, such as x-api-key",
+            hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as x-api-key",
         ),
     )
 
@@ -86,7 +86,7 @@ class EndpointTLS(Model):
             message="serverName must be a DNS name, not an IP address",
             cel=f"!has(self.serverName) || !self.serverName.matches('{_NOT_A_NAME}')",
             check=lambda tls: tls.server_name is None or not re.fullmatch(_NOT_A_NAME, tls.server_name),
-            hint="write the name that is in the backend's certificate",
+            hint="Write the name that is in the backend's certificate",
         ),
     )
 
@@ -115,7 +115,7 @@ class ModelEndpointSpec(Spec):
             message="tls is allowed only with an https url",
             cel="!has(self.tls) || self.url.lowerAscii().startsWith('https://')",
             check=lambda spec: spec.tls is None or _is_https(spec),
-            hint="write https:// in url, or remove tls",
+            hint="Write https:// in url, or remove tls",
         ),
     )
 

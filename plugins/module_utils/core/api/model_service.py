@@ -64,7 +64,7 @@ class ModelServiceSpec(Spec):
                 "self.endpoints.exists_one(other, has(other.name) && other.name == e.name))"
             ),
             check=_entry_names,
-            hint="rename one of them",
+            hint="Rename one of them",
         ),
     )
 

@@ -105,7 +105,7 @@ def construct(model: Callable[Arguments, Built], *__: Arguments.args, **values: 
 def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> type[Resource]:
     """The model for a document. Without one, nothing else can be said about it."""
     written = content.get("kind")
-    choices = f"one of {', '.join(kinds)}"
+    choices = f"One of {', '.join(kinds)}"
     if written is None:
         raise InvalidResource((Problem("is required", path="kind", hint=choices),))
     if not isinstance(written, str):
@@ -113,7 +113,7 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
     if written in kinds:
         return kinds[written]
     near = nearest(written, kinds)
-    hint = f"did you mean {near}?" if near else choices
+    hint = f"Did you mean {near}?" if near else choices
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 
@@ -155,7 +155,7 @@ def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref | None) -
             f"the apiVersion of {kind.KIND} is {kind.group_version()}",
             path="apiVersion",
             value=short(version),
-            hint=f"write {kind.group_version()}",
+            hint=f"Write {kind.group_version()}",
             ref=ref,
         )
     metadata = content.get("metadata")
@@ -164,7 +164,7 @@ def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref | None) -
             f"{kind.KIND} belongs to no namespace",
             path="metadata.namespace",
             value=short(metadata["namespace"]),
-            hint="remove it",
+            hint="Remove it",
             ref=ref,
         )
 

@@ -73,7 +73,7 @@ class _Copier:
             if not isinstance(key, str):
                 name = type_words(key)
                 self.unreadable.append(
-                    Unreadable(loc, f"a key must be text, is {name}", "put the key in quotes", of_key=True)
+                    Unreadable(loc, f"a key must be text, is {name}", "Put the key in quotes", of_key=True)
                 )
                 continue
             text = key if type(key) is str else str.__str__(key)
@@ -104,7 +104,7 @@ class _Copier:
                 return self.mapping(value, loc, depth)
             return [self.value(item, (*loc, index), depth + 1) for index, item in enumerate(value)]
         return self._refuse(
-            loc, f"must be text, a number, true or false, a list or a mapping, is {type_words(value)}", "quote it"
+            loc, f"must be text, a number, true or false, a list or a mapping, is {type_words(value)}", "Quote it"
         )
 
     def _text(self, value: str, loc: Loc) -> Any:

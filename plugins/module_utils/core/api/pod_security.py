@@ -56,9 +56,9 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 _LARGEST_ID = 2**31 - 1
 _ALLOWS = 'Pod Security "baseline" allows no other'
 _FORBIDS = 'Pod Security "baseline" forbids it'
-_OF_THE_POD = "it belongs to the securityContext of the pod, beside containers"
-_OF_THE_CONTAINER = "it belongs to the securityContext of the container"
-_NO_WINDOWS = "engines run on Linux"
+_OF_THE_POD = "It belongs to the securityContext of the pod, beside containers"
+_OF_THE_CONTAINER = "It belongs to the securityContext of the container"
+_NO_WINDOWS = "Engines run on Linux"
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -103,7 +103,7 @@ class SecurityProfile(Model):
             message="localhostProfile is allowed only when type is Localhost",
             cel="self.type == 'Localhost' || !has(self.localhostProfile)",
             check=lambda profile: profile.type == "Localhost" or profile.localhost_profile is None,
-            hint="remove localhostProfile, or set type: Localhost",
+            hint="Remove localhostProfile, or set type: Localhost",
         ),
     )
 
@@ -196,7 +196,7 @@ class ContainerSecurityContext(_SecurityContext):
 NOT_IN_A_POD: Mapping[str, str] = {
     **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), _FORBIDS),
     **dict.fromkeys(
-        ("serviceAccountName", "automountServiceAccountToken"), "engines have no access to the cluster's API"
+        ("serviceAccountName", "automountServiceAccountToken"), "Engines have no access to the cluster's API"
     ),
 }
 """Fields of a pod that users search beside its securityContext."""

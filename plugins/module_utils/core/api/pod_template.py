@@ -79,7 +79,7 @@ class EnvVar(Model):
             message="value and valueFrom exclude each other",
             cel="!has(self.value) || self.value.size() == 0 || !has(self.valueFrom)",
             check=lambda variable: not variable.value or variable.value_from is None,
-            hint="remove one of them",
+            hint="Remove one of them",
         ),
     )
 
@@ -119,7 +119,7 @@ class ResourceList(Model):
 class Resources(Model):
     """Resources that a container asks of its node."""
 
-    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "devices are asked for by nodeSelector.devices of the member"}
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "Devices are asked for by nodeSelector.devices of the member"}
 
     requests: ResourceList | None = Field(default=None, description="What is set aside for the container.")
     limits: ResourceList | None = Field(default=None, description="What the container may use at most.")
@@ -181,12 +181,12 @@ class Container(Model):
     """The engine's container."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "ports": "engines listen on port 8000, which is composed",
-        "readinessProbe": "probes are composed: GET /health on port 8000",
-        "livenessProbe": "probes are composed: GET /health on port 8000",
-        "startupProbe": "probes are composed: GET /health on port 8000",
-        "envFrom": "list the variables in env, with valueFrom",
-        "volumeMounts": "weights come with modelCacheRef, at /mnt/models",
+        "ports": "Engines listen on port 8000, which is composed",
+        "readinessProbe": "Probes are composed: GET /health on port 8000",
+        "livenessProbe": "Probes are composed: GET /health on port 8000",
+        "startupProbe": "Probes are composed: GET /health on port 8000",
+        "envFrom": "List the variables in env, with valueFrom",
+        "volumeMounts": "Weights come with modelCacheRef, at /mnt/models",
     }
 
     name: str = Field(min_length=1, description=f"Must be {ENGINE_CONTAINER}.")
@@ -223,10 +223,10 @@ class PodSpec(Model):
     """Containers and volumes of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "nodeSelector": "nodeSelector belongs to the member, beside template",
-        "tolerations": "tolerations belong to the deployment, beside engines",
-        "volumes": "weights come with modelCacheRef, at /mnt/models",
-        "initContainers": "an engine has exactly one container",
+        "nodeSelector": "It belongs to the member, beside template",
+        "tolerations": "They belong to the deployment, beside engines",
+        "volumes": "Weights come with modelCacheRef, at /mnt/models",
+        "initContainers": "An engine has exactly one container",
         **NOT_IN_A_POD,
     }
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -235,7 +235,7 @@ class PodSpec(Model):
             message=f"the container must be named {ENGINE_CONTAINER}",
             cel=f"self.containers.size() == 1 && self.containers[0].name == '{ENGINE_CONTAINER}'",
             check=lambda pod: len(pod.containers) == 1 and pod.containers[0].name == ENGINE_CONTAINER,
-            hint=f"set containers[0].name: {ENGINE_CONTAINER}",
+            hint=f"Set containers[0].name: {ENGINE_CONTAINER}",
         ),
         Rule(
             ids=("MD-27", "MR-23"),
@@ -244,7 +244,7 @@ class PodSpec(Model):
             "!has(c.lifecycle.preStop) || !has(c.lifecycle.preStop.sleep) || "
             "c.lifecycle.preStop.sleep.seconds <= self.terminationGracePeriodSeconds)",
             check=_pause_fits,
-            hint="raise terminationGracePeriodSeconds, or leave it out: it then follows the pause",
+            hint="Raise terminationGracePeriodSeconds, or leave it out: it then follows the pause",
         ),
     )
 
@@ -288,9 +288,9 @@ class PodTemplate(Model):
     """The pod of an engine's member."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
-        "containers": "containers belongs under spec",
-        "imagePullSecrets": "imagePullSecrets belongs under spec",
-        "securityContext": "securityContext belongs under spec",
+        "containers": "It belongs under spec",
+        "imagePullSecrets": "It belongs under spec",
+        "securityContext": "It belongs under spec",
     }
 
     metadata: PodMetadata | None = Field(default=None, description="Labels and annotations of the pod.")

@@ -102,11 +102,9 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     if error["type"] == "extra_forbidden":
         return unknown_field(kind, loc, ref)
     value = error["input"]
-    message, hint = _wrong(shape_at(kind, loc), value)
-    shown = short(value) if may_show(content, loc) else ""
-    return Problem(
-        message, path=path, value=shown, hint=hint if shown or not hint.startswith("quote") else "quote it", ref=ref
-    )
+    shown = may_show(content, loc)
+    message, hint = _wrong(shape_at(kind, loc), value, shown)
+    return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
 
 
 def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
@@ -121,7 +119,7 @@ def unknown_field(kind: type[Model], loc: Loc, ref: Ref | None) -> Problem:
 
 
 def _missing_hint(shape: Shape | None) -> str:
-    return f"one of {', '.join(shape.enum)}" if shape is not None and shape.enum else ""
+    return f"One of {', '.join(shape.enum)}" if shape is not None and shape.enum else ""
 
 
 def _unknown_hint(kind: type[Model], loc: Loc) -> str:
@@ -135,17 +133,17 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
         return said
     known = fields_of(parent.model)
     near = nearest(key, known)
-    return f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
+    return f"Did you mean {near}?" if near else f"Known here: {', '.join(known)}"
 
 
-def _wrong(shape: Shape | None, value: object) -> tuple[str, str]:
-    """Return what a value of a known field should have been, and what to do."""
+def _wrong(shape: Shape | None, value: object, shown: bool) -> tuple[str, str]:
+    """Return what a value of a known field should have been, and what to do. `shown`: it may be repeated."""
     if shape is None:
         return "is not valid", ""
     if shape.enum:
         return _wrong_choice(shape, value)
     if not _is_a(shape, value):
-        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", _type_hint(shape, value)
+        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", _type_hint(shape, value, shown)
     return _beyond_limits(shape, value), ""
 
 
@@ -167,30 +165,30 @@ def _is_a(shape: Shape, value: object) -> bool:
 def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
     choices = ", ".join(shape.enum)
     if isinstance(value, bool):
-        return f"must be one of {choices}, is true or false", "put the word in quotes"
+        return f"must be one of {choices}, is true or false", "Put the word in quotes"
     if not isinstance(value, str):
         return f"must be one of {choices}, is {type_words(value)}", ""
     near = nearest(value, shape.enum)
-    return f"must be one of {choices}", f"did you mean {near}?" if near else ""
+    return f"must be one of {choices}", f"Did you mean {near}?" if near else ""
 
 
-def _type_hint(shape: Shape, value: object) -> str:
+def _type_hint(shape: Shape, value: object, shown: bool) -> str:
     if shape.kind == "text" and isinstance(value, bool):
-        return "put it in quotes"
+        return "Put it in quotes"
     if shape.kind == "text" and isinstance(value, (int, float)):
         # YAML reads 1.30 as the number 1.3.
         lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[1-9]", str(value)) else ""
-        return f'quote it: "{value}"{lost}'
+        return f'Quote it: "{value}"{lost}' if shown else "Quote it"
     if shape.kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
-        return f"write it without quotes: {int(value)}"
+        return f"Write it without quotes: {int(value)}" if shown else "Write it without quotes"
     if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return f"write {int(value)}"
+        return f"Write {int(value)}" if shown else "Write it without a fraction"
     if shape.kind == "boolean" and isinstance(value, str) and value.lower() in ("true", "false"):
-        return f"write it without quotes: {value.lower()}"
+        return f"Write it without quotes: {value.lower()}"
     if shape.kind == "list" and isinstance(value, str):
-        return "write it as a list: one line with '- ' for each item"
+        return "Write it as a list: one line with '- ' for each item"
     if shape.kind == "list" and isinstance(value, dict):
-        return "put '- ' before the first key, to make it an item of a list"
+        return "Put '- ' before the first key, to make it an item of a list"
     return ""
 
 

@@ -80,7 +80,7 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
         message="the name must be at most 63 characters" + (" and have no dots" if label else ""),
         cel=f"{limit} && !self.metadata.name.contains('.')" if label else limit,
         check=check,
-        hint="choose another name",
+        hint="Choose another name",
     )
 
 

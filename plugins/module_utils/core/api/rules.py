@@ -35,7 +35,7 @@ def breaches(model: Model, *, tolerant: bool) -> list[Breach]:
 def _breaches(model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
     cls = type(model)
     if len(model.model_fields_set) < cls.MIN_PROPERTIES:
-        yield Breach(loc, "must not be empty", f"give {' or '.join(fields_of(cls))}")
+        yield Breach(loc, "must not be empty", f"Give {' or '.join(fields_of(cls))}")
     for rule in cls.RULES:
         yield from _check(rule, model, loc, tolerant)
     for field in _ruled_fields(cls):
@@ -83,7 +83,7 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
             yield Breach(
                 (*loc, index, shape.list_keys[0]) if len(shape.list_keys) == 1 else (*loc, index),
                 f"{names} must be unique in the list: item {first} has the same",
-                "rename one of them",
+                "Rename one of them",
                 key[0] if len(key) == 1 else None,
             )
 

@@ -28,7 +28,7 @@ class Picker(Model):
             message=f"the kind of a picker's configuration is {PICKER_CONFIG_KIND}",
             cel=f"!has(self.config) || !has(self.config.kind) || self.config.kind == '{PICKER_CONFIG_KIND}'",
             check=_config_kind,
-            hint=f"write {PICKER_CONFIG_KIND}, or leave kind out",
+            hint=f"Write {PICKER_CONFIG_KIND}, or leave kind out",
         ),
     )
 
@@ -62,7 +62,7 @@ class ServingBase(Model):
             message="sidecar is allowed only when mode is PrefillDecode",
             cel="!has(self.sidecar) || self.mode == 'PrefillDecode'",
             check=lambda serving: serving.sidecar is None or serving.mode == "PrefillDecode",
-            hint="set mode: PrefillDecode or remove sidecar",
+            hint="Set mode: PrefillDecode or remove sidecar",
         ),
     )
 

@@ -85,7 +85,7 @@ class StackGateway(Model):
                 "(l.protocol == 'HTTPS' && has(l.hostname) && !l.hostname.startsWith('*')))"
             ),
             check=lambda gateway: not gateway.listeners or any(map(_reachable, gateway.listeners)),
-            hint="add one for HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+            hint="Add one for HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
         ),
     )
 

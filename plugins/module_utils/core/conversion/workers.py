@@ -81,7 +81,7 @@ class Role:
                 notes.error(
                     f"{self.written}.{name}",
                     f"{self.written} needs {name}",
-                    hint="prefill inherits nothing from the decode side." if self.phase == "Prefill" else "",
+                    hint="Prefill inherits nothing from the decode side." if self.phase == "Prefill" else "",
                 )
 
     def _shape(self, workers: Mapping[str, Any], notes: Notes) -> tuple[topology.Axes, topology.Shape] | None:

@@ -21,7 +21,7 @@ def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
     finding = endpoint_finding(endpoint)
     if finding:
         message, _colon, hint = finding.partition(": ")
-        yield Problem(message, "spec.url", hint=hint)
+        yield Problem(message, "spec.url", hint=hint[:1].upper() + hint[1:])
         return
     path = urlsplit(spec.url).path
     if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/"):

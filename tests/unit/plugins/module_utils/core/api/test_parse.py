@@ -342,4 +342,4 @@ def test_an_unknown_field_is_refused_even_when_it_is_null(minimal: dict[str, Any
     document = minimal["InferenceCluster"]
     document["spec"]["nodepools"] = None
     (problem,) = problems_of(document)
-    assert (problem.path, problem.hint) == ("spec.nodepools", "did you mean nodePools?")
+    assert (problem.path, problem.hint) == ("spec.nodepools", "Did you mean nodePools?")

@@ -41,7 +41,7 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "the schema": (
         eks(gpu(role="Gpu")),
         [
-            HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). did you mean GPU?',
+            HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). Did you mean GPU?',
         ],
     ),
     "dots": (

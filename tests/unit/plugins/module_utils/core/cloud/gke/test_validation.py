@@ -43,7 +43,7 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nothing of an InferenceCluster": (composed(), []),
     "the schema": (
         gke(gpu(role="Gpu")),
-        [HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). did you mean GPU?'],
+        [HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). Did you mean GPU?'],
     ),
     "another kind": (eks(), ['kind: must be GKECluster (got "EKSCluster")']),
     "dots": (
