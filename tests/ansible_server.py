@@ -59,6 +59,8 @@ def prepare() -> None:
     # Otherwise the first collection in each fork, and in each worker of it, copies the memory of all these imports.
     gc.collect()
     gc.freeze()
+    # Runs are short, and what one leaves ends with its process.
+    gc.disable()
 
 
 def become(request: dict[str, Any]) -> NoReturn:
