@@ -208,7 +208,7 @@ def _of_chat(pods: Mapping[str, Mapping[str, str]]) -> int:
 @pytest.fixture(scope="module")
 def course(live: LiveFleet) -> Course:
     """Return what undisturbed runs make of every stage, and how long they take."""
-    live.settings |= {"fleet_wait": 60, "fleet_lease": 4, "fleet_timeout": 20, "fleet_allow_empty": True}
+    live.settings |= {"fleet_wait": 60, "fleet_lease": 12, "fleet_timeout": 20, "fleet_allow_empty": True}
     found = Course(live)
     for stage in STAGES:
         with Sentinel(live) as sentinel:
