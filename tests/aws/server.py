@@ -202,9 +202,28 @@ def _code(given: Answer) -> str:
 
 
 class _Handler(MotoRequestHandler):
-    """Says nothing of each request."""
+    """Keeps connections open, as AWS does and Werkzeug does not, and says nothing of each request."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 65536
+
+    def run_wsgi(self) -> None:
+        got: Json = {}
+
+        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            got["status"], got["headers"] = int(status.split()[0]), headers
+
+        try:
+            content = b"".join(self.server.app(self.make_environ(), start_response))
+        except ConnectionAbortedError:
+            self.close_connection = True
+            return
+        self.send_response(got["status"])
+        for name, value in got["headers"]:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
 
     def log(self, *_: Any) -> None:
         pass
