@@ -55,10 +55,11 @@ clusters:
       returned: when the cluster could be asked
     unused:
       description:
-        - Names of those without objects. Of those that only O(names) names, those with the label
-          C(app.kubernetes.io/managed-by), as others are of other owners.
+        - Those without objects, with the fields that name each one, as a task of M(kubernetes.core.k8s) takes them to
+          delete them all. Of those that only O(names) names, those with the label C(app.kubernetes.io/managed-by), as
+          others are of other owners.
       type: list
-      elements: str
+      elements: dict
       returned: when the cluster could be asked
     kept:
       description: A line for each that has objects, or whose objects cannot be counted.
@@ -90,7 +91,10 @@ clusters:
           managed_by: Helm
           # -1 where no version is served, so that they cannot be counted.
           objects: 0
-      unused: [issuers.cert-manager.io]
+      unused:
+        - apiVersion: apiextensions.k8s.io/v1
+          kind: CustomResourceDefinition
+          metadata: {name: issuers.cert-manager.io}
       kept: []
 failed_clusters:
   description: The clusters that could not be asked.
@@ -128,12 +132,16 @@ def work(module: AnsibleModule) -> None:
         ours = [name for name, each in found.items() if each["managed_by"] or name not in params["names"]]
         return {
             "definitions": found,
-            "unused": [name for name in ours if found[name]["objects"] == 0],
+            "unused": [_definition(name) for name in ours if found[name]["objects"] == 0],
             "kept": [_kept(name, each["objects"]) for name, each in found.items() if each["objects"]],
         }
 
     with per_cluster.reported_arguments(module):
         per_cluster.end(module, per_cluster.on_each(module, read))
+
+
+def _definition(name: str) -> dict[str, Any]:
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name}}
 
 
 def _kept(name: str, objects: int) -> str:

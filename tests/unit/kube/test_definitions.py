@@ -67,7 +67,7 @@ def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, 
         "CustomResourceDefinition useds",
     ]
     unlisted = run_module(definition_info, {**place, "groups": [GROUP]})["clusters"]["here"]
-    assert unlisted["unused"] == [f"unuseds.{GROUP}"]
+    assert [each["metadata"]["name"] for each in unlisted["unused"]] == [f"unuseds.{GROUP}"]
     kinds = [{"api_version": f"{GROUP}/v1", "kind": kind} for kind in ("Used", "Unused", "Hidden")]
     listed = run_module(object_info, {**place, "kinds": kinds})["clusters"]["here"]
     assert listed["names"] == ["Used default/one", "Used default/two"]
