@@ -90,9 +90,9 @@ class Guide:
 
     def run(self, command: str, *playbooks: str) -> Run:
         """Run a command. `playbooks`: commands that differ from it in the playbook alone, and are run with it."""
-        program, *arguments = shlex.split(command)
+        program, *arguments = shlex.split(command, comments=True)
         for each in playbooks:
-            _, name, *rest = shlex.split(each)
+            _, name, *rest = shlex.split(each, comments=True)
             assert rest == arguments[-len(rest) :], each
             arguments.insert(-len(rest), name)
         if program == "kubectl":
@@ -117,7 +117,7 @@ def guide(live: LiveFleet, kubernetes_programs: Mapping[str, Path]) -> Iterator[
     live.control.create_namespace("ml-team")
     live.control.apply(secret("token", "ml-team", {"HF_TOKEN": TOKEN}))
     keys = found.folder / "keys"
-    preview, install = found.commands("3. Definitions and rights")
+    preview, install = found.commands("4. Definitions and rights")
     assert found.run(preview).changed == 1
     assert not keys.exists()
     assert found.run(install).changed == 4
@@ -164,7 +164,7 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     live = guide.live
     planes = {"control": live.control, **live.workloads}
     since = {name: plane.audit_position() for name, plane in planes.items()}
-    validate, preview, first, second, get, scale, reconcile = guide.commands("4. The fleet")
+    validate, preview, first, second, get, scale, reconcile = guide.commands("5. The first run")
     assert guide.run(preview).changed
     assert not live.pods("east") + live.pods("west")
     assert "forbidden" not in guide.run(validate, first).output.lower()
@@ -174,7 +174,7 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     assert again.changed == 0, again.output
     shown = guide.run(get).output
     assert all(each in shown for each in ("inferencecluster", "east", "modeldeployment", "qwen3-8b", "modelservice"))
-    status, *daily, loop, preview, teardown = guide.commands("5. Operations")
+    status, *daily, loop, preview, teardown = guide.commands("6. Operations")
     guide.run(scale)
     guide.run(reconcile, status)
     assert len([*engines(live, "east"), *engines(live, "west")]) == 2
