@@ -30,7 +30,7 @@ class _Face(in_process._Face):
 
 
 def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
-    """The result of a module (as `plugins.modules.eks_cluster`), with `failed`, `warnings` and what was `logged`.
+    """The result of a module (as `plugins.modules.cloud_resources`), with `failed`, `warnings` and what was `logged`.
 
     It is what a playbook would see: JSON, without the values of secret arguments.
     """

@@ -75,8 +75,8 @@ def endpoint_objects(endpoint: Document, *options: Any) -> tuple[Any, ...]:
     return backend.endpoint_objects(parsed(endpoint, api.ModelEndpoint), *options)
 
 
-def endpoint_finding(endpoint: Document) -> str:
-    return backend.endpoint_finding(parsed(endpoint, api.ModelEndpoint))
+def endpoint_problem(endpoint: Document) -> str:
+    return backend.endpoint_problem(parsed(endpoint, api.ModelEndpoint))
 
 
 def backend_reference(endpoint: Document) -> tuple[str, int]:

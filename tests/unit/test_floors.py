@@ -32,7 +32,7 @@ FLOORS = [
     ("module_utils/core/report",),
     ("module_utils/core/table",),
     (
-        "module_utils/core/reconcile",
+        "module_utils/core/planning",
         "module_utils/core/load",
         "module_utils/core/applying",
         "module_utils/core/checks",

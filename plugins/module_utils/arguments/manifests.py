@@ -23,8 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines

@@ -66,5 +66,5 @@ class Problem:
 
 
 def warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
-    """Return a problem that keeps nothing from working."""
+    """Return a warning: a problem that stops no run."""
     return Problem(message, path, value, hint, "warning")

@@ -13,8 +13,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,

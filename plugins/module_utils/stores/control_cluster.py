@@ -17,8 +17,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier, nothing_earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier, nothing_earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
     Object,

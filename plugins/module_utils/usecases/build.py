@@ -21,10 +21,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name

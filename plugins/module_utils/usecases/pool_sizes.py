@@ -15,8 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import POOL_SIZES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.pool_demand import pool_demands
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.pool_demand import pool_demands
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError

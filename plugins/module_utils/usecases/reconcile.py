@@ -14,7 +14,7 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name

@@ -36,7 +36,7 @@ def camel(name: str) -> str:
 
 @dataclass(frozen=True)
 class Violation:
-    """One breach of a rule: the part of the object it is about, and words that are better than the rule's own."""
+    """One violation of a rule: the part of the object it is about, and words that are better than the rule's own."""
 
     path: tuple[str | int, ...] = ()
     message: str = ""

@@ -24,7 +24,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
     unknown_field,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import (
+    LocatedViolation,
+    partial,
+    violations,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, short
 
@@ -74,10 +78,10 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
         details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
         problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
         resource = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
-        found = breaches(resource, tolerant=True)
+        found = violations(resource, tolerant=True)
     else:
-        found = breaches(resource, tolerant=False)
-    problems += [_problem(kind, breach, content, ref) for breach in found]
+        found = violations(resource, tolerant=False)
+    problems += [_problem(kind, violation, content, ref) for violation in found]
     if problems:
         raise InvalidResource(_distinct(problems))
     if kind.NAMESPACED and not given_namespace:
@@ -173,9 +177,9 @@ def _covered(loc: Loc, bad: set[Loc]) -> bool:
     return any(loc[:length] in bad for length in range(1, len(loc) + 1))
 
 
-def _problem(kind: type[Resource], breach: Breach, content: Any, ref: Ref | None) -> Problem:
-    value = short(breach.value) if breach.value is not None and may_show(content, breach.loc) else ""
-    return Problem(breach.message, path=path_of(kind, breach.loc), value=value, hint=breach.hint, ref=ref)
+def _problem(kind: type[Resource], violation: LocatedViolation, content: Any, ref: Ref | None) -> Problem:
+    value = short(violation.value) if violation.value is not None and may_show(content, violation.loc) else ""
+    return Problem(violation.message, path=path_of(kind, violation.loc), value=value, hint=violation.hint, ref=ref)
 
 
 def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:

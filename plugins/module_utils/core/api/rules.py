@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape im
 
 
 @dataclass(frozen=True)
-class Breach:
+class LocatedViolation:
     """A rule that does not hold: where, in words, and the value it is about (None when there is none)."""
 
     loc: Loc
@@ -24,18 +24,18 @@ class Breach:
     value: object = None
 
 
-def breaches(model: Model, *, tolerant: bool) -> list[Breach]:
+def violations(model: Model, *, tolerant: bool) -> list[LocatedViolation]:
     """Every rule that does not hold in a resource and its parts.
 
     `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer.
     """
-    return list(_breaches(model, (), tolerant))
+    return list(_violations(model, (), tolerant))
 
 
-def _breaches(model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+def _violations(model: Model, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
     cls = type(model)
     if len(model.model_fields_set) < cls.MIN_PROPERTIES:
-        yield Breach(loc, "must not be empty", f"Give {' or '.join(fields_of(cls))}")
+        yield LocatedViolation(loc, "must not be empty", f"Give {' or '.join(fields_of(cls))}")
     for rule in cls.RULES:
         yield from _check(rule, model, loc, tolerant)
     for field in _ruled_fields(cls):
@@ -44,9 +44,9 @@ def _breaches(model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
             yield from _within(field.shape, value, (*loc, field.wire), tolerant)
 
 
-def _within(shape: Shape, value: Any, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+def _within(shape: Shape, value: Any, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
     if shape.kind == "object":
-        yield from _breaches(value, loc, tolerant)
+        yield from _violations(value, loc, tolerant)
     elif shape.item is not None:
         if shape.list_keys:
             yield from _duplicates(shape, value, loc)
@@ -55,7 +55,7 @@ def _within(shape: Shape, value: Any, loc: Loc, tolerant: bool) -> Iterator[Brea
                 yield from _within(shape.item, item, (*loc, key), tolerant)
 
 
-def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
     try:
         answer = rule.check(model)
     except AttributeError:
@@ -65,10 +65,10 @@ def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[Breac
     if isinstance(answer, bool):
         answer = () if answer else (Violation(),)
     for found in answer:
-        yield Breach((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value)
+        yield LocatedViolation((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value)
 
 
-def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
+def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[LocatedViolation]:
     if shape.item is None or shape.item.model is None:
         return
     attributes = [fields_of(shape.item.model)[key].attribute for key in shape.list_keys]
@@ -80,7 +80,7 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
         first = seen.setdefault(key, index)
         if first != index:
             names = " and ".join(shape.list_keys)
-            yield Breach(
+            yield LocatedViolation(
                 (*loc, index, shape.list_keys[0]) if len(shape.list_keys) == 1 else (*loc, index),
                 f"{names} must be unique in the list: item {first} has the same",
                 "Rename one of them",

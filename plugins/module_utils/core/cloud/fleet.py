@@ -39,7 +39,7 @@ def clusters(
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
-    is no more: such a cluster is not created again, and can be removed.
+    no longer exists: such a cluster is not created again, and can be removed.
     """
     known = _by_kind((*live, *written))
     sources = known.get("InferenceCluster", {})
@@ -166,7 +166,7 @@ def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
     if is_composed(first):
         problems.append(
             Problem(
-                "was made for an InferenceCluster that is no more",
+                "was made for an InferenceCluster that no longer exists",
                 hint="Write that InferenceCluster again to keep the cluster, or remove the cluster with "
                 "modelplane.fleet.teardown",
                 ref=_ref(first),

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reports on what a cluster did not leave, and what keeps its network."""
+"""Messages about objects of other owners, which keep the network of a cluster from being deleted."""
 
 from __future__ import annotations
 

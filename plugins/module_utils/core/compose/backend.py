@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 _HTTPS_PORT = 443
 
 
-def endpoint_finding(endpoint: api.ModelEndpoint) -> str:
+def endpoint_problem(endpoint: api.ModelEndpoint) -> str:
     """Return the reason why requests cannot be sent to a ModelEndpoint, "" when there is none."""
     tls = endpoint.spec.tls
     try:
@@ -79,7 +79,7 @@ def endpoint_objects(
     `gateway` is the proxy that uses them; without it, the default proxy. A DNS name goes into an EndpointSlice, because
     gateways refuse Services of type ExternalName.
     """
-    if endpoint_finding(endpoint):
+    if endpoint_problem(endpoint):
         return ()
     target = parse_url(endpoint.spec.url)
     if endpoint.spec.credential:
@@ -129,7 +129,7 @@ __all__ = [
     "backend_host",
     "backend_name",
     "backend_reference",
-    "endpoint_finding",
     "endpoint_objects",
+    "endpoint_problem",
     "url_finding",
 ]

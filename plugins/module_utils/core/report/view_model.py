@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (

@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.b
     OverBudgetError,
     SelectorBudgetError,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.explain import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import (
     Explainer,
     cluster_refusal,
 )

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Places for a gang that no single pool takes: over several pools of one fabric.
 
-Every copy of the engine is spread alike, so that one workload describes them all: the leader on one pool, so and so
-many workers on each. All pods of a member share a claim template, so a member goes only onto pools on which its
+Every copy of the engine is spread alike, so that one workload describes them all: the leader on one pool, a fixed
+number of workers on each. All pods of a member share a claim template, so a member goes only onto pools on which its
 requests resolve to the same DeviceClasses.
 """
 

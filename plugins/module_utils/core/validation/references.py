@@ -38,7 +38,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.a
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.capacity import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
     cloud_cluster_needs,
     cluster_needs,
 )

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_finding
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
     """Yield the problems of a ModelEndpoint's URL. Messages do not contain the URL, as it may contain keys."""
     spec = endpoint.spec
-    finding = endpoint_finding(endpoint)
+    finding = endpoint_problem(endpoint)
     if finding:
         message, _colon, hint = finding.partition(": ")
         yield Problem(message, "spec.url", hint=hint[:1].upper() + hint[1:])
@@ -38,7 +38,7 @@ def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
 def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> Iterator[Problem]:
     """Yield a problem for every ModelEndpoint with an internal host that is not allowed."""
     for endpoint in resources:
-        if not isinstance(endpoint, ModelEndpoint) or endpoint_finding(endpoint):
+        if not isinstance(endpoint, ModelEndpoint) or endpoint_problem(endpoint):
             continue
         host = parse_url(endpoint.spec.url).host
         reason = inner_host(host)

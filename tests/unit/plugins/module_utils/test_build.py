@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build

@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare as aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare as eks_compare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
@@ -167,7 +167,7 @@ KINDS: dict[str, Kind] = {
         title="IAM policy",
         id="Arn",
         owner="Tags",
-        fields=(Field("Document", aws.document, update="document"), _TAGS),
+        fields=(Field("Document", eks_compare.document, update="document"), _TAGS),
     ),
     "role": Kind(
         service="iam",
@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
         id="RoleName",
         owner="Tags",
         fields=(
-            Field("AssumeRolePolicyDocument", aws.document, update="trust"),
+            Field("AssumeRolePolicyDocument", eks_compare.document, update="trust"),
             Field("PolicyArns", compare.members, update="policies"),
             _TAGS,
         ),
@@ -193,14 +193,14 @@ KINDS: dict[str, Kind] = {
                 "resourcesVpcConfig.subnetIds",
                 compare.members,
                 update="subnets",
-                possible=aws.no_fewer,
+                possible=eks_compare.no_fewer,
                 remediation=f"EKS keeps the zones of a cluster: put spec.networking.subnetCidrs back, {_PROVISION}",
             ),
             _EKS_TAGS,
-            Field("accessConfig.authenticationMode", aws.mode, update="authentication mode"),
+            Field("accessConfig.authenticationMode", eks_compare.mode, update="authentication mode"),
             Field("resourcesVpcConfig.endpointPrivateAccess", update="endpoints"),
             Field("resourcesVpcConfig.endpointPublicAccess", update="endpoints"),
-            Field("resourcesVpcConfig.publicAccessCidrs", aws.cidrs, update="endpoints"),
+            Field("resourcesVpcConfig.publicAccessCidrs", eks_compare.cidrs, update="endpoints"),
             Field("logs", compare.members, update="logs"),
             Field(
                 "encryptionKey",
@@ -210,11 +210,11 @@ KINDS: dict[str, Kind] = {
             ),
             Field(
                 "version",
-                aws.at_least,
+                eks_compare.at_least,
                 update="version",
-                possible=aws.within_skew,
-                remediation=f"Nodes may be {aws.MOST_MINORS} minor versions behind at most: go to a version between "
-                "first, and on when the nodes have it",
+                possible=eks_compare.within_skew,
+                remediation=f"Nodes may be {eks_compare.MOST_MINORS} minor versions behind at most: go to a version "
+                "between first, and on when the nodes have it",
             ),
         ),
     ),
@@ -223,7 +223,7 @@ KINDS: dict[str, Kind] = {
         "LaunchTemplateId",
         Field(
             "Data",
-            aws.template,
+            eks_compare.template,
             actual="Latest",
             update="data",
             compared=lambda actual, _desired: (actual or {}).get("data", {}),
@@ -251,12 +251,12 @@ KINDS: dict[str, Kind] = {
             Field("machineInTemplate", remediation=_POOL),
             Field("launchTemplate.id", remediation=_POOL),
             _EKS_TAGS,
-            Field("scalingConfig", aws.scaling, update="config"),
+            Field("scalingConfig", eks_compare.scaling, update="config"),
             Field("updateConfig", compare.subset, update="config"),
-            Field("labels", aws.exactly, update="config"),
-            Field("taints", aws.taints, update="config"),
+            Field("labels", eks_compare.exactly, update="config"),
+            Field("taints", eks_compare.taints, update="config"),
             Field("launchTemplate.version", update="version", effect=_RENEWED),
-            Field("version", aws.at_least, update="version", effect=_RENEWED),
+            Field("version", eks_compare.at_least, update="version", effect=_RENEWED),
         ),
     ),
     "addon": Kind(
@@ -270,8 +270,8 @@ KINDS: dict[str, Kind] = {
         fields=(
             _EKS_TAGS,
             Field("addonVersion", update="addon"),
-            Field("kubernetesVersion", aws.among, actual="kubernetesVersions", update="addon"),
-            Field("configurationValues", aws.configuration, update="addon"),
+            Field("kubernetesVersion", eks_compare.among, actual="kubernetesVersions", update="addon"),
+            Field("configurationValues", eks_compare.configuration, update="addon"),
         ),
     ),
     "pod-identity": Kind(
@@ -297,7 +297,7 @@ KINDS: dict[str, Kind] = {
                 "so that it is created again",
             ),
             Field("ThroughputMode", update="throughput mode"),
-            Field("Policy", aws.document, update="policy"),
+            Field("Policy", eks_compare.document, update="policy"),
             _TAGS,
         ),
     ),

@@ -33,7 +33,7 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare as google
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare as gke_compare
 
 SERVICES = {
     "compute": "https://compute.googleapis.com",
@@ -97,21 +97,21 @@ KINDS: dict[str, Kind] = {
         phases={"READY": "ready"},
         operations="compute",
         fields=(
-            Field("network", google.reference, remediation=_NETWORK),
+            Field("network", gke_compare.reference, remediation=_NETWORK),
             Field("privateIpGoogleAccess", update="private access"),
             Field(
                 "ipCidrRange",
                 update="expand",
-                possible=google.wider,
+                possible=gke_compare.wider,
                 remediation="The range of nodes can only grow. Set spec.networking.nodeCidr back to {before}, "
                 f"{_AGAIN}",
             ),
             Field(
                 "secondaryIpRanges",
-                google.ranges,
+                gke_compare.ranges,
                 update="ranges",
-                compared=google.own_ranges,
-                possible=google.more_ranges,
+                compared=gke_compare.own_ranges,
+                possible=gke_compare.more_ranges,
                 remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
                 f"back, {_AGAIN}",
             ),
@@ -124,8 +124,8 @@ KINDS: dict[str, Kind] = {
         owner="description",
         operations="compute",
         fields=(
-            Field("network", google.reference, remediation=_NETWORK),
-            Field("nats", google.nats, update="nats"),
+            Field("network", gke_compare.reference, remediation=_NETWORK),
+            Field("nats", gke_compare.nats, update="nats"),
         ),
     ),
     "service": Kind(
@@ -147,17 +147,17 @@ KINDS: dict[str, Kind] = {
         phases=_PHASES,
         operations="container",
         fields=(
-            Field("network", google.reference, remediation=_NETWORK),
-            Field("subnetwork", google.reference, remediation=_NETWORK),
+            Field("network", gke_compare.reference, remediation=_NETWORK),
+            Field("subnetwork", gke_compare.reference, remediation=_NETWORK),
             Field("ipAllocationPolicy", compare.subset, remediation=_NETWORK),
             Field("resourceLabels", compare.labels, update="labels"),
             Field("releaseChannel", compare.subset, update="channel"),
-            Field("initialClusterVersion", google.version, actual="currentMasterVersion", update="version"),
+            Field("initialClusterVersion", gke_compare.version, actual="currentMasterVersion", update="version"),
             Field("workloadIdentityConfig", compare.subset, update="identity"),
             Field("addonsConfig", compare.subset, update="addons"),
-            Field("masterAuthorizedNetworksConfig", google.authorized_networks, update="authorized networks"),
+            Field("masterAuthorizedNetworksConfig", gke_compare.authorized_networks, update="authorized networks"),
             Field("databaseEncryption", compare.subset, update="encryption"),
-            Field("networkConfig.datapathProvider", google.datapath, remediation=_DATAPATH),
+            Field("networkConfig.datapathProvider", gke_compare.datapath, remediation=_DATAPATH),
             Field("networkConfig.enableMultiNetworking", update="multi-networking"),
             Field("networkConfig.defaultEnablePrivateNodes", update="private nodes"),
         ),
@@ -176,14 +176,14 @@ KINDS: dict[str, Kind] = {
         fields=(
             Field("config.oauthScopes", compare.superset, remediation=_NEW_POOL),
             Field("config.resourceLabels", compare.labels, update="labels of machines"),
-            Field("config.labels", google.node_labels, update="labels", compared=google.own_node_labels),
-            Field("config.taints", google.taints, update="taints", compared=google.own_taints),
+            Field("config.labels", gke_compare.node_labels, update="labels", compared=gke_compare.own_node_labels),
+            Field("config.taints", gke_compare.taints, update="taints", compared=gke_compare.own_taints),
             Field("config.machineType", update="machine", effect=_RENEWED),
             Field("config.diskSizeGb", update="machine", effect=_RENEWED),
             Field("config.imageType", update="machine", effect=_RENEWED),
-            Field("config.accelerators", google.accelerators, update="machine", effect=_RENEWED),
+            Field("config.accelerators", gke_compare.accelerators, update="machine", effect=_RENEWED),
             Field("config.gvnic", compare.subset, update="gvnic"),
-            Field("config.serviceAccount", google.node_account, remediation=_NEW_POOL),
+            Field("config.serviceAccount", gke_compare.node_account, remediation=_NEW_POOL),
             Field("config.spot", remediation=_NEW_POOL),
             Field("config.flexStart", remediation=_NEW_POOL),
             Field("config.maxRunDuration", remediation=_NEW_POOL),
@@ -191,11 +191,11 @@ KINDS: dict[str, Kind] = {
             Field("config.shieldedInstanceConfig", compare.subset, remediation=_NEW_POOL),
             Field("placementPolicy", compare.subset, remediation=_NEW_POOL),
             Field("networkConfig.acceleratorNetworkProfile", remediation=_NEW_POOL),
-            Field("networkConfig.additionalNodeNetworkConfigs", google.networks, remediation=_NEW_POOL),
+            Field("networkConfig.additionalNodeNetworkConfigs", gke_compare.networks, remediation=_NEW_POOL),
             Field("upgradeSettings", compare.subset, update="upgrade settings"),
             Field("locations", compare.members, update="locations"),
             Field("autoscaling", compare.subset, update="autoscaling"),
-            Field("version", google.version, update="version", effect=_RENEWED),
+            Field("version", gke_compare.version, update="version", effect=_RENEWED),
         ),
     ),
     "service-account": Kind(

@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.pool_demand import pool_demands
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.pool_demand import pool_demands
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,

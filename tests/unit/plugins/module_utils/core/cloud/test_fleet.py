@@ -232,7 +232,7 @@ def test_what_was_made_for_an_inference_cluster_that_is_no_more() -> None:
     """It is not created again, and can be removed: a plan of it lists what exists."""
     found = clusters([made()], [CLASS])["eks-us-west"]
     assert found["problems"] == [
-        "EKSCluster modelplane-system/eks-us-west: was made for an InferenceCluster that is no more. Write that "
+        "EKSCluster modelplane-system/eks-us-west: was made for an InferenceCluster that no longer exists. Write that "
         "InferenceCluster again to keep the cluster, or remove the cluster with modelplane.fleet.teardown"
     ]
     assert plan(found["object"]) == plan(made())

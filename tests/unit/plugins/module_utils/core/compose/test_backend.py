@@ -22,8 +22,8 @@ from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIO
 from ansible_collections.modelplane.fleet.tests.written import (
     backend_host,
     backend_reference,
-    endpoint_finding,
     endpoint_objects,
+    endpoint_problem,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +93,7 @@ def test_targets(url: str, target: Target, authority: str) -> None:
 def test_findings_of_urls(url: str, finding: str) -> None:
     assert finding in url_finding(url)
     if url:  # the schema refuses none at all
-        assert endpoint_finding(endpoint(url)) == url_finding(url)
+        assert endpoint_problem(endpoint(url)) == url_finding(url)
         assert endpoint_objects(endpoint(url), Options()) == ()
 
 
@@ -177,9 +177,9 @@ def test_tls_is_originated_for_https(url: str, tls: Object | None, validation: O
 
 def test_https_to_an_address_needs_a_name_to_check() -> None:
     wire = endpoint("https://203.0.113.5")
-    assert "tls.serverName" in endpoint_finding(wire)
+    assert "tls.serverName" in endpoint_problem(wire)
     assert endpoint_objects(wire, Options()) == ()
-    assert endpoint_finding(endpoint("https://203.0.113.5", tls={"serverName": "a.example"})) == ""
+    assert endpoint_problem(endpoint("https://203.0.113.5", tls={"serverName": "a.example"})) == ""
 
 
 @pytest.mark.parametrize(

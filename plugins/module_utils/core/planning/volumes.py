@@ -28,9 +28,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import declared_message
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of what node pools in clouds need that an account may not have: reservations, quotas, networks.
+"""Warnings about what node pools in clouds need that an account may lack: reservations, quotas, networks.
 
-Only manifests are read, so each finding is a warning, one for each pool. The preflight of a cloud asks the account.
+Only manifests are read, so there are warnings, one for each pool. The preflight of a cloud asks the account.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reconciliation: from resources, state of the last run and observations to every object of every cluster."""
+"""Plan of a fleet: from resources, state of the last run and observations to every object of every cluster."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import (
     caches,
     clusters,
     drain,
     mounts,
     rollout,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
     Key,
     build_fleet,
     nothing_earlier,
     written,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
     composed_endpoints,
     traffic,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (

@@ -10,12 +10,12 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
     Fleet,
     nothing_earlier,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     assumed_address,
     was_observed,

@@ -15,16 +15,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_
     StackGatewayStatus,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    endpoint_finding,
     endpoint_objects,
+    endpoint_problem,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import GATEWAY_NAME, usable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import GATEWAY_NAME, usable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     READY,
@@ -168,7 +168,7 @@ def _endpoints(plan: Plan, observed: Observed) -> Iterator[_Status]:
     context = plan.context
     backend = backend_of(context.fleet.gateways.get(GATEWAY_NAME))
     for endpoint in (*plan.traffic.endpoints, *context.fleet.external.values()):
-        finding = endpoint_finding(endpoint)
+        finding = endpoint_problem(endpoint)
         waiting = ""
         credential = endpoint.spec.credential
         if not finding and credential and not usable(context, endpoint):

@@ -17,15 +17,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     token_copy,
     token_copy_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import (
     Claim,
     Volumes,
     current,
     previous,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import PhaseName
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, is_true

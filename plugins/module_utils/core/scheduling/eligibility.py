@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reasons why a replica could not be placed, in words with numbers, for every cluster and pool that refused it."""
+"""Eligibility of clusters for replicas, and the reasons of every cluster and pool that refuses one, with numbers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 

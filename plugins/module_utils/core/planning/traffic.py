@@ -12,8 +12,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
-    endpoint_finding,
     endpoint_objects,
+    endpoint_problem,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import (
     GatewayBackend,
@@ -26,9 +26,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     resolve,
     service_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
@@ -127,7 +127,7 @@ def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
 def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
     """Return True when requests can be sent to an endpoint: its URL is valid, and its credential, if it needs one,
     exists."""
-    if endpoint_finding(endpoint):
+    if endpoint_problem(endpoint):
         return False
     credential = endpoint.spec.credential
     if context.observed is None or credential is None:
@@ -173,7 +173,7 @@ def _services(
 def _broken(context: Context) -> frozenset[Ref]:
     """Return the hand-written ModelEndpoints with invalid manifests; the objects composed for them stay."""
     fleet = context.fleet
-    invalid = (endpoint.ref for endpoint in fleet.external.values() if endpoint_finding(endpoint))
+    invalid = (endpoint.ref for endpoint in fleet.external.values() if endpoint_problem(endpoint))
     return frozenset([*(ref for ref in fleet.held if ref.kind == "ModelEndpoint"), *invalid])
 
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
 

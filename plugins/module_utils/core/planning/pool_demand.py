@@ -14,8 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_s
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import emptiable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
