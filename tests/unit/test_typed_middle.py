@@ -21,7 +21,7 @@ from mypy.api import run
 
 ROOT = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent
 CORE = Path("plugins/module_utils/core")
-ROOMS = ("compose", "status", "reconcile")
+ROOMS = ("compose", "status", "planning")
 PACKAGE = "ansible_collections.modelplane.fleet.plugins.module_utils.core"
 
 # File, what it says, and the same with a key or attribute of an own kind misspelt.
@@ -30,9 +30,9 @@ MISSPELT = (
     ("compose/replica.py", "cluster_name=cluster,", "clustername=cluster,"),
     ("compose/cache.py", "source.revision or DEFAULT_REVISION", "source.revison or DEFAULT_REVISION"),
     ("compose/egress.py", "key.secret_ref.name", "key.secretRef.name"),
-    ("reconcile/__init__.py", "cluster.name == replica.spec.cluster_name", "cluster.name == replica.spec.clustername"),
-    ("reconcile/traffic.py", "endpoint.spec.credential", "endpoint.spec.credentials"),
-    ("reconcile/volumes.py", "reference.volume or", "reference.volumes or"),
+    ("planning/__init__.py", "cluster.name == replica.spec.cluster_name", "cluster.name == replica.spec.clustername"),
+    ("planning/traffic.py", "endpoint.spec.credential", "endpoint.spec.credentials"),
+    ("planning/volumes.py", "reference.volume or", "reference.volumes or"),
     ("status/inference_cluster.py", "gpu_pools=_published", "gpuPools=_published"),
     ("status/model_deployment.py", "deployment.spec.replicas", "deployment.spec.replica"),
     ("status/model_endpoint.py", "backend_name=service", "backend=service"),
