@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Only the rooms of a cloud and the registries name it: read from the text of every file that runs."""
+"""Only the packages of a cloud and the registries name it: read from the text of every file that runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDINGS = (".py", ".yml", ".yaml", ".j2")
 NAMES = re.compile(r"(?<![a-z])(?:amazon|aws|eks|gcp|gke|google)", re.IGNORECASE)
 
 # A path that ends with a slash is a folder, one that ends with an underscore begins names of files.
-ROOMS = (
+PACKAGES = (
     "plugins/module_utils/aws/",
     "plugins/module_utils/google/",
     *(f"plugins/module_utils/core/cloud/{cloud.name}/" for cloud in CLOUDS),
@@ -92,12 +92,12 @@ def found(path: str) -> list[str]:
 
 
 def test_nothing_else_names_a_cloud() -> None:
-    others = [path for path in PATHS if not is_below(path, (*ROOMS, *ALLOWED, *NOT_YET))]
+    others = [path for path in PATHS if not is_below(path, (*PACKAGES, *ALLOWED, *NOT_YET))]
     lines = [line for path in others for line in found(path)]
     assert not lines, "take what differs between clouds from core/cloud/registry.py:\n" + "\n".join(lines)
 
 
-@pytest.mark.parametrize("place", [*ROOMS, *ALLOWED, *NOT_YET])
+@pytest.mark.parametrize("place", [*PACKAGES, *ALLOWED, *NOT_YET])
 def test_each_exception_is_needed(place: str) -> None:
     assert any(found(path) for path in PATHS if is_below(path, (place,))), f"{place} names no cloud: take it out"
 
@@ -118,7 +118,7 @@ def test_what_belongs_to_a_cloud_is_there(cloud: Cloud) -> None:
     for model in (ClusterSource, Provisioning):
         assert cloud.name in model.model_fields
     assert cloud.name in LOGINS
-    for place in ROOMS[2:]:
+    for place in PACKAGES[2:]:
         assert (ROOT / place).exists(), place
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Own kinds are models in compose, status and reconcile: a misspelt field is an error of types, before anything runs.
+"""Own kinds are models in compose, status and planning: a misspelt field is an error of types, before anything runs.
 
 Foreign objects (Deployments, Pods, HTTPRoutes, whatever an API server returns) stay dicts, whose keys are text.
 """
@@ -21,7 +21,7 @@ from mypy.api import run
 
 ROOT = next(parent for parent in Path(__file__).resolve().parents if parent.name == "tests").parent
 CORE = Path("plugins/module_utils/core")
-ROOMS = ("compose", "status", "planning")
+PACKAGES = ("compose", "status", "planning")
 PACKAGE = "ansible_collections.modelplane.fleet.plugins.module_utils.core"
 
 # File, what it says, and the same with a key or attribute of an own kind misspelt.
@@ -93,7 +93,7 @@ def test_mypy_refuses_ten_misspelt_fields_of_own_kinds(tmp_path: Path) -> None:
         line = text[: text.index(right)].count("\n") + 1
         path.write_text(text.replace(right, misspelt, 1))
         wrong.setdefault(name, set()).add(line)
-    reported = mypy(tmp_path, *(f"{PACKAGE}.{room}" for room in ROOMS))
+    reported = mypy(tmp_path, *(f"{PACKAGE}.{package}" for package in PACKAGES))
     for name, lines in wrong.items():
         # A wrong argument is reported at the call, which may begin some lines before.
         for line in lines:
@@ -122,8 +122,8 @@ def test_few_accesses_to_own_kinds_are_by_text() -> None:
     keys = own_keys()
     found = [
         f"{path.relative_to(ROOT / CORE)}:{line}: {key}"
-        for room in ROOMS
-        for path in sorted((ROOT / CORE / room).rglob("*.py"))
+        for package in PACKAGES
+        for path in sorted((ROOT / CORE / package).rglob("*.py"))
         for line, key in accesses(path.read_text(), keys)
     ]
     assert len(found) < MOST, "\n".join(found)

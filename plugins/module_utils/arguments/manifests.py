@@ -64,7 +64,7 @@ BUILD: dict[str, Any] = {
 }
 """The counterpart of the doc fragment `build`."""
 _NUMBERS = ("lease", "lock_timeout", "rollout", "rounds", "selector_budget", "stream_grace", "table_width", "wait")
-"""Options of which no other room checks the minimum."""
+"""Options of which no other package checks the minimum."""
 _MOST_WARNINGS = 20
 
 

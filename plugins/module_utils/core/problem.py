@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Problem in something a user wrote, as every room reports it."""
+"""Problem in something a user wrote, as every package reports it."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The only room that talks to Kubernetes API servers."""
+"""The only code that talks to Kubernetes API servers."""

@@ -13,8 +13,8 @@ import pytest
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 PREFIX = "ansible_collections.modelplane.fleet.plugins."
-# The house, top floor first. A file belongs to the longest room that its path begins with.
-FLOORS = [
+# Layers, the top one first. A file belongs to the longest package that its path begins with.
+LAYERS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
@@ -76,13 +76,13 @@ IMPURE = {"os", "pathlib", "time", "random", "socket", "subprocess", "tempfile",
 FILES = sorted(path.relative_to(PLUGINS).as_posix() for path in PLUGINS.rglob("*.py"))
 
 
-def room(name: str) -> tuple[int, str]:
-    """Floor (0 is the top) and room of a file or module, given as a path below plugins/."""
-    rooms = [(len(room), floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms]
-    for _, floor, found in sorted(rooms, reverse=True):
+def package(name: str) -> tuple[int, str]:
+    """Layer (0 is the top) and package of a file or module, given as a path below plugins/."""
+    packages = [(len(package), layer, package) for layer, packages in enumerate(LAYERS) for package in packages]
+    for _, layer, found in sorted(packages, reverse=True):
         if name == found or name.startswith((f"{found}/", f"{found}.")):
-            return floor, found
-    raise AssertionError(f"{name} is in no room: give it one in FLOORS and in docs/architecture.md")
+            return layer, found
+    raise AssertionError(f"{name} is in no package: give it one in LAYERS and in docs/architecture.md")
 
 
 def imports(name: str) -> set[str]:
@@ -105,10 +105,10 @@ def own(names: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_imports_go_down(name: str) -> None:
-    floor, found = room(name)
+    layer, found = package(name)
     for path in own(imports(name)):
-        other, other_room = room(path)
-        assert other > floor or other_room == found, f"{name} (floor {floor}) imports {path} (floor {other})"
+        other, other_package = package(path)
+        assert other > layer or other_package == found, f"{name} (layer {layer}) imports {path} (layer {other})"
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("module_utils/core/")])
@@ -130,7 +130,7 @@ def test_libraries_are_imported_in_their_one_file(name: str) -> None:
 
 
 def test_a_wrong_import_would_be_seen() -> None:
-    assert room("module_utils/core/api/base.py")[0] > room("module_utils/core/load.py")[0]
-    assert room("module_utils/core/scheduling/model.py")[0] > room("modules/build.py")[0]
+    assert package("module_utils/core/api/base.py")[0] > package("module_utils/core/load.py")[0]
+    assert package("module_utils/core/scheduling/model.py")[0] > package("modules/build.py")[0]
     with pytest.raises(AssertionError):
-        room("module_utils/attic.py")
+        package("module_utils/attic.py")
