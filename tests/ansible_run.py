@@ -9,8 +9,11 @@ all of that (ansible_server). With COLD in the environment of the tests, every r
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -108,12 +111,20 @@ def _server(key: Environment, environment: Mapping[str, str]) -> _Server:
     return servers[-1]
 
 
+@functools.cache
+def _templates() -> str:
+    """Return a folder for compiled templates, which is there until this process ends."""
+    folder = tempfile.mkdtemp(prefix="templates-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class _Server:
     """Runs programs of Ansible in forks of one process, which ends when this one does."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         # -P: the folder of the script is not on the path of modules, as it is not for users.
-        command = [sys.executable, "-P", str(ROOT / "tests" / "ansible_server.py")]
+        command = [sys.executable, "-P", str(ROOT / "tests" / "ansible_server.py"), _templates()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
         )

@@ -53,6 +53,12 @@ options:
     type: list
     elements: dict
     default: []
+  devices:
+    description:
+      - By DRA driver, pools on each of whose nodes it has to publish devices, in a ResourceSlice. Nodes of a pool are
+        those with the label C(modelplane.ai/pool) as waiting begins; a pool without nodes has nothing to wait for.
+    type: dict
+    default: {}
   state:
     description:
       - V(absent) waits until none of O(objects) exists.
@@ -90,6 +96,14 @@ EXAMPLES = r"""
     conditions:
       Prometheus: Available
     wait: 600
+
+- name: Wait until the nodes of two pools have devices
+  modelplane.fleet.wait_ready:
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    devices:
+      gpu.nvidia.com: [h100, l4]
 
 - name: Wait until the webhook answers
   modelplane.fleet.wait_ready:
@@ -155,6 +169,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
@@ -168,6 +183,7 @@ ARGUMENTS: dict[str, Any] = {
         "namespace": {"type": "str", "default": "default"},
         "conditions": {"type": "dict", "default": {}},
         "accepted": {"type": "list", "elements": "dict", "default": []},
+        "devices": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait": {"type": "float", "default": 300.0},
     },
@@ -202,8 +218,15 @@ def _awaited(params: Mapping[str, Any]) -> Awaited:
         objects=_objects("objects", params["objects"], params["namespace"]),
         accepted=_objects("accepted", params["accepted"], params["namespace"]),
         conditions={str(kind): str(condition) for kind, condition in params["conditions"].items()},
+        devices={str(driver): _pools(driver, pools) for driver, pools in params["devices"].items()},
         absent=params["state"] == "absent",
     )
+
+
+def _pools(driver: Any, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(pool, str) and is_dns_label(pool) for pool in value):
+        raise cluster_options.ArgumentsError(f"devices[{driver}] is {value!r}, and must be a list of names of pools")
+    return value
 
 
 def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Object, ...]:

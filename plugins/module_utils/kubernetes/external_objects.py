@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting for objects that others made, without a label of ours: until they are ready, gone, or let in by webhooks."""
+"""Waiting for objects that others made, without a label of ours: until they are ready, gone, or let in by webhooks, and
+for devices that DRA drivers publish."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.rea
     Readiness,
     waited_for,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -40,6 +42,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
 
 _POLL_SECONDS = 1.0
+# Slices of all nodes are read at once, which is much on a large cluster.
+_DEVICES_POLL_SECONDS = 5.0
 # What passes when a server, or a webhook, is not there yet.
 _PASSING = (NotFound, NotServed, ServerError, Throttled, Unreachable, Conflict)
 
@@ -47,11 +51,13 @@ _PASSING = (NotFound, NotServed, ServerError, Throttled, Unreachable, Conflict)
 @dataclass(frozen=True)
 class Awaited:
     """Objects to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
-    `accepted`: objects that the server has to take in a dry run."""
+    `accepted`: objects that the server has to take in a dry run. `devices`: by DRA driver, pools on each of whose nodes
+    it has to publish devices."""
 
     objects: Sequence[Object]
     accepted: Sequence[Object] = ()
     conditions: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: bool = False
 
 
@@ -79,7 +85,10 @@ def settle(client: Client, desired: Awaited, deadline: float) -> list[tuple[Obje
         return _by_condition(client, value, desired.conditions[text(value, "kind")])
 
     states += _each(client, conditioned, condition, deadline)
-    return states + _each(client, desired.accepted, _accepted, deadline)
+    states += _each(client, desired.accepted, _accepted, deadline)
+    return states + [
+        state for driver, pools in desired.devices.items() for state in _devices(client, driver, pools, deadline)
+    ]
 
 
 def _left(deadline: float) -> float:
@@ -162,3 +171,26 @@ def _accepted(client: Client, value: Object) -> Readiness:
     except ApiError as error:
         return Readiness("failed", f"the server does not take it: {cut(error.message)}")
     return READY
+
+
+def _devices(client: Client, driver: str, pools: Sequence[str], deadline: float) -> list[tuple[Object, Readiness]]:
+    """Return the readiness of each node that is in one of the pools now.
+
+    A pool without nodes, which an autoscaler fills later, has none to wait for.
+    """
+    missing = Readiness("progressing", f"it has no ResourceSlice of {driver}")
+    nodes = client.list("v1", "Node", labels=f"{POOL_LABEL} in ({','.join(pools)})").items if pools else []
+    names = {text(node, "metadata", "name") for node in nodes}
+    while True:
+        published = _nodes_with_slices(client, driver) if names else set()
+        if names <= published or time.monotonic() >= deadline:
+            return [(node, READY if text(node, "metadata", "name") in published else missing) for node in nodes]
+        time.sleep(min(_DEVICES_POLL_SECONDS, _left(deadline)))
+
+
+def _nodes_with_slices(client: Client, driver: str) -> set[str]:
+    try:
+        slices = client.list("resource.k8s.io/v1", "ResourceSlice", fields=f"spec.driver={driver}").items
+    except _PASSING:
+        return set()
+    return {text(each, "spec", "nodeName") for each in slices}

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
+from ansible_collections.modelplane.fleet.plugins.modules import wait_ready
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 SPACE = "waiting"
 FATE = "test.modelplane.ai/fate"
@@ -181,3 +184,28 @@ def test_what_goes_is_waited_for_and_what_holds_it_is_reported(plane: ControlPla
     assert settled(client, desired, 0)["held"].message == "it is being deleted (finalizers: example.com/held)"
     client.merge_patch("v1", "ConfigMap", "held", SPACE, {"metadata": {"finalizers": None}})
     assert settled(client, desired, 30)["held"].ready
+
+
+def test_nodes_without_devices_of_a_driver_are_named(plane: ControlPlane, client: Client) -> None:
+    """Of the pools that were asked for alone; a pool without nodes is ready."""
+    driver = "gpu.example.com"
+    plane.add_nodes("devices", 2, labels={POOL_LABEL: "devices"})
+    plane.add_nodes("others", 1, labels={POOL_LABEL: "others"})
+    plane.publish_devices("devices-0", driver, [{"name": "gpu-0"}])
+    plane.publish_devices("devices-1", "other.example.com", [{"name": "gpu-0"}])
+    found = settled(client, Awaited([], devices={driver: ["devices", "empty"]}), 0)
+    assert {name: state.ready for name, state in found.items()} == {"devices-0": True, "devices-1": False}
+    assert found["devices-1"].message == f"it has no ResourceSlice of {driver}"
+    plane.publish_devices("devices-1", driver, [{"name": "gpu-0"}])
+    found = settled(client, Awaited([], devices={driver: ["devices"]}), 30)
+    assert all(state.ready for state in found.values())
+    assert settled(client, Awaited([], devices={driver: []}), 30) == {}
+
+
+def test_pools_have_to_be_names(plane: ControlPlane) -> None:
+    target = {"name": plane.name, "kubeconfig": str(plane.kubeconfig)}
+    result = run_module(wait_ready, {"clusters": [target], "devices": {"d": ["gpu,x=y"]}})
+    assert (result["failed"], result["msg"]) == (
+        True,
+        "devices[d] is ['gpu,x=y'], and must be a list of names of pools",
+    )
