@@ -34,6 +34,7 @@ from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 SEED = 20
+KILLS = 20
 # Of so many kills one hits ansible-playbook alone: what it has started works on for a while.
 ALONE = 4
 # Controllers, not runs, delete what is owned by something that went.
@@ -318,6 +319,7 @@ def test_clusters_that_answer_nonsense_fail_alone(
     assert TOKEN not in str([observed, applied])
 
 
+@pytest.mark.interrupted
 def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict[str, FailingProxy]) -> None:
     course.arrive("two")
     course.declare("edited")
@@ -371,17 +373,17 @@ def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None
     course.judge(sentinel, "edited", reported)
 
 
-@pytest.mark.parametrize("kills", [len(STAGES), pytest.param(20, marks=pytest.mark.interrupted)])
-def test_the_run_is_killed_at_random_moments(course: Course, kills: int) -> None:
+@pytest.mark.interrupted
+def test_the_run_is_killed_at_random_moments(course: Course) -> None:
     moments = random.Random(SEED)
     killed = tried = 0
-    while killed < kills:
+    while killed < KILLS:
         stage = course.next()
         # Spread over the run: of five stages and four parts, a stage is hit in another part each time round.
         part = tried % 4
         fraction = 0.05 + 0.9 * (part + moments.random()) / 4
         tried += 1
-        assert tried < 2 * kills, "runs end before they are killed"
+        assert tried < 2 * KILLS, "runs end before they are killed"
         course.declare(stage)
         with Sentinel(course.live) as sentinel:
             watched = Watched(course.live.start("reconcile", "-v"))

@@ -126,7 +126,7 @@ def test_the_next_run_goes_on_where_it_failed(stack: Stack) -> None:
 def test_a_node_that_publishes_no_devices_is_named(stack: Stack) -> None:
     plane = stack.live.workloads["east"]
     plane.add_nodes("silent", 1, labels={POOL_LABEL: "gpu"})
-    run = stack.run("--limit", "east", "-e", "serving_stack_timeout=30")
+    run = stack.run("--limit", "east", "-e", "serving_stack_timeout=5")
     assert run.recap["east"]["failed"] == 1
     assert "no ResourceSlice of gpu.nvidia.com for 1 of 3 nodes of the pools gpu, large (silent-0)" in run.output
     plane.objects.delete("v1", "Node", "silent-0")
