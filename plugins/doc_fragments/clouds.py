@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Options of modules for the cloud, the login to it, and waiting.
 
-The argument specs are in `module_utils/cloud/providers.py` and `module_utils/cloud/waiting.py`.
+The argument specs are in `module_utils/cloud/registry.py` and `module_utils/cloud/waiting.py`.
 """
 
 from __future__ import annotations

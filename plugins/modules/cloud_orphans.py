@@ -136,7 +136,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -151,7 +151,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    orphans = PROVIDERS[module.params["provider"]].orphans
+    orphans = BACKENDS[module.params["provider"]].orphans
     task.run(module, lambda changes, progress: orphans(module, changes, progress))
 
 

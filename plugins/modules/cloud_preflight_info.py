@@ -165,7 +165,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -186,7 +186,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     try:
-        found = PROVIDERS[module.params["provider"]].preflight(module)
+        found = BACKENDS[module.params["provider"]].preflight(module)
     except CloudError as error:
         module.fail_json(msg=str(error))
         raise

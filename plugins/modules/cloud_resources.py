@@ -182,7 +182,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 
 ARGUMENTS: dict[str, Any] = {
@@ -214,7 +214,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     params = module.params
-    provider = PROVIDERS[params["provider"]].connect(module)
+    provider = BACKENDS[params["provider"]].connect(module)
 
     def action(changes: Changes, progress: Progress) -> dict[str, Any]:
         wait = task.wait(params, progress, provider.error)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import (
+    BACKENDS,
     LOGINS,
     POOL_SIZES,
-    PROVIDERS,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import Provisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import ClusterSource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ PACKAGES = (
 )
 ALLOWED = {
     "plugins/module_utils/core/cloud/registry.py": "the registry of the core",
-    "plugins/module_utils/cloud/providers.py": "the registry of what works with the APIs of clouds",
+    "plugins/module_utils/cloud/registry.py": "the registry of what works with the APIs of clouds",
     "plugins/module_utils/core/api/": "the kinds: what users write, and what other clouds' fields are called",
     "roles/control_plane/files/crds/": "written from the kinds by tests/crds/generate.py",
     "roles/control_plane/files/rbac/control-plane.yaml": "the plural names of the kinds, to which rights are given",
@@ -130,7 +130,7 @@ def test_all_registries_have_the_same_clouds() -> None:
     kinds = {name for name, model in api.KINDS.items() if issubclass(model, api.CloudCluster)}
     assert kinds == {cloud.kind for cloud in CLOUDS}
     assert list(LOGINS) == [cloud.name for cloud in CLOUDS]
-    assert set(PROVIDERS) <= set(LOGINS)
+    assert set(BACKENDS) <= set(LOGINS)
 
 
 def variables(cloud: Cloud) -> set[str]:

@@ -23,7 +23,7 @@ LAYERS = [
     ("module_utils/arguments",),
     ("module_utils/usecases",),
     ("module_utils/stores", "module_utils/kubernetes"),
-    ("module_utils/cloud/providers",),
+    ("module_utils/cloud/registry",),
     ("module_utils/aws", "module_utils/google"),
     ("module_utils/cloud", "module_utils/arguments/libraries"),
     # What clouds and clients of API servers have in common.

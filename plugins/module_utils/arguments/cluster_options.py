@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
     SecretRef,

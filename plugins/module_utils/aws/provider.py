@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import F
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
@@ -260,4 +260,4 @@ def connect(module: Any) -> AwsProvider:
     return AwsProvider(account)
 
 
-ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)
+BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete)

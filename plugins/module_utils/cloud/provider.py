@@ -56,7 +56,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Backend:
     """A cloud in the registry. `arguments`: those of a module that logs in to it.
 
     The functions log in with the arguments of a module, and fail it where that is not possible. `connect`: checks the

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -156,7 +156,7 @@ def connect(module: Any) -> GoogleProvider:
     return GoogleProvider(client)
 
 
-ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)
+BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete)
 
 
 def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Login
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,

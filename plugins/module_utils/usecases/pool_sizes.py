@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import POOL_SIZES
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import POOL_SIZES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan

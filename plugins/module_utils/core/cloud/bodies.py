@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 
-def entry(
+def resource(
     key: str,
     kind: str,
     name: str,
@@ -18,7 +18,7 @@ def entry(
     needs: Sequence[str] = (),
     initial: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return an entry of a plan (engine.kinds.Resource)."""
+    """Return a resource of a plan (engine.kinds.Resource)."""
     return {
         "key": key,
         "kind": kind,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud, Need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud, Need
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cloud_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning

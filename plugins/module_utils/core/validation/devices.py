@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Fabric
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (

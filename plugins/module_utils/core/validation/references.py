@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,

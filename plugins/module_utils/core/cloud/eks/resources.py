@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
     identity,
     launch_templates,
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 )
 
 Plan = Mapping[str, Any]
-Entry = dict[str, Any]
+ResourceDict = dict[str, Any]
 
 ANYWHERE = "0.0.0.0/0"
 ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
@@ -68,12 +68,12 @@ def _subnets(plan: Plan, tier: str) -> list[dict[str, str]]:
     return [_ref(_subnet_key(tier, each["zone"]), "SubnetId") for each in found]
 
 
-def _network(plan: Plan) -> Iterator[Entry]:
+def _network(plan: Plan) -> Iterator[ResourceDict]:
     """Yield the network: each subnet of the public tier has a way to the internet, each of the private one to a NAT."""
     name, region = plan["name"], plan["region"]
     vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
     body = {"CidrBlock": plan["vpc"]["cidr"], "EnableDnsSupport": True, "EnableDnsHostnames": True, "Tags": tags}
-    yield entry("vpc", "vpc", name, region, body)
+    yield resource("vpc", "vpc", name, region, body)
     for each in plan["subnets"]:
         body = {
             "VpcId": vpc,
@@ -82,15 +82,15 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "MapPublicIpOnLaunch": each["map_public"],
             "Tags": {**_tags(plan, each["name"]), **each["tags"]},
         }
-        yield entry(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
-    yield entry("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
-    yield entry("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
+        yield resource(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
+    yield resource("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
+    yield resource("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
     body = {
         "SubnetId": _subnets(plan, network.PUBLIC)[0],
         "AllocationId": _ref("elastic-ip", "AllocationId"),
         "Tags": tags,
     }
-    yield entry("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
+    yield resource("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
     ways = {
         network.PUBLIC: _ref("internet-gateway", "InternetGatewayId"),
         network.PRIVATE: _ref("nat-gateway", "NatGatewayId"),
@@ -103,7 +103,7 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "SubnetIds": _subnets(plan, tier),
             "Tags": _tags(plan, table),
         }
-        yield entry(f"route-table-{tier}", "route-table", table, region, body)
+        yield resource(f"route-table-{tier}", "route-table", table, region, body)
     for group in network.security_groups(plan["object"]["name"], plan["vpc"]["cidr"], efa=plan["efa"]):
         body = {
             "VpcId": vpc,
@@ -112,19 +112,19 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "Egress": group["egress"],
             "Tags": _tags(plan, group["name"]),
         }
-        yield entry(f"security-group-{group['key']}", "security-group", group["name"], region, body)
+        yield resource(f"security-group-{group['key']}", "security-group", group["name"], region, body)
 
 
 # Rights
 
 
-def _rights(plan: Plan) -> Iterator[Entry]:
+def _rights(plan: Plan) -> Iterator[ResourceDict]:
     namespace, name, region = plan["object"]["namespace"], plan["object"]["name"], plan["region"]
     # IAM has no regions: its objects say which of them their cluster is in.
     tags = {**plan["tags"], names.REGION_TAG: region}
     for policy in identity.policies(namespace, name):
         body = {"Document": policy["document"], "Tags": tags}
-        yield entry(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
+        yield resource(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
     for role in identity.roles(namespace, name, region):
         own = [_ref(f"policy-{role['policy']}", "Arn")] if role["policy"] else []
         body = {
@@ -132,7 +132,7 @@ def _rights(plan: Plan) -> Iterator[Entry]:
             "PolicyArns": [*role["managed_policies"], *own],
             "Tags": tags,
         }
-        yield entry(_role_key(role["key"]), "role", role["name"], "iam", body)
+        yield resource(_role_key(role["key"]), "role", role["name"], "iam", body)
 
 
 def _role_key(key: str) -> str:
@@ -150,7 +150,7 @@ def _inside(plan: Plan) -> str:
     return f"clusters/{plan['name']}"
 
 
-def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Entry:
+def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> ResourceDict:
     """Return the cluster. Whoever creates it is its administrator."""
     access: dict[str, Any] = {"endpointPrivateAccess": True, "endpointPublicAccess": True}
     if public_access_cidrs:
@@ -166,10 +166,10 @@ def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Entry:
         **plan["settings"],
     }
     initial = {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": True}}
-    return entry("cluster", "cluster", plan["name"], plan["region"], body, initial=initial)
+    return resource("cluster", "cluster", plan["name"], plan["region"], body, initial=initial)
 
 
-def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Entry:
+def _launch_template(plan: Plan, template: Mapping[str, Any]) -> ResourceDict:
     """Return a launch template. Groups of security on its interfaces: that of EFA, and that of the cluster, without
     which a node does not reach the API server."""
     groups = []
@@ -179,7 +179,7 @@ def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Entry:
             _ref("cluster", "resourcesVpcConfig.clusterSecurityGroupId"),
         ]
     body = {"Data": launch_templates.complete_data(template, groups), "Tags": _tags(plan, template["name"])}
-    return entry(
+    return resource(
         _template_key(template["pool"]), "launch-template", template["name"], plan["region"], body, ("cluster",)
     )
 
@@ -188,7 +188,7 @@ def _template_key(pool: str) -> str:
     return f"launch-template-{pool}"
 
 
-def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
+def _node_group(plan: Plan, group: Mapping[str, Any]) -> ResourceDict:
     """Return a node group. It has a way out before its nodes start, and files until they are gone."""
     body: dict[str, Any] = {
         "nodeRole": _role("node"),
@@ -223,10 +223,10 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
         *(f"mount-target-{zone}" for zone in plan["zones"]),
     ]
     initial = {"scalingConfig": {"desiredSize": group["desired_size"]}}
-    return entry(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs, initial)
+    return resource(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs, initial)
 
 
-def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Entry:
+def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> ResourceDict:
     """Return an addon; without a version, one that is for the version of the cluster."""
     version = str(chosen.get("version") or "")
     body: dict[str, Any] = {
@@ -237,10 +237,10 @@ def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Entry:
     needs = ["cluster"]
     if name not in FIRST_ADDONS:
         needs += [f"node-group-{each['name']}" for each in plan["node_groups"] if each["role"] == pools.SYSTEM]
-    return entry(f"addon-{name}", "addon", name, _inside(plan), body, needs)
+    return resource(f"addon-{name}", "addon", name, _inside(plan), body, needs)
 
 
-def _pod_identities(plan: Plan) -> Iterator[Entry]:
+def _pod_identities(plan: Plan) -> Iterator[ResourceDict]:
     for each in identity.POD_IDENTITIES:
         account = each["service_account"]
         body = {
@@ -250,21 +250,21 @@ def _pod_identities(plan: Plan) -> Iterator[Entry]:
             "tags": _tags(plan),
         }
         name = f"{each['namespace']}/{account}"
-        yield entry(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
+        yield resource(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
 
 
 # Files
 
 
-def _files(plan: Plan) -> Iterator[Entry]:
+def _files(plan: Plan) -> Iterator[ResourceDict]:
     name, region = plan["name"], plan["region"]
     policy = identity.file_system_policy()
     body = {"Encrypted": True, "ThroughputMode": "elastic", "Policy": policy, "Tags": _tags(plan, name)}
-    yield entry("file-system", "file-system", name, region, body)
+    yield resource("file-system", "file-system", name, region, body)
     for zone in plan["zones"]:
         body = {
             "FileSystemId": _ref("file-system", "FileSystemId"),
             "SubnetId": _ref(_subnet_key(network.PRIVATE, zone), "SubnetId"),
             "SecurityGroups": [_ref("security-group-efs", "GroupId")],
         }
-        yield entry(f"mount-target-{zone}", "mount-target", f"{name} in {zone}", region, body)
+        yield resource(f"mount-target-{zone}", "mount-target", f"{name} in {zone}", region, body)

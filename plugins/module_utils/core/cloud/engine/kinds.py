@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Declaration of the kinds of objects that a cloud has: one table for each provider.
 
-An object is a Resource: an entry of the list that a plan gives. What an API returns of it is its actual state. The
+An object is a Resource: one of the list that a plan gives. What an API returns of it is its actual state. The
 fields of its body that the table of its kind declares are compared with the actual state; all others are sent when the
 object is created, and never compared.
 """

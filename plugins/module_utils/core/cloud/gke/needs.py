@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import SPECIFIC
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Need
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines
 
 _QUOTAS = "IAM & Admin, Quotas & System Limits"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import entry, merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged, resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     names,
     node_pools,
@@ -177,7 +177,7 @@ def _entry(
 ) -> dict[str, Any]:
     """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
     named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
-    return entry(key, kind, name, parent, {**named, **body}, needs, initial)
+    return resource(key, kind, name, parent, {**named, **body}, needs, initial)
 
 
 def _subnetwork(read: reading.Read, inside: str, name: str, owner: str) -> dict[str, Any]:

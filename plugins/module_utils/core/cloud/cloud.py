@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Entry of a cloud in the registry: all that the rest of the core, and the inventory, have to know of it."""
+"""Definition of a cloud: all that the rest of the core, and the inventory, have to know of it. See `registry`."""
 
 from __future__ import annotations
 

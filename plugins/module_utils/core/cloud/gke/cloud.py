@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Google Kubernetes Engine in the registry of clouds."""
+"""Definition of Google Kubernetes Engine for the registry of clouds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
     Cloud,
     Identity,
     Login,

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Amazon EKS in the registry of clouds."""
+"""Definition of Amazon EKS for the registry of clouds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
     Cloud,
     Fabric,
     Login,
     Platform,
     node_pool,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
 
 _EFA = Fabric(
     type="EFA",

@@ -12,13 +12,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provid
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.pool_sizes import NodeGroups
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import PoolSizes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Backend
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as google_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google
 
-PROVIDERS: Mapping[str, Entry] = {
-    "eks": aws.ENTRY,
-    "gke": google.ENTRY,
+BACKENDS: Mapping[str, Backend] = {
+    "eks": aws.BACKEND,
+    "gke": google.BACKEND,
 }
 """Clouds that the engine works on."""
 LOGINS: Mapping[str, Logins] = {
@@ -35,7 +35,7 @@ POOL_SIZES: Mapping[str, PoolSizes] = {
 
 def arguments() -> dict[str, Any]:
     """Return the arguments of modules that log in to any of the clouds. None is required, but by the login itself."""
-    found: dict[str, Any] = {"provider": {"type": "str", "choices": list(PROVIDERS), "required": True}}
-    for entry in PROVIDERS.values():
-        found |= entry.arguments
+    found: dict[str, Any] = {"provider": {"type": "str", "choices": list(BACKENDS), "required": True}}
+    for backend in BACKENDS.values():
+        found |= backend.arguments
     return found
