@@ -251,11 +251,10 @@ def cluster_of(world: World, call: Call, name: str = "", active: bool = False) -
 
 def at_rest(thing: Resource, what: str) -> None:
     if thing.status in ("CREATING", "UPDATING", "DELETING"):
-        raise Refusal(
-            "ResourceInUseException",
-            f"{what} {thing.name} currently has an operation in progress ({thing.status})",
-            409,
-        )
+        message = f"{what} {thing.name} currently has an operation in progress ({thing.status})"
+        # A change that is sent again and again is a way to wait, too.
+        thing.observe()
+        raise Refusal("ResourceInUseException", message, 409)
 
 
 def invalid(message: str) -> Refusal:
