@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import F
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer, Orphan
@@ -119,7 +119,7 @@ class Sweep:
             return []
         ends, pending = time.monotonic() + wait.timeout, list[str]()
 
-        def until_gone(poll: Callable[[], Seen], what: str) -> None:
+        def until_gone(poll: Callable[[], PollResult], what: str) -> None:
             if until_done:
                 left = replace(wait, timeout=max(ends - time.monotonic(), 0.0))
                 left.until(poll, f"{what} in {self._vpc} to be gone")
@@ -270,7 +270,7 @@ class Sweep:
                 raise
         self._report(balancer.orphan)
 
-    def _interfaces_gone(self, found: Found) -> Seen:
+    def _interfaces_gone(self, found: Found) -> PollResult:
         """Delete the interfaces that nothing uses any more, and return which are still used."""
         idle, pending, _foreign = self._sorted(self._interfaces(), found.others, gone=found.gone)
         for interface in idle:
@@ -279,9 +279,9 @@ class Sweep:
             if not self._deleted(orphan, call, _NO_INTERFACE):
                 pending.append(interface)
         left = ", ".join(f"{each['NetworkInterfaceId']} ({each.get('Description')})" for each in pending)
-        return Seen(f"still there: {left}" if left else "no network interface is left", done=not pending)
+        return PollResult(f"still there: {left}" if left else "no network interface is left", done=not pending)
 
-    def _target_groups_gone(self, found: Found) -> Seen:
+    def _target_groups_gone(self, found: Found) -> PollResult:
         elbv2 = self._account.client("elbv2")
         left = [
             name
@@ -290,9 +290,9 @@ class Sweep:
                 _target_group(arn, name), partial(elbv2.delete_target_group, TargetGroupArn=arn), "TargetGroupNotFound"
             )
         ]
-        return Seen(f"still used: {', '.join(left)}" if left else "no target group is left", done=not left)
+        return PollResult(f"still used: {', '.join(left)}" if left else "no target group is left", done=not left)
 
-    def _groups_gone(self, found: Found) -> Seen:
+    def _groups_gone(self, found: Found) -> PollResult:
         """Delete security groups, after rules of the cluster's other groups that refer to them."""
         ec2 = self._account.client("ec2")
         owned = {each["GroupId"] for each in found.every_group if self._owned(each)}
@@ -308,7 +308,7 @@ class Sweep:
             call = partial(ec2.delete_security_group, GroupId=name)
             if not self._deleted(_group(group), call, "InvalidGroup.NotFound"):
                 left.append(f"{name} ({group['GroupName']})")
-        return Seen(f"still used: {', '.join(left)}" if left else "no security group is left", done=not left)
+        return PollResult(f"still used: {', '.join(left)}" if left else "no security group is left", done=not left)
 
     def _owned(self, group: Wire) -> bool:
         """Return whether the rules of a group are ours to change."""

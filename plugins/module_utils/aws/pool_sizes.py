@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.provider import state_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, wait_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, wait_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
@@ -51,15 +51,15 @@ class NodeGroups:
     def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
         purpose = f"set the size of {_title(options['cluster'], pool)} to {nodes}"
 
-        def attempt() -> Seen:
+        def attempt() -> PollResult:
             scaling = {"desiredSize": nodes}
             try:
                 _call(options, "update_nodegroup_config", purpose, nodegroupName=pool, scalingConfig=scaling)
             except AwsError as error:
                 if not is_code(error, "ResourceInUseException"):
                     raise
-                return Seen(f"EKS does another update of {_title(options['cluster'], pool)}")
-            return Seen("", done=True)
+                return PollResult(f"EKS does another update of {_title(options['cluster'], pool)}")
+            return PollResult("", done=True)
 
         wait_for(attempt, timeout=self._busy_seconds, delay=self._busy_delay, what=purpose, error=AwsError)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -38,9 +38,9 @@ class Operation:
     def over(self, wait: Wait) -> Status:
         """Return how it ended, well or not."""
 
-        def poll() -> Seen:
+        def poll() -> PollResult:
             status = self.poll()
-            return Seen(f"{self.title}: {status.word}", done=status.done, value=status)
+            return PollResult(f"{self.title}: {status.word}", done=status.done, value=status)
 
         status: Status = wait.until(poll, self.title)
         return status

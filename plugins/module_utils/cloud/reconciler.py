@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
@@ -153,14 +153,14 @@ class Run:
         """
         errors: list[CloudError] = []
 
-        def again() -> Seen:
+        def again() -> PollResult:
             try:
-                return Seen(f"{action.title}: begun", done=True, value=action.send())
+                return PollResult(f"{action.title}: begun", done=True, value=action.send())
             except CloudError as error:
                 if not (error.busy or error.too_early):
                     raise
                 errors[:] = [error]
-                return Seen(_waiting(action.title, error), value=error)
+                return PollResult(_waiting(action.title, error), value=error)
 
         first = again()
         if first.done:
@@ -303,10 +303,10 @@ class Reconciler:
         reading: list[Actual] = [actual]
         began = time.monotonic()
 
-        def attempt() -> Seen:
+        def attempt() -> PollResult:
             actual = reading.pop() if reading else self._read_again()
             try:
-                return Seen("", done=True, value=self._updated(actual))
+                return PollResult("", done=True, value=self._updated(actual))
             except CloudError as error:
                 too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
                 # The absent object may be one that the call refers to, and may never appear.
@@ -316,7 +316,7 @@ class Reconciler:
                 if (error.busy or too_early) and not self._run.until_done:
                     raise LaterError(f"{_waiting(self._title, error)}: run again") from None
                 waits = error.busy or too_early
-                return Seen(_waiting(self._title, error) if waits else f"{self._title}: changed meanwhile")
+                return PollResult(_waiting(self._title, error) if waits else f"{self._title}: changed meanwhile")
 
         wait = replace(self._run.wait, delay=min(self._run.wait.delay, _BUSY_DELAY))
         updated: Actual = wait.until(attempt, f"update {self._title}")
@@ -407,17 +407,19 @@ class Reconciler:
         """Return the object once it is ready. `new`: it was created a moment ago, and may not be found for a while."""
         created = time.monotonic()
 
-        def poll() -> Seen:
+        def poll() -> PollResult:
             actual = self._provider.find(self._resource)
             if actual is None:
                 if new and time.monotonic() - created < _NEW_SECONDS:
-                    return Seen(f"{self._title} is not found yet")
-                return Seen(f"{self._title} is not there", failure=f"{self._title} was deleted meanwhile. Run again")
+                    return PollResult(f"{self._title} is not found yet")
+                return PollResult(
+                    f"{self._title} is not there", failure=f"{self._title} was deleted meanwhile. Run again"
+                )
             self._done = replace(self._done, actual=actual)
             state = self._run.state(self._resource, actual)
             failure = self._run.failure(self._resource, state) if state.phase == "failed" else ""
             word = state.word or "there"
-            return Seen(f"{self._title} is {word}", done=state.usable, failure=failure, value=actual)
+            return PollResult(f"{self._title} is {word}", done=state.usable, failure=failure, value=actual)
 
         return self._until(poll, f"{self._title} to be ready")
 
@@ -425,19 +427,19 @@ class Reconciler:
         # A reading of a moment after the call may still be of before it.
         phases = [self._run.phase(self._resource, before)]
 
-        def poll() -> Seen:
+        def poll() -> PollResult:
             actual = self._provider.find(self._resource)
             if actual is None:
-                return Seen(f"{self._title} is gone", done=True, value={})
+                return PollResult(f"{self._title} is gone", done=True, value={})
             state = self._run.state(self._resource, actual)
             failed = state.phase == "failed" and phases[-1] != "failed"
             phases.append(state.phase)
             failure = f"it could not be deleted: {self._run.failure(self._resource, state)}" if failed else ""
-            return Seen(f"{self._title} is {state.word or 'there'}", failure=failure)
+            return PollResult(f"{self._title} is {state.word or 'there'}", failure=failure)
 
         self._until(poll, f"{self._title} to be gone", f"{self._title} is being deleted: run again")
 
-    def _until(self, poll: Callable[[], Seen], what: str, pending: str = "") -> Actual:
+    def _until(self, poll: Callable[[], PollResult], what: str, pending: str = "") -> Actual:
         """Poll once, without a message when that is enough; then wait."""
         first = poll()
         if first.done and not first.failure:

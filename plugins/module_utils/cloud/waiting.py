@@ -29,7 +29,7 @@ ARGUMENTS = arguments()
 
 
 @dataclass(frozen=True)
-class Seen:
+class PollResult:
     """Result of one reading.
 
     `message`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why
@@ -55,14 +55,14 @@ class Progress:
 
 
 def wait_for(
-    poll: Callable[[], Seen],
+    poll: Callable[[], PollResult],
     *,
     timeout: float,
     delay: float,
     what: str,
     progress: Callable[[str], None] = lambda _line: None,
     error: type[CloudError] = CloudError,
-) -> Seen:
+) -> PollResult:
     """Poll every `delay` seconds until it is done, and return the last result.
 
     `what` says what is waited for ("cluster west to become active"). Every change of its message goes to `progress`.
@@ -108,7 +108,7 @@ class Wait:
     progress: Callable[[str], None]
     error: type[CloudError] = CloudError
 
-    def until(self, poll: Callable[[], Seen], what: str) -> Any:
+    def until(self, poll: Callable[[], PollResult], what: str) -> Any:
         """Return the value of the last poll."""
         return wait_for(
             poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress, error=self.error

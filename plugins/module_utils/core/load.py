@@ -379,7 +379,7 @@ def _no_version(kind: str) -> tuple[Problem, str]:
 
 
 def _unknown_kind(kind: str) -> Problem:
-    if kind in registry.later().values():
+    if kind in registry.unsupported_sources().values():
         return Problem(
             f"{kind} is not supported",
             "kind",

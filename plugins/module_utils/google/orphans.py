@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
@@ -132,24 +132,24 @@ class Sweep:
             raise AssertionError(f"{thing.kind} {thing.name} lasts, and is no orphan")
         reported: list[bool] = []
 
-        def again() -> Seen:
+        def again() -> PollResult:
             try:
                 answer = self._client.call(request)
                 if thing.going:
-                    return Seen(f"{thing.title} is being deleted")
+                    return PollResult(f"{thing.title} is being deleted")
                 if not reported:
                     reported.append(True)
                     self._report(thing)
                 if not self._until_done:
-                    return Seen("", done=True, value=False)
+                    return PollResult("", done=True, value=False)
                 finish(self._client, thing.resource, answer, request.purpose, self._wait)
             except GoogleError as error:
                 if error.absent:
-                    return Seen("", done=True, value=True)
+                    return PollResult("", done=True, value=True)
                 if not (error.busy or error.codes & _IN_USE):
                     raise
-                return Seen(f"{thing.title} is still used: {error.message}")
-            return Seen("", done=True, value=True)
+                return PollResult(f"{thing.title} is still used: {error.message}")
+            return PollResult("", done=True, value=True)
 
         first = again()
         if first.done:

@@ -30,7 +30,7 @@ CLUSTER_KINDS = ("InferenceCluster", *KINDS)
 
 
 @functools.cache
-def later() -> Mapping[str, str]:
+def unsupported_sources() -> Mapping[str, str]:
     """Return the sources of an InferenceCluster of which no cluster is created yet, and the kinds that the reference
     implementation has for them."""
     sources = get_args(ClusterSource.model_fields["source"].annotation)

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-Read = TypeVar("Read", bound=Cluster)
+ClusterT = TypeVar("ClusterT", bound=Cluster)
 
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
@@ -33,61 +33,61 @@ class InvalidClusterError(ValueError):
         self.problems = tuple(problems)
 
 
-class Neighbours(Generic[Read]):
+class Neighbours(Generic[ClusterT]):
     """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them."""
 
-    def __init__(self, clusters: Iterable[Read], claims: Callable[[Read], Iterable[Hashable]]) -> None:
+    def __init__(self, clusters: Iterable[ClusterT], claims: Callable[[ClusterT], Iterable[Hashable]]) -> None:
         self._claims = claims
-        self._by_claim: dict[Hashable, dict[int, Read]] = {}
+        self._by_claim: dict[Hashable, dict[int, ClusterT]] = {}
         for index, cluster in enumerate(clusters):
             for claim in claims(cluster):
                 self._by_claim.setdefault(claim, {})[index] = cluster
 
-    def of(self, cluster: Read) -> list[Read]:
+    def of(self, cluster: ClusterT) -> list[ClusterT]:
         """Return those that share a claim with a cluster, itself among them, in their order."""
-        found: dict[int, Read] = {}
+        found: dict[int, ClusterT] = {}
         for claim in self._claims(cluster):
             found.update(self._by_claim.get(claim, {}))
         return [found[index] for index in sorted(found)]
 
 
 @dataclass(frozen=True)
-class Validation(Generic[Read]):
+class Validation(Generic[ClusterT]):
     """Validation of the clusters of one cloud beyond their schema.
 
     `read`: a cluster of its wire form; raises InvalidResource. `claims`: names of a cluster that no other one may have.
-    `rules`: the findings in a cluster, by itself and beside those that share a claim with it.
+    `rules`: the problems in a cluster, by itself and beside those that share a claim with it.
     """
 
-    read: Callable[[Object], Read]
-    claims: Callable[[Read], Iterable[Hashable]]
-    rules: Callable[[Read, Sequence[Read]], Iterable[Problem]]
+    read: Callable[[Object], ClusterT]
+    claims: Callable[[ClusterT], Iterable[Hashable]]
+    rules: Callable[[ClusterT, Sequence[ClusterT]], Iterable[Problem]]
 
-    def neighbours(self, clusters: Iterable[Object]) -> Neighbours[Read]:
+    def neighbours(self, clusters: Iterable[Object]) -> Neighbours[ClusterT]:
         """Return clusters (wire form) beside which another one may be created, but for those that cannot be read."""
         return Neighbours(self._readable(clusters), self.claims)
 
-    def problems(self, cluster: Object, others: Neighbours[Read] | None = None) -> list[Problem]:
-        """Return the findings in a cluster (wire form), by itself and beside `others`, where the user wrote them."""
+    def problems(self, cluster: Object, others: Neighbours[ClusterT] | None = None) -> list[Problem]:
+        """Return the problems in a cluster (wire form), by itself and beside `others`, where the user wrote them."""
         try:
             read = self.read(cluster)
         except InvalidResource as error:
             return list(error.problems)
         return [where_written(problem, read) for problem in self.rules(read, others.of(read) if others else ())]
 
-    def valid(self, cluster: Object) -> Read:
-        """Return a cluster that is valid by itself. Raises InvalidClusterError with all findings."""
+    def valid(self, cluster: Object) -> ClusterT:
+        """Return a cluster that is valid by itself. Raises InvalidClusterError with all problems."""
         require(self.problems(cluster))
         return self.read(cluster)
 
-    def _readable(self, clusters: Iterable[Object]) -> Iterator[Read]:
+    def _readable(self, clusters: Iterable[Object]) -> Iterator[ClusterT]:
         for cluster in clusters:
             with contextlib.suppress(InvalidResource):
                 yield self.read(cluster)
 
 
 def require(problems: Sequence[Problem]) -> None:
-    """Raise InvalidClusterError when there are findings."""
+    """Raise InvalidClusterError when there are problems."""
     if problems:
         raise InvalidClusterError(problems)
 

@@ -324,7 +324,7 @@ def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     source = cluster.spec.cluster.source
-    if source in registry.later():
+    if source in registry.unsupported_sources():
         hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or create it yourself and use Existing"
         yield warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 

@@ -41,43 +41,43 @@ class Options:
     public_access_cidrs: Sequence[str] = ()
 
 
-def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
+def plan(manifest: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
     """Return the plan of an EKSCluster (wire form). Raises InvalidClusterError with all that is wrong with it."""
     chosen = options or Options()
-    read = validation.VALIDATION.valid(cluster)
-    cidrs, zones = validation.placed(read, chosen.zones, chosen.subnet_zones)
+    cluster = validation.VALIDATION.valid(manifest)
+    cidrs, zones = validation.ranges_and_zones(cluster, chosen.zones, chosen.subnet_zones)
     options_and_zones = validation.of_options(chosen.tags, chosen.addons)
-    require([*options_and_zones, *validation.of_zones(read, cidrs, zones, chosen.zones)])
-    aws_name = names.cluster_name(read.namespace, read.name)
-    ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
+    require([*options_and_zones, *validation.of_zones(cluster, cidrs, zones, chosen.zones)])
+    aws_name = names.cluster_name(cluster.namespace, cluster.name)
+    ordered = sorted(cluster.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
     plain = {pool["name"] for pool in ordered if pool["name"] in chosen.plain_groups}
-    efa = any(launch_templates.has_efa(pool) for pool in read.pools)
+    efa = any(launch_templates.has_efa(pool) for pool in cluster.pools)
     described = {
-        "object": {"namespace": read.namespace, "name": read.name},
+        "object": {"namespace": cluster.namespace, "name": cluster.name},
         "name": aws_name,
-        "region": read.region,
-        "version": read.version,
+        "region": cluster.region,
+        "version": cluster.version,
         "zones": zones,
         "tags": {**chosen.tags, **names.tags(aws_name, fleet)},
-        "vpc": {"name": aws_name, "cidr": read.vpc_cidr},
-        "subnets": network.subnets(read.name, zones, cidrs),
+        "vpc": {"name": aws_name, "cidr": cluster.vpc_cidr},
+        "subnets": network.subnets(cluster.name, zones, cidrs),
         "launch_templates": [
-            launch_templates.launch_template(read.namespace, read.name, pool)
+            launch_templates.launch_template(cluster.namespace, cluster.name, pool)
             for pool in ordered
             if launch_templates.needs_template(pool) or pool["name"] not in plain
         ],
         "node_groups": [
-            node_groups.node_group(read.namespace, read.name, pool, zones, plain=pool["name"] in plain)
+            node_groups.node_group(cluster.namespace, cluster.name, pool, zones, plain=pool["name"] in plain)
             for pool in ordered
         ],
         "efa": efa,
-        "settings": _settings(read.settings),
+        "settings": _settings(cluster.settings),
     }
     return {
         **described,
         "resources": resources.resources(described, chosen.addons, chosen.public_access_cidrs),
         "storage_class": _storage_class(),
-        "secret": {"namespace": read.namespace, "name": kubeconfig_secret(read.name), "key": "kubeconfig"},
+        "secret": {"namespace": cluster.namespace, "name": kubeconfig_secret(cluster.name), "key": "kubeconfig"},
     }
 
 

@@ -17,7 +17,7 @@ KIND = "EKSCluster"
 
 
 @dataclass(frozen=True)
-class Read(reading.Cluster):
+class EksCluster(reading.Cluster):
     """Fields of an EKSCluster. `own_cidrs`: whether the user wrote the ranges. `zones`: those that the user wrote."""
 
     vpc_cidr: str
@@ -39,11 +39,11 @@ class Read(reading.Cluster):
         return {template_name(self.namespace, self.name, pool) for pool in self.pools}
 
 
-def read(cluster: Mapping[str, Any]) -> Read:
+def read(cluster: Mapping[str, Any]) -> EksCluster:
     """Return the fields of an EKSCluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or EKSNetworking()
-    return Read(
+    return EksCluster(
         **reading.common(KIND, resource, cluster),
         vpc_cidr=networking.vpc_cidr,
         subnet_cidrs=_ranges(networking),

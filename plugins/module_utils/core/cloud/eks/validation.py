@@ -36,18 +36,18 @@ _TAG = re.compile(r"[\w\s.:/=+@-]*")
 run."""
 
 
-def placed(
-    read: reading.Read, available: Sequence[str], held: Mapping[str, str] | None = None
+def ranges_and_zones(
+    cluster: reading.EksCluster, available: Sequence[str], held: Mapping[str, str] | None = None
 ) -> tuple[list[str], list[str]]:
     """Return the public ranges and their zones. Ranges that the user did not write are as many as there are zones, at
     least two; there are fewer zones than ranges when the region has not so many. `held`: the zones that subnets have
     already, by range."""
-    cidrs = list(read.subnet_cidrs)
-    if read.zones:
-        return cidrs, list(read.zones)
+    cidrs = list(cluster.subnet_cidrs)
+    if cluster.zones:
+        return cidrs, list(cluster.zones)
     there = [_held(cidr, held or {}) for cidr in cidrs]
-    zones = regions.choose_zones(read.region, there, available, read.pool_zones())
-    if not read.own_cidrs and len(zones) < len(cidrs):
+    zones = regions.choose_zones(cluster.region, there, available, cluster.pool_zones())
+    if not cluster.own_cidrs and len(zones) < len(cidrs):
         cidrs = cidrs[: max(len(zones), 2)]
     return cidrs, zones
 
@@ -58,27 +58,27 @@ def _held(cidr: str, held: Mapping[str, str]) -> str:
 
 
 def of_zones(
-    read: reading.Read, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
+    cluster: reading.EksCluster, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
 ) -> list[Problem]:
     """Return what is wrong with the zones that the subnets are in, and with those of the pools beside them.
     `available`: the zones that a control plane can be in, empty when they are not known."""
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
         message = (
-            f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
+            f"AWS offers {count} in {cluster.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
         )
         hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
-        return [where_written(Problem(message, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
+        return [where_written(Problem(message, _CIDRS if cluster.own_cidrs else "spec.region", hint=hint), cluster)]
     problems = [
-        *(_unusable(zone, f"{_ZONES}[{index}]", available) for index, zone in _missing(read.zones, available)),
+        *(_unusable(zone, f"{_ZONES}[{index}]", available) for index, zone in _missing(cluster.zones, available)),
         *(
-            _without_subnet(read, zone, f"{read.path(pool)}.zones[{index}]", zones, available)
-            for pool in read.pools
+            _without_subnet(cluster, zone, f"{cluster.path(pool)}.zones[{index}]", zones, available)
+            for pool in cluster.pools
             for index, zone in enumerate(pool.get("zones") or ())
             if zone not in zones
         ),
     ]
-    return [where_written(problem, read) for problem in problems]
+    return [where_written(problem, cluster) for problem in problems]
 
 
 def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, str]]:
@@ -87,12 +87,16 @@ def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, 
 
 
 def _without_subnet(
-    read: reading.Read, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
+    cluster: reading.EksCluster, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
 ) -> Problem:
     """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
     if available and zone not in available:
         return _unusable(zone, path, available)
-    more = _directly(read) if read.composed else f"or add a range to {_CIDRS}{' and its zone' if read.zones else ''}"
+    more = (
+        _directly(cluster)
+        if cluster.composed
+        else f"or add a range to {_CIDRS}{' and its zone' if cluster.zones else ''}"
+    )
     message = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
     return Problem(message, path, short_value(zone), f"Choose one of these, {more}")
 
@@ -138,16 +142,16 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
     return problems
 
 
-def _directly(read: reading.Read) -> str:
+def _directly(cluster: reading.EksCluster) -> str:
     """Return what to do about a network that an InferenceCluster has no field for."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
-        f"secretRef.name: {kubeconfig_secret(read.name)}"
+        f"secretRef.name: {kubeconfig_secret(cluster.name)}"
     )
 
 
-def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
-    name = read.name
+def _of_names(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+    name = cluster.name
     if "." in name:
         yield Problem(
             "must have no dots, which the names of EKS clusters cannot have",
@@ -170,55 +174,58 @@ def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Pr
             "Choose a shorter name",
         )
     for other in others:
-        yield from _beside(read, other)
+        yield from _beside(cluster, other)
 
 
-def _claims(read: reading.Read) -> Iterator[tuple[str, str]]:
-    yield "", names.cluster_name(read.namespace, read.name)
-    for template in read.template_names():
-        yield read.region, template
+def _claims(cluster: reading.EksCluster) -> Iterator[tuple[str, str]]:
+    yield "", names.cluster_name(cluster.namespace, cluster.name)
+    for template in cluster.template_names():
+        yield cluster.region, template
 
 
-def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
+def _beside(cluster: reading.EksCluster, that: reading.EksCluster) -> Iterator[Problem]:
     """Return what two clusters would both call their own. The names of IAM count in all regions."""
-    if (that.namespace, that.name) == (read.namespace, read.name):
+    if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
     ref = Ref(reading.KIND, that.namespace, that.name)
-    if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
+    if names.cluster_name(that.namespace, that.name) == names.cluster_name(cluster.namespace, cluster.name):
         yield Problem(
-            f"{ref} would have the same name in AWS", "metadata.name", short_value(read.name), "Rename one of the two"
+            f"{ref} would have the same name in AWS",
+            "metadata.name",
+            short_value(cluster.name),
+            "Rename one of the two",
         )
         return
-    shared = read.template_names() & that.template_names() if that.region == read.region else set()
+    shared = cluster.template_names() & that.template_names() if that.region == cluster.region else set()
     if shared:
         yield Problem(
             f"{ref} in the same region would have the same launch template {min(shared)}",
             "metadata.name",
-            short_value(read.name),
+            short_value(cluster.name),
             "Rename one of the two, or the pool in one of them",
         )
 
 
-def _of_place(read: reading.Read) -> Iterator[Problem]:
-    if not regions.REGION.fullmatch(read.region):
-        zone = read.region[:-1]
+def _of_place(cluster: reading.EksCluster) -> Iterator[Problem]:
+    if not regions.REGION.fullmatch(cluster.region):
+        zone = cluster.region[:-1]
         hint = f"Write {zone}" if regions.REGION.fullmatch(zone) else "Write a region such as us-west-2"
-        yield Problem("is no name of an AWS region", "spec.region", short_value(read.region), hint)
-    if not _VERSION.fullmatch(read.version):
+        yield Problem("is no name of an AWS region", "spec.region", short_value(cluster.region), hint)
+    if not _VERSION.fullmatch(cluster.version):
         yield Problem(
             "must be a minor version of Kubernetes, as EKS chooses the patch",
             "spec.kubernetesVersion",
-            short_value(read.version),
+            short_value(cluster.version),
             'Write it such as "1.36"',
         )
 
 
-def _of_addresses(read: reading.Read) -> Iterator[Problem]:
+def _of_addresses(cluster: reading.EksCluster) -> Iterator[Problem]:
     vpc_path = "spec.networking.vpcCidr"
-    vpc, problems = of_range(read.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
+    vpc, problems = of_range(cluster.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
     yield from problems
     ranges: dict[str, IPv4Network] = {}
-    for index, cidr in enumerate(read.subnet_cidrs):
+    for index, cidr in enumerate(cluster.subnet_cidrs):
         path = f"{_CIDRS}[{index}]"
         each, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
         yield from problems
@@ -229,29 +236,31 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
         try:
             ranges[twin] = addresses.private_twin(each)
         except addresses.AddressError as error:
-            yield Problem(str(error), path, cidr, _suggestion(read, vpc))
+            yield Problem(str(error), path, cidr, _suggestion(cluster, vpc))
             continue
         if vpc is not None:
-            yield from _outside(path, cidr, ranges[path], ranges[twin], read, vpc)
-    yield from _collisions(ranges, read, vpc)
+            yield from _outside(path, cidr, ranges[path], ranges[twin], cluster, vpc)
+    yield from _collisions(ranges, cluster, vpc)
 
 
 def _outside(
-    path: str, cidr: str, public: IPv4Network, twin: IPv4Network, read: reading.Read, vpc: IPv4Network
+    path: str, cidr: str, public: IPv4Network, twin: IPv4Network, cluster: reading.EksCluster, vpc: IPv4Network
 ) -> Iterator[Problem]:
     if not addresses.within(public, vpc):
-        yield Problem(f"is not within spec.networking.vpcCidr ({vpc})", path, cidr, _suggestion(read, vpc))
+        yield Problem(f"is not within spec.networking.vpcCidr ({vpc})", path, cidr, _suggestion(cluster, vpc))
     elif not addresses.within(twin, vpc):
         yield Problem(
             f"its private range {twin} ({addresses.TWIN_OFFSET} higher in the third octet) is not within "
             f"spec.networking.vpcCidr ({vpc})",
             path,
             cidr,
-            _suggestion(read, vpc),
+            _suggestion(cluster, vpc),
         )
 
 
-def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4Network | None) -> Iterator[Problem]:
+def _collisions(
+    ranges: Mapping[str, IPv4Network], cluster: reading.EksCluster, vpc: IPv4Network | None
+) -> Iterator[Problem]:
     """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
     which is not worth a second line."""
     written = [path for path in ranges if path.startswith(_CIDRS)]
@@ -259,7 +268,7 @@ def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4
         for other in written[:place]:
             if ranges[path].overlaps(ranges[other]):
                 yield Problem(
-                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(read, vpc)
+                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(cluster, vpc)
                 )
     for one in written:
         twin = ranges.get(f"the private range of {one}")
@@ -270,53 +279,53 @@ def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4
                     "octet)",
                     path,
                     str(ranges[path]),
-                    _suggestion(read, vpc),
+                    _suggestion(cluster, vpc),
                 )
 
 
-def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
+def _suggestion(cluster: reading.EksCluster, vpc: IPv4Network | None) -> str:
     """Ranges that do, of the size of those that are written."""
     if vpc is None:
         return "Choose other ranges"
-    for cidr in read.subnet_cidrs:
+    for cidr in cluster.subnet_cidrs:
         try:
             prefix = addresses.network(cidr).prefixlen
         except addresses.AddressError:
             continue
-        good = addresses.suggested(vpc, len(read.subnet_cidrs), prefix)
+        good = addresses.suggested(vpc, len(cluster.subnet_cidrs), prefix)
         if good:
             return f"Choose for example subnetCidrs: [{', '.join(good)}]"
     return "Choose smaller ranges, or a larger vpcCidr"
 
 
-def _of_networking_zones(read: reading.Read) -> Iterator[Problem]:
-    if not read.zones:
+def _of_networking_zones(cluster: reading.EksCluster) -> Iterator[Problem]:
+    if not cluster.zones:
         return
-    yield from of_pool_zones(read, {"zones": read.zones}, "spec.networking", regions.REGION, "{}{}")
-    if len(read.zones) != len(read.subnet_cidrs):
-        message = f"must be as many as the ranges of {_CIDRS}, which are {len(read.subnet_cidrs)}"
-        yield Problem(message, _ZONES, short_value(len(read.zones)), "Give one zone for each range")
+    yield from of_pool_zones(cluster, {"zones": cluster.zones}, "spec.networking", regions.REGION, "{}{}")
+    if len(cluster.zones) != len(cluster.subnet_cidrs):
+        message = f"must be as many as the ranges of {_CIDRS}, which are {len(cluster.subnet_cidrs)}"
+        yield Problem(message, _ZONES, short_value(len(cluster.zones)), "Give one zone for each range")
 
 
-def _of_pools(read: reading.Read) -> Iterator[Problem]:
-    yield from of_pools(read, lambda pool, path: of_pool_zones(read, pool, path, regions.REGION, "{}{}"))
-    used = sorted(read.pool_zones())
-    if len(used) > len(read.subnet_cidrs):
-        hint = f"Use fewer, {_directly(read)}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
+def _of_pools(cluster: reading.EksCluster) -> Iterator[Problem]:
+    yield from of_pools(cluster, lambda pool, path: of_pool_zones(cluster, pool, path, regions.REGION, "{}{}"))
+    used = sorted(cluster.pool_zones())
+    if len(used) > len(cluster.subnet_cidrs):
+        hint = f"Use fewer, {_directly(cluster)}" if cluster.composed else f"Use fewer, or add ranges to {_CIDRS}"
         yield Problem(
             f"the pools name {len(used)} zones ({', '.join(used)}), and the cluster has subnets in "
-            f"{len(read.subnet_cidrs)}",
+            f"{len(cluster.subnet_cidrs)}",
             "spec.nodePools",
             hint=hint,
         )
 
 
-def _rules(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
-    yield from _of_names(read, others)
-    yield from _of_place(read)
-    yield from _of_addresses(read)
-    yield from _of_networking_zones(read)
-    yield from _of_pools(read)
+def _rules(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, others)
+    yield from _of_place(cluster)
+    yield from _of_addresses(cluster)
+    yield from _of_networking_zones(cluster)
+    yield from _of_pools(cluster)
 
 
 VALIDATION = Validation(reading.read, _claims, _rules)

@@ -41,37 +41,41 @@ class Options:
 
 
 def plan(
-    cluster: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
+    manifest: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
     """Return what a GKECluster (wire form) becomes, in `project` unless it says one itself.
 
     Raises InvalidClusterError with all that is wrong with it.
     """
     chosen = options or Options()
-    read = validation.VALIDATION.valid(cluster)
-    project = read.project or project
-    require([*validation.of_project(read, project), *validation.of_options(chosen.labels)])
-    name = names.cluster_name(read.namespace, read.name)
+    cluster = validation.VALIDATION.valid(manifest)
+    project = cluster.project or project
+    require([*validation.of_project(cluster, project), *validation.of_options(chosen.labels)])
+    name = names.cluster_name(cluster.namespace, cluster.name)
     labels = {**chosen.labels, **names.labels(name, fleet)}
-    email = names.email(names.account_id(read.namespace, read.name), project)
+    email = names.email(names.account_id(cluster.namespace, cluster.name), project)
     return {
-        "object": {"namespace": read.namespace, "name": read.name},
+        "object": {"namespace": cluster.namespace, "name": cluster.name},
         "name": name,
         "project": project,
-        "region": read.region,
-        "version": read.version,
+        "region": cluster.region,
+        "version": cluster.version,
         "labels": labels,
         "service_account": email,
-        "node_account": read.settings.node_service_account
-        or names.email(names.node_account_id(read.namespace, read.name), project),
-        "obsolete": [] if _has_nat(read) else [_router_of(read, project, name, labels)],
-        "resources": _resources(read, project, name, labels, email),
+        "node_account": cluster.settings.node_service_account
+        or names.email(names.node_account_id(cluster.namespace, cluster.name), project),
+        "obsolete": [] if _has_nat(cluster) else [_router_of(cluster, project, name, labels)],
+        "resources": _resources(cluster, project, name, labels, email),
         "storage_class": _storage_class(name),
         "secrets": {
-            "kubeconfig": {"namespace": read.namespace, "name": kubeconfig_secret(read.name), "key": "kubeconfig"},
+            "kubeconfig": {
+                "namespace": cluster.namespace,
+                "name": kubeconfig_secret(cluster.name),
+                "key": "kubeconfig",
+            },
             "service_account_key": {
-                "namespace": read.namespace,
-                "name": names.key_secret(read.name),
+                "namespace": cluster.namespace,
+                "name": names.key_secret(cluster.name),
                 "key": "private_key",
             },
         },
@@ -79,24 +83,24 @@ def plan(
 
 
 def _resources(
-    read: reading.Read, project: str, name: str, labels: Mapping[str, str], email: str
+    cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[dict[str, Any]]:
     """Return what is made, each after what it needs."""
-    inside, region = f"projects/{project}", f"projects/{project}/regions/{read.region}"
-    location = f"projects/{project}/locations/{read.region}"
+    inside, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
+    location = f"projects/{project}/locations/{cluster.region}"
     owner = names.description(labels)
-    ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    named = read.settings.node_service_account or ""
-    own = "" if named else names.email(names.node_account_id(read.namespace, read.name), project)
+    ordered = sorted(cluster.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
+    named = cluster.settings.node_service_account or ""
+    own = "" if named else names.email(names.node_account_id(cluster.namespace, cluster.name), project)
     made = [
-        (node_pools.node_pool(pool, labels, read.version, named), node_pools.initial(pool, own)) for pool in ordered
+        (node_pools.node_pool(pool, labels, cluster.version, named), node_pools.initial(pool, own)) for pool in ordered
     ]
-    rights = list(_node_account(read, own, inside, owner)) if own else []
-    router = [_router(name, region, inside, owner)] if _has_nat(read) else []
+    rights = list(_node_account(cluster, own, inside, owner)) if own else []
+    router = [_router(name, region, inside, owner)] if _has_nat(cluster) else []
     return [
         _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": owner}),
         _entry("service-filestore", "service", FILESTORE, inside, {}),
-        _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, owner), ("network",)),
+        _entry("subnetwork", "subnetwork", name, region, _subnetwork(cluster, inside, name, owner), ("network",)),
         *router,
         *rights,
         _entry(
@@ -104,9 +108,9 @@ def _resources(
             "cluster",
             name,
             location,
-            _cluster(read, project, name, labels, merged(*made[0])),
+            _cluster(cluster, project, name, labels, merged(*made[0])),
             ("network", "subnetwork", *(entry["key"] for entry in (*router, *rights))),
-            {} if read.settings.datapath_provider else {"networkConfig": {"datapathProvider": DATAPATH}},
+            {} if cluster.settings.datapath_provider else {"networkConfig": {"datapathProvider": DATAPATH}},
         ),
         *(
             _entry(
@@ -120,18 +124,18 @@ def _resources(
             )
             for pool, initial in made
         ),
-        *_fleet_account(read, email, inside, owner),
+        *_fleet_account(cluster, email, inside, owner),
     ]
 
 
-def _router_of(read: reading.Read, project: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
     inside = f"projects/{project}"
-    return _router(name, f"{inside}/regions/{read.region}", inside, names.description(labels))
+    return _router(name, f"{inside}/regions/{cluster.region}", inside, names.description(labels))
 
 
-def _has_nat(read: reading.Read) -> bool:
-    return read.settings.private_nodes and read.settings.cloud_nat
+def _has_nat(cluster: reading.GkeCluster) -> bool:
+    return cluster.settings.private_nodes and cluster.settings.cloud_nat
 
 
 def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
@@ -148,17 +152,17 @@ def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
+def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
-    body = {"displayName": _display_name(read.name), "description": owner}
+    body = {"displayName": _display_name(cluster.name), "description": owner}
     yield _entry("service-account", "service-account", email, inside, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
     yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
 
 
-def _node_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
+def _node_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account of nodes, and its rights in the project."""
-    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": owner}
+    body = {"displayName": f"Nodes of GKECluster {cluster.name}"[:100], "description": owner}
     yield _entry("node-service-account", "service-account", email, inside, body)
     for role in NODE_ROLES:
         right = {"role": role, "member": f"serviceAccount:{email}"}
@@ -180,28 +184,28 @@ def _entry(
     return resource(key, kind, name, parent, {**named, **body}, needs, initial)
 
 
-def _subnetwork(read: reading.Read, inside: str, name: str, owner: str) -> dict[str, Any]:
+def _subnetwork(cluster: reading.GkeCluster, inside: str, name: str, owner: str) -> dict[str, Any]:
     return {
         "description": owner,
         "network": f"{inside}/global/networks/{name}",
-        "ipCidrRange": read.node_cidr,
+        "ipCidrRange": cluster.node_cidr,
         # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.
         "privateIpGoogleAccess": True,
         "secondaryIpRanges": [
-            {"rangeName": PODS, "ipCidrRange": read.pod_cidr},
-            {"rangeName": SERVICES, "ipCidrRange": read.service_cidr},
+            {"rangeName": PODS, "ipCidrRange": cluster.pod_cidr},
+            {"rangeName": SERVICES, "ipCidrRange": cluster.service_cidr},
         ],
     }
 
 
 def _cluster(
-    read: reading.Read, project: str, name: str, labels: Mapping[str, str], first: Mapping[str, Any]
+    cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], first: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The cluster with its first pool: GKE makes none without nodes, and one of its own choice if none is given."""
     return {
-        "initialClusterVersion": read.version,
+        "initialClusterVersion": cluster.version,
         "network": f"projects/{project}/global/networks/{name}",
-        "subnetwork": f"projects/{project}/regions/{read.region}/subnetworks/{name}",
+        "subnetwork": f"projects/{project}/regions/{cluster.region}/subnetworks/{name}",
         "ipAllocationPolicy": {
             "useIpAliases": True,
             "clusterSecondaryRangeName": PODS,
@@ -211,19 +215,19 @@ def _cluster(
         "workloadIdentityConfig": {"workloadPool": f"{project}.svc.id.goog"},
         "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
         "resourceLabels": dict(labels),
-        **_of_settings(read),
+        **_of_settings(cluster),
         # Its version is that of the cluster.
         "nodePools": [{key: deepcopy(value) for key, value in first.items() if key != "version"}],
     }
 
 
-def _of_settings(read: reading.Read) -> dict[str, Any]:
+def _of_settings(cluster: reading.GkeCluster) -> dict[str, Any]:
     """Return the fields of a cluster for settings of the manifest."""
-    settings = read.settings
+    settings = cluster.settings
     fields: dict[str, Any] = {"networkConfig": {"defaultEnablePrivateNodes": settings.private_nodes}}
     if settings.datapath_provider:
         fields["networkConfig"]["datapathProvider"] = settings.datapath_provider
-    if any(node_pools.has_networks(pool) for pool in read.pools):
+    if any(node_pools.has_networks(pool) for pool in cluster.pools):
         fields["networkConfig"]["enableMultiNetworking"] = True
     if settings.master_authorized_networks:
         blocks = [api.wire(each) for each in settings.master_authorized_networks]

@@ -16,7 +16,7 @@ KIND = "GKECluster"
 
 
 @dataclass(frozen=True)
-class Read(reading.Cluster):
+class GkeCluster(reading.Cluster):
     """A GKECluster with all defaults. `project` is empty when it does not say one."""
 
     project: str
@@ -30,11 +30,11 @@ class Read(reading.Cluster):
         return (self.node_cidr, self.pod_cidr, self.service_cidr)
 
 
-def read(cluster: Mapping[str, Any]) -> Read:
+def read(cluster: Mapping[str, Any]) -> GkeCluster:
     """Return the fields of a GKECluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or GKENetworking()
-    return Read(
+    return GkeCluster(
         **reading.common(KIND, resource, cluster),
         project=resource.spec.project or "",
         node_cidr=networking.node_cidr,

@@ -39,16 +39,16 @@ _KEPT = 4
 """Addresses of a subnetwork that Google keeps."""
 
 
-def of_project(read: reading.Read, project: str) -> list[Problem]:
+def of_project(cluster: reading.GkeCluster, project: str) -> list[Problem]:
     """Return what is wrong with the project that a plan is for."""
     if not project:
         problem = "is not given, and the credentials name none"
         hint = "Write the ID of the project there, or set gke_cluster_project"
-        return [where_written(Problem(problem, "spec.project", hint=hint), read)]
+        return [where_written(Problem(problem, "spec.project", hint=hint), cluster)]
     if not _PROJECT.fullmatch(project):
         problem = "is no ID of a project: 6 to 30 lower-case letters, digits and hyphens, beginning with a letter"
         hint = "Write the ID, not the name or the number" if project != project.lower() or project.isdigit() else ""
-        return [where_written(Problem(problem, "spec.project", short_value(project), hint), read)]
+        return [where_written(Problem(problem, "spec.project", short_value(project), hint), cluster)]
     return []
 
 
@@ -74,64 +74,68 @@ def of_options(labels: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
-    if not read.namespace[:1].isalpha():
+def _of_names(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+    if not cluster.namespace[:1].isalpha():
         yield Problem(
             "must begin with a letter, as the names of GKE clusters do, of which it is the beginning",
             "metadata.namespace",
-            short_value(read.namespace),
+            short_value(cluster.namespace),
             "Choose another namespace",
         )
-    if "." in read.name:
+    if "." in cluster.name:
         yield Problem(
             "must have no dots, which the names of GKE clusters cannot have",
             "metadata.name",
-            short_value(read.name),
+            short_value(cluster.name),
             "Choose another name",
         )
     for other in others:
-        yield from _beside(read, other)
+        yield from _beside(cluster, other)
 
 
-def _claims(read: reading.Read) -> Iterator[str]:
-    yield names.cluster_name(read.namespace, read.name)
+def _claims(cluster: reading.GkeCluster) -> Iterator[str]:
+    yield names.cluster_name(cluster.namespace, cluster.name)
 
 
-def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
+def _beside(cluster: reading.GkeCluster, that: reading.GkeCluster) -> Iterator[Problem]:
     """Return what two clusters would both call their own. The names of networks count in all regions of a project."""
-    if (that.namespace, that.name) == (read.namespace, read.name):
+    if (that.namespace, that.name) == (cluster.namespace, cluster.name):
         return
-    if read.project and that.project and read.project != that.project:
+    if cluster.project and that.project and cluster.project != that.project:
         return
-    if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
+    if names.cluster_name(that.namespace, that.name) == names.cluster_name(cluster.namespace, cluster.name):
         ref = Ref(reading.KIND, that.namespace, that.name)
         yield Problem(
             f"{ref} would have the same name in Google Cloud",
             "metadata.name",
-            short_value(read.name),
+            short_value(cluster.name),
             "Rename one of the two",
         )
 
 
-def _of_place(read: reading.Read) -> Iterator[Problem]:
-    if not regions.REGION.fullmatch(read.region):
-        region, __, _letter = read.region.rpartition("-")
+def _of_place(cluster: reading.GkeCluster) -> Iterator[Problem]:
+    if not regions.REGION.fullmatch(cluster.region):
+        region, __, _letter = cluster.region.rpartition("-")
         hint = f"Write {region}" if regions.REGION.fullmatch(region) else "Write a region such as us-central1"
-        yield Problem("is no name of a region of Google Cloud", "spec.region", short_value(read.region), hint)
-    if not _VERSION.fullmatch(read.version):
+        yield Problem("is no name of a region of Google Cloud", "spec.region", short_value(cluster.region), hint)
+    if not _VERSION.fullmatch(cluster.version):
         yield Problem(
             "must be a version of Kubernetes",
             "spec.kubernetesVersion",
-            short_value(read.version),
+            short_value(cluster.version),
             'Write it such as "1.35"',
         )
-    if read.project:
-        yield from of_project(read, read.project)
+    if cluster.project:
+        yield from of_project(cluster, cluster.project)
 
 
-def _of_addresses(read: reading.Read) -> Iterator[Problem]:
+def _of_addresses(cluster: reading.GkeCluster) -> Iterator[Problem]:
     ranges: dict[str, IPv4Network] = {}
-    for field, cidr in (("nodeCidr", read.node_cidr), ("podCidr", read.pod_cidr), ("serviceCidr", read.service_cidr)):
+    for field, cidr in (
+        ("nodeCidr", cluster.node_cidr),
+        ("podCidr", cluster.pod_cidr),
+        ("serviceCidr", cluster.service_cidr),
+    ):
         path = f"spec.networking.{field}"
         each, found = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
         yield from found
@@ -142,13 +146,13 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
                 hint = "Choose ranges that have no addresses in common"
                 yield Problem(f"has addresses of {other} ({taken})", path, cidr, hint)
         ranges[path] = each
-    if not read.composed:
-        yield from _of_room(read, ranges)
+    if not cluster.composed:
+        yield from _of_room(cluster, ranges)
 
 
-def _of_room(read: reading.Read, ranges: Mapping[str, IPv4Network]) -> Iterator[Problem]:
+def _of_room(cluster: reading.GkeCluster, ranges: Mapping[str, IPv4Network]) -> Iterator[Problem]:
     """Ranges that have no room for the nodes that are there from the start. A pool without zones is in one at least."""
-    nodes = sum(max(pool["nodeCount"], pool["minNodeCount"]) * len(pool.get("zones") or "1") for pool in read.pools)
+    nodes = sum(max(pool["nodeCount"], pool["minNodeCount"]) * len(pool.get("zones") or "1") for pool in cluster.pools)
     rooms: dict[str, Callable[[IPv4Network], int]] = {
         "spec.networking.nodeCidr": lambda each: int(each.num_addresses) - _KEPT,
         "spec.networking.podCidr": lambda each: int(2 ** (_POD_PREFIX - each.prefixlen)),
@@ -164,11 +168,11 @@ def _of_room(read: reading.Read, ranges: Mapping[str, IPv4Network]) -> Iterator[
             )
 
 
-def _of_pools(read: reading.Read) -> Iterator[Problem]:
-    yield from of_pools(read, lambda pool, path: _of_pool(read, pool, path))
+def _of_pools(cluster: reading.GkeCluster) -> Iterator[Problem]:
+    yield from of_pools(cluster, lambda pool, path: _of_pool(cluster, pool, path))
 
 
-def _of_pool(read: reading.Read, pool: Object, path: str) -> Iterator[Problem]:
+def _of_pool(cluster: reading.GkeCluster, pool: Object, path: str) -> Iterator[Problem]:
     if not _NAME.fullmatch(pool["name"]):
         yield Problem(
             "must begin with a letter, as the names of node pools of GKE do",
@@ -181,7 +185,7 @@ def _of_pool(read: reading.Read, pool: Object, path: str) -> Iterator[Problem]:
         hint = "Write one such as g2-standard-8"
         yield Problem("is no name of a machine type", f"{path}.machineType", short_value(machine), hint)
     yield from _of_accelerators(pool, path, machine)
-    yield from of_pool_zones(read, pool, path, regions.REGION, regions.ZONE_FORM)
+    yield from of_pool_zones(cluster, pool, path, regions.REGION, regions.ZONE_FORM)
 
 
 def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]:
@@ -213,11 +217,11 @@ def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]
         )
 
 
-def _rules(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
-    yield from _of_names(read, others)
-    yield from _of_place(read)
-    yield from _of_addresses(read)
-    yield from _of_pools(read)
+def _rules(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) -> Iterator[Problem]:
+    yield from _of_names(cluster, others)
+    yield from _of_place(cluster)
+    yield from _of_addresses(cluster)
+    yield from _of_pools(cluster)
 
 
 VALIDATION = Validation(reading.read, _claims, _rules)

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
 
 
 class SkyError(CloudError):
@@ -25,10 +25,10 @@ class SkyError(CloudError):
 wait_for = functools.partial(waiting.wait_for, error=SkyError)
 
 
-def observations(*found: Seen | CloudError) -> Callable[[], Seen]:
-    rest: Iterator[Seen | CloudError] = iter(found)
+def observations(*found: PollResult | CloudError) -> Callable[[], PollResult]:
+    rest: Iterator[PollResult | CloudError] = iter(found)
 
-    def observe() -> Seen:
+    def observe() -> PollResult:
         seen = next(rest)
         if isinstance(seen, CloudError):
             raise seen
@@ -39,8 +39,8 @@ def observations(*found: Seen | CloudError) -> Callable[[], Seen]:
 
 def test_until_it_is_done_with_each_change_reported_once() -> None:
     message: list[str] = []
-    creating = Seen("west is CREATING")
-    poll = observations(creating, creating, Seen("west is ACTIVE", done=True, value=7))
+    creating = PollResult("west is CREATING")
+    poll = observations(creating, creating, PollResult("west is ACTIVE", done=True, value=7))
     assert wait_for(poll, timeout=60, delay=0, what="west", progress=message.append).value == 7
     assert [line.partition(" (")[0] for line in message] == ["west is CREATING", "west is ACTIVE"]
 
@@ -48,7 +48,7 @@ def test_until_it_is_done_with_each_change_reported_once() -> None:
 def test_a_failure_ends_it() -> None:
     with pytest.raises(SkyError, match="wait for west: it failed, as the role is gone"):
         wait_for(
-            observations(Seen("x"), Seen("y", failure="it failed, as the role is gone")),
+            observations(PollResult("x"), PollResult("y", failure="it failed, as the role is gone")),
             timeout=60,
             delay=0,
             what="west",
@@ -57,7 +57,7 @@ def test_a_failure_ends_it() -> None:
 
 def test_the_time_is_over() -> None:
     with pytest.raises(SkyError) as raised:
-        wait_for(observations(Seen("west is CREATING")), timeout=0, delay=0, what="west to be active")
+        wait_for(observations(PollResult("west is CREATING")), timeout=0, delay=0, what="west to be active")
     message = str(raised.value)
     assert message.startswith(
         "wait for west to be active: WaitTimeout: not done after 0 s; last seen: west is CREATING. "
@@ -68,7 +68,7 @@ def test_the_time_is_over() -> None:
 
 def test_the_cloud_may_be_out_of_reach_meanwhile() -> None:
     fog = SkyError("observe", "Nothing to see", code="Fog")
-    assert wait_for(observations(fog, Seen("done", done=True)), timeout=60, delay=0, what="west").done
+    assert wait_for(observations(fog, PollResult("done", done=True)), timeout=60, delay=0, what="west").done
     with pytest.raises(SkyError, match="Nothing to see"):
         wait_for(observations(fog), timeout=0, delay=0, what="west")
 
