@@ -28,7 +28,7 @@ _SECURITY_GROUP_TEXT = (
 )
 _MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 _SKEW = 3
-# So many refused changes count as one look at an object.
+# So many refused changes count as one read of an object.
 _REFUSALS = 5
 _NO_CONTROL_PLANE = ("use1-az3", "usw1-az2", "cac1-az3")
 _LOG_TYPES = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
