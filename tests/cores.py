@@ -6,8 +6,8 @@
     python tests/cores.py matrix            # unit and playbook tests on all of them; what `make matrix` runs
     python tests/cores.py 2.20 PATH...      # pytest with arguments of your own
 
-Each release has a virtual environment in the cache folder of the tests, created when it is first asked for. All that a
-release takes as it is there comes from .venv.
+Each other release has a virtual environment in the cache folder of the tests, created when it is first asked for. All
+that a release takes as it is there comes from .venv.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible.release import __version__ as installed
 from ansible_collections.modelplane.fleet.tests.checkout import ROOT
 from ansible_collections.modelplane.fleet.tests.packages import cache
 
@@ -47,7 +48,10 @@ def releases() -> list[str]:
 
 
 def environment(release: str) -> Path:
-    """Return the Python of a virtual environment with the newest patch of a release; create it if there is none."""
+    """Return the Python of a virtual environment with a release, its newest patch where it is not that of .venv; create
+    it if there is none."""
+    if installed.startswith(f"{release}."):
+        return Path(sys.executable)
     others = sysconfig.get_path("purelib")
     digest = hashlib.sha256(f"{sys.version} {others}".encode()).hexdigest()[:12]
     folder = cache() / f"ansible-core-{release}-{digest}"

@@ -30,12 +30,12 @@ def kubectl_apply(live: LiveFleet, folder: Path, text: str) -> None:
 def first(live: LiveFleet, tmp_path_factory: pytest.TempPathFactory) -> Run:
     live.settings["fleet_resources"] = []
     # The first run of all installs the definitions, if nothing else.
-    live.run("site")
+    live.run("reconcile")
     live.control.create_namespace("team")
     text = fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west")
     text += fleets.deployment("solo", 1) + fleets.service("chat", "solo")
     kubectl_apply(live, tmp_path_factory.mktemp("resources"), text)
-    return live.run("site").ok()
+    return live.run("reconcile").ok()
 
 
 def test_resources_of_the_control_cluster_are_reconciled(live: LiveFleet, first: Run) -> None:
@@ -44,14 +44,14 @@ def test_resources_of_the_control_cluster_are_reconciled(live: LiveFleet, first:
     check_placement(live)
     check_ways(live, "chat", ["solo"])
     with Writes(live) as writes:
-        again = live.run("site").ok()
+        again = live.run("reconcile").ok()
     assert (again.changed, writes.all) == (0, [])
 
 
 def test_kubectl_scales_up_and_down(live: LiveFleet) -> None:
     for count in (3, 1):
         live.kubectl("-n", "team", "scale", "md/solo", f"--replicas={count}")
-        live.run("site").ok()
+        live.run("reconcile").ok()
         assert len(placed(live, "solo")) == count
         assert sum(len(engines(live, cluster)) for cluster in live.workloads) == count
         row = table(live.kubectl("-n", "team", "get", "md/solo"))[0]
@@ -62,18 +62,18 @@ def test_kubectl_scales_up_and_down(live: LiveFleet) -> None:
 
 def test_an_edit_with_kubectl_is_rolled_out(live: LiveFleet, tmp_path: Path) -> None:
     kubectl_apply(live, tmp_path, fleets.deployment("solo", 1, tag="v0.24.0"))
-    live.run("site").ok()
+    live.run("reconcile").ok()
     assert {tag for cluster in live.workloads for tag in tags(live, cluster)} == {"v0.24.0"}
     check_ways(live, "chat", ["solo"])
 
 
 def test_what_kubectl_deletes_goes(live: LiveFleet) -> None:
     live.kubectl("-n", "team", "delete", "md/solo", "ms/chat")
-    refused = live.run("site")
+    refused = live.run("reconcile")
     assert refused.code != 0
     assert "fleet_allow_empty" in refused.output
     assert sum(len(engines(live, cluster)) for cluster in live.workloads) == 1
-    live.run("site", "-e", "fleet_allow_empty=true").ok()
+    live.run("reconcile", "-e", "fleet_allow_empty=true").ok()
     assert sum(len(live.pods(cluster)) for cluster in live.workloads) == 0
     assert live.control.objects.list("gateway.networking.k8s.io/v1", "HTTPRoute") == []
 

@@ -31,7 +31,7 @@ OLD, NEW = "v0.23.0", "v0.24.0"
 def first(live: LiveFleet) -> Run:
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     live.write("models.yaml", fleets.deployment("mover", 2) + fleets.service("chat", "mover"))
-    return live.run("site").ok()
+    return live.run("reconcile").ok()
 
 
 def test_replicas_spread(live: LiveFleet, first: Run) -> None:
@@ -49,7 +49,7 @@ def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
     plant = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
     (foreign,) = west.apply(plant)
     live.edit("models.yaml", OLD, NEW)
-    run = live.run("site")
+    run = live.run("reconcile")
     assert run.code != 0
     assert run.failed == {"west"}
     reported = " ".join(run.output.split())
@@ -59,7 +59,7 @@ def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
     assert west.get("v1", "Service", name, namespace) == foreign
     assert tags(live, "east") == {NEW}
     west.objects.delete("v1", "Service", name, namespace)
-    live.run("site").ok()
+    live.run("reconcile").ok()
     assert tags(live, "west") == {NEW}
     check_ways(live, "chat", ["mover"])
 
@@ -75,8 +75,8 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
     try:
         with no_one_there(live, tmp_path) as kubeconfig:
             live.kubeconfigs["north"] = str(kubeconfig)
-            run = live.run("site")
-            again = live.run("site")
+            run = live.run("reconcile")
+            again = live.run("reconcile")
     finally:
         live.workloads["west"].start_api_server()
     assert run.failed == {"north", "west"}
@@ -91,7 +91,7 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
     assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west"]
     (live.manifests / "north.yaml").unlink()
     del live.kubeconfigs["north"]
-    live.run("site").ok()
+    live.run("reconcile").ok()
     # Controllers connect again some time after an API server has come back, and may outlast the run's own wait.
     until(
         "the engines of west have the old tag and are ready",
@@ -106,7 +106,7 @@ def test_no_schedule_steers_and_moves_nothing(live: LiveFleet) -> None:
     taint = {"key": "maintenance", "effect": "NoSchedule"}
     live.edit("clusters.yaml", fleets.cluster("east"), fleets.cluster("east", taint))
     live.edit("models.yaml", fleets.deployment("mover", 2, tag=OLD), fleets.deployment("mover", 4, tag=OLD))
-    live.run("site").ok()
+    live.run("reconcile").ok()
     assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west", "west", "west"]
     assert {pod["metadata"]["uid"] for pod in engines(live, "east")} == before
     live.edit("clusters.yaml", fleets.cluster("east", taint), fleets.cluster("east"))
@@ -139,7 +139,7 @@ def test_an_evicting_taint_of_a_manifest_drains_as_well(live: LiveFleet) -> None
     taint = {"key": "broken", "effect": "NoExecute"}
     live.edit("clusters.yaml", fleets.cluster("west"), fleets.cluster("west", taint))
     with Watched(live, "mover") as watched:
-        live.run("site").ok()
+        live.run("reconcile").ok()
     assert watched.least >= 4, watched.counts
     assert [entry["cluster"] for entry in placed(live, "mover")] == ["east"] * 4
     check_placement(live)

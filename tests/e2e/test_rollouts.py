@@ -40,7 +40,7 @@ def first(live: LiveFleet) -> None:
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     models = (small(OLD), elastic(3, OLD), fleets.gang("big"), fleets.split("pair"))
     live.write("models.yaml", "".join(models) + fleets.service("chat", "small", "elastic"))
-    live.run("site").ok()
+    live.run("reconcile").ok()
 
 
 def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> None:
@@ -49,7 +49,7 @@ def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> No
         taken = Counter(device["pool"].rpartition("-")[0] for device in devices)
         assert taken["gpu"] == 6, f"{taken} on {cluster}"
     live.edit("models.yaml", OLD, NEW)
-    live.run("site").ok()
+    live.run("reconcile").ok()
     for name in ("big", "elastic", "pair", "small"):
         assert live.is_true("ModelDeployment", name, "team")
     assert [tags(live, cluster) for cluster in live.workloads] == [{NEW}, {NEW}]
@@ -66,7 +66,7 @@ def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> No
 def test_a_bad_edit_stops_at_the_first_cluster(live: LiveFleet) -> None:
     live.settings["fleet_wait"] = 15
     live.edit("models.yaml", small(NEW), small("missing"))
-    run = live.run("site")
+    run = live.run("reconcile")
     (spoilt,) = [cluster for cluster in live.workloads if "missing" in tags(live, cluster, "small")]
     (replica,) = [entry["replica"] for entry in placed(live, "small") if entry["cluster"] == spoilt]
     conditions = live.resource("ModelReplica", replica, "team")["status"]["conditions"]
@@ -76,7 +76,7 @@ def test_a_bad_edit_stops_at_the_first_cluster(live: LiveFleet) -> None:
     check_ways(live, "chat", ["small", "elastic"])
     live.edit("models.yaml", small("missing"), small(NEW))
     live.settings["fleet_wait"] = 60
-    live.run("site").ok()
+    live.run("reconcile").ok()
     assert live.is_true("ModelDeployment", "small", "team")
     check_placement(live)
 
@@ -87,7 +87,7 @@ def test_a_limit_to_one_cluster_leaves_the_others_alone(live: LiveFleet) -> None
     there = {entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "east"}
     before = contents(live)
     position = live.workloads["east"].audit_position()
-    run = live.run("site", "--limit", "west").ok()
+    run = live.run("reconcile", "--limit", "west").ok()
     assert set(run.recap) == {"west"}
     assert live.workloads["east"].requests(position) == []
     after = contents(live)
@@ -98,6 +98,6 @@ def test_a_limit_to_one_cluster_leaves_the_others_alone(live: LiveFleet) -> None
     assert {entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "east"} == there
     assert {key for key in before if key.startswith("east: ")} == {key for key in after if key.startswith("east: ")}
     assert (tags(live, "west"), tags(live, "east")) == ({NEWEST}, {NEW})
-    live.run("site").ok()
+    live.run("reconcile").ok()
     assert len(placed(live, "elastic")) == 1
     check_placement(live)
