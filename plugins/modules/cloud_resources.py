@@ -15,8 +15,9 @@ description:
     nodes, and the rights of both are one task.
   - All are read first. Nothing is begun when one of them has another owner, or when a field differs that the cloud
     cannot change; the message says what to do about it.
-  - Objects that do not need each other are created at once. Changes of what takes one change at a time, such as a
-    cluster with its node pools, go on one after the other; a change that another run or a person began is waited for.
+  - Objects that do not need each other are created at the same time. Changes of what takes one change at a time, such
+    as a cluster with its node pools in Google Cloud, follow one another; a change that another run or a person began
+    is waited for.
   - Only fields that O(resources[].body) has are compared. Defaults that the cloud fills in are no difference. Each
     change is computed from a reading of a moment ago.
   - An object without our owner labels is neither changed nor deleted, and fails the task. They are the tags

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
@@ -335,10 +335,6 @@ class Reconciler:
             raise self._provider.error(".\n".join(refused))
         if not changes:
             return actual
-        if any(each.update == REPLACE for each in changes):
-            self._delete(actual, record=False)
-            self._changed(changes)
-            return self._create()
         for action in self._provider.updates(self._resource, actual, changes):
             operation = action.send()
             self._changed(changes)

@@ -76,11 +76,6 @@ class Loaded:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     @property
-    def ok(self) -> bool:
-        """Return whether there is no error; warnings do not count."""
-        return not self.errors
-
-    @property
     def can_be_held(self) -> bool:
         """Return whether each error names its resource. A text that cannot be read may hold anything; what was in it
         cannot be distinguished from what was deleted."""

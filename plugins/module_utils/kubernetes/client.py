@@ -259,22 +259,6 @@ class Client:
         """Optimistic PUT: raises Conflict when the object is no longer at its metadata.resourceVersion."""
         return self._on_object("replace", "PUT", obj, {"fieldManager": FIELD_MANAGER}, False, subresource)
 
-    def merge_patch(
-        self, api_version: str, kind: str, name: str, namespace: str, patch: Object, *, subresource: str = ""
-    ) -> Object:
-        """JSON merge patch (RFC 7386); raises NotFound."""
-        call = Call(
-            "patch",
-            "PATCH",
-            self.resource(api_version, kind).path(namespace, name, subresource),
-            f"patch {_named(kind, namespace, name)}",
-            {"fieldManager": FIELD_MANAGER},
-            patch,
-            "application/merge-patch+json",
-            kind=kind,
-        )
-        return self._requester.json(call)
-
     def delete(
         self,
         api_version: str,

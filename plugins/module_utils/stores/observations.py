@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The file in which one module leaves for another what it saw of a fleet (`core/observation.py`)."""
+"""The file in which one module leaves for another what it observed of a fleet (`core/observation.py`)."""
 
 from __future__ import annotations
 

@@ -79,16 +79,15 @@ def test_what_the_server_refuses(client: Client, desired: Any, expected: type[Ap
     assert client.requests["apply"] - before <= 1
 
 
-def test_pages_and_watches(client: Client) -> None:
+def test_pages_and_watches(cluster: ControlPlane, client: Client) -> None:
     for index in range(501):
         client.apply(config_map(f"many-{index:03}"))
     listed = client.list("v1", "ConfigMap", namespace=NAMESPACE, labels="of=test")
     assert (
         len({item["metadata"]["name"] for item in listed.items if item["metadata"]["name"].startswith("many")}) == 501
     )
-    threading.Timer(
-        0.3, lambda: client.merge_patch("v1", "ConfigMap", "many-007", NAMESPACE, {"data": {"b": "2"}})
-    ).start()
+    change = {"data": {"b": "2"}}
+    threading.Timer(0.3, cluster.objects.patch, ("v1", "ConfigMap", "many-007", change, NAMESPACE)).start()
     for event, item in client.watch(
         "v1", "ConfigMap", namespace=NAMESPACE, resource_version=listed.resource_version, timeout=20
     ):

@@ -123,7 +123,7 @@ def test_a_kind_without_a_rule_is_ready_by_its_condition(plane: ControlPlane, cl
     for status, message in (("False", "Late: not yet"), ("True", "")):
         condition = {"type": "Available", "status": status, "reason": "Late", "message": "not yet"}
         changed = {"status": {"conditions": [condition]}}
-        client.merge_patch(f"{GROUP}/v1", "Gauge", "one", SPACE, changed, subresource="status")
+        plane.objects.patch(f"{GROUP}/v1", "Gauge", "one", changed, SPACE, subresource="status")
         found = settled(client, desired, 0)["one"]
         assert (found.ready, found.message) == (status == "True", message)
 
@@ -182,7 +182,7 @@ def test_what_goes_is_waited_for_and_what_holds_it_is_reported(plane: ControlPla
     assert settled(client, desired, 0)["held"].message == "it is still there (finalizers: example.com/held)"
     client.delete("v1", "ConfigMap", "held", SPACE)
     assert settled(client, desired, 0)["held"].message == "it is being deleted (finalizers: example.com/held)"
-    client.merge_patch("v1", "ConfigMap", "held", SPACE, {"metadata": {"finalizers": None}})
+    plane.objects.patch("v1", "ConfigMap", "held", {"metadata": {"finalizers": None}}, SPACE)
     assert settled(client, desired, 30)["held"].ready
 
 

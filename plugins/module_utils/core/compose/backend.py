@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
     InvalidUrl,
     Target,
     parse_url,
-    url_finding,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend, backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
@@ -131,5 +130,4 @@ __all__ = [
     "backend_reference",
     "endpoint_objects",
     "endpoint_problem",
-    "url_finding",
 ]

@@ -77,15 +77,6 @@ def parse_url(url: str) -> Target:
     return Target(parts.scheme, host, _port(parts), address_type)
 
 
-def url_finding(url: str) -> str:
-    """Return the reason why requests cannot be sent to the URL of an endpoint, "" when there is none."""
-    try:
-        parse_url(url)
-    except InvalidUrl as error:
-        return str(error)
-    return ""
-
-
 def _port(parts: SplitResult) -> int:
     try:
         port = parts.port

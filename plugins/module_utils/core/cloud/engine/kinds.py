@@ -23,9 +23,6 @@ Phase = Literal["ready", "creating", "changing", "degraded", "failed", "deleting
 """Meaning of the state of an object. `degraded`: it works in part, and stays. `failed`: it never became usable,
 so it is deleted and created again. `changing`: it can be used, and is not at rest."""
 
-REPLACE = "replace"
-"""The update of a field for which the object is deleted and created again."""
-
 
 class Resource(TypedDict):
     """An object as a plan lists it.
@@ -50,8 +47,8 @@ class Field:
     """A field of a body that is compared with the actual state, when the body has it.
 
     `path`: its place in the body, with dots. `same`: whether the actual value is as desired. `actual`: its place in
-    the actual state, when that is another. `update`: the update of the provider that changes it, or REPLACE; empty
-    when none does. `compared`: the part of the actual value that is compared. `possible`: whether an update can turn
+    the actual state, when that is another. `update`: the update of the provider that changes it; empty when none
+    does. `compared`: the part of the actual value that is compared. `possible`: whether an update can turn
     one value into the other. `remediation`: what to do when none can, with {before} and {after} in it. `effect`: what
     the update does beside it, for people ("all its nodes are replaced").
     """

@@ -18,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider im
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
-    REPLACE,
     Actual,
     Field,
     Kind,
@@ -83,7 +82,6 @@ class Memory:
                 Field("Labels", update="labels"),
             ),
         ),
-        "rule": Kind(title="rule", owner="Tags", fields=(Field("Port", update=REPLACE),)),
         "member": Kind(title="member", part_of="group", fields=(Field("Version", update="version"),)),
     }
 
@@ -345,17 +343,6 @@ def test_unlisted_ones_go_in_the_reverse_order_of_what_they_need(made: Memory) -
     present(made, other, purge=True)
     assert made.calls.index("delete group") < made.calls.index("delete net")
     assert sorted(made.there) == ["main"]
-
-
-def test_a_field_for_which_an_object_is_replaced(cloud: Memory) -> None:
-    present(cloud, entry("rule", "rule", {"Port": 80}))
-    run, changes = engine(cloud, entry("rule", "rule", {"Port": 443}))
-    assert run.present()["rule"]["Port"] == 443
-    assert cloud.calls == ["create rule", "delete rule", "create rule"]
-    assert changes.result()["diff"] == {
-        "before": {"rule": {"Port": 80}},
-        "after": {"rule": {"Port": 443, "Tags": OWNER}},
-    }
 
 
 def test_an_object_that_failed_is_deleted_and_created_again(made: Memory) -> None:

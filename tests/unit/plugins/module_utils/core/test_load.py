@@ -28,7 +28,7 @@ DATA = Path(__file__).parents[4] / "data" / "manifests"
 def test_a_fleet_without_failures() -> None:
     loaded = fleet()
     assert loaded.problems == ()
-    assert loaded.ok
+    assert not loaded.errors
     assert [str(resource.ref) for resource in loaded.resources] == [
         "InferenceClass l4",
         "InferenceCluster west",
@@ -246,7 +246,7 @@ def test_other_kinds_are_listed_and_never_shown() -> None:
         "0.yaml:6: v1 Secret team/key",
         "0.yaml:11: y/v1 X without a name",
     )
-    assert loaded.ok
+    assert not loaded.errors
     invalid = load_text(f"{secret}stringData: {{token: hunter3}}\n")
     assert "hunter" not in repr(invalid)
 
@@ -285,7 +285,7 @@ def test_duplicates_name_both_places_and_leave_neither() -> None:
 
 
 def test_the_same_name_in_another_namespace_is_no_duplicate() -> None:
-    assert load_text(CACHE, change(CACHE, "namespace: team", "namespace: other")).ok
+    assert not load_text(CACHE, change(CACHE, "namespace: team", "namespace: other")).errors
 
 
 def test_the_namespace_default_is_the_absent_one() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
-    url_finding,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import (
     InvalidUrl,
@@ -33,6 +32,14 @@ Object = dict[str, Any]
 
 def endpoint(url: str, name: str = "together", **spec: Any) -> Object:
     return {"metadata": {"name": name, "namespace": "ml-team"}, "spec": {"url": url, **spec}}
+
+
+def url_finding(url: str) -> str:
+    try:
+        parse_url(url)
+    except InvalidUrl as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize(

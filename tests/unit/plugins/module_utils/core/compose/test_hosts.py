@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url, url_finding
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import InvalidUrl, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
     AllowedHosts,
     excluded_networks,
@@ -89,9 +89,10 @@ TAKEN = [
 
 def refused(host: str, *allowed: str) -> bool:
     url = f"http://{host}:8000/latest/meta-data"
-    if url_finding(url):
+    try:
+        target = parse_url(url)
+    except InvalidUrl:
         return True
-    target = parse_url(url)
     return bool(inner_host(target.host)) and not AllowedHosts.of(allowed).has(target.host)
 
 
