@@ -337,7 +337,7 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
         if inference_class is not None:
             yield from _provisioning(pool, inference_class, source, path)
         else:
-            yield from _class_reference(pool.class_name, f"{path}.className", fleet)
+            yield from _class_reference(pool.class_name, f"{path}.className", fleet, source)
         if source in registry.BY_SOURCE and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
             yield warning("has no zones", path, hint, short(pool.name))
@@ -374,9 +374,11 @@ def _fabric_zones(cluster: Any) -> Iterator[Problem]:
             yield warning(message, f"{path}.fabric", hint, short(fabric[1]))
 
 
-def _class_reference(name: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
+def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existing") -> Iterator[Problem]:
     if not fleet.find("InferenceClass", "", name) and not fleet.is_invalid("InferenceClass", "", name):
-        hint = _nearest(name, fleet.names("InferenceClass", ""), "InferenceClass")
+        classes = fleet.of_kind("InferenceClass")
+        usable = sorted(each.name for each in classes if source == "Existing" or _block(each, source) is not None)
+        hint = _nearest(name, usable or fleet.names("InferenceClass", ""), "InferenceClass")
         message = "names an InferenceClass that does not exist"
         yield _dangling("InferenceClass", message, path, short(name), hint, fleet)
 
@@ -393,9 +395,10 @@ def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
 def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
     if source == "Existing":
         return
-    provisioning, block = inference_class.spec.provisioning, source.lower()
-    if provisioning is None or getattr(provisioning, block) is None:
-        message = f"names a class that cannot be provisioned on {source}: it has no spec.provisioning.{block}"
+    provisioning = inference_class.spec.provisioning
+    if _block(inference_class, source) is None:
+        block = f"spec.provisioning.{source.lower()}"
+        message = f"names a class that cannot be provisioned on {source}: it has no {block}"
         hint = f"Add that block to the class, or choose a class for {source}"
         yield Problem(message, f"{path}.className", short(pool.class_name), hint)
     elif provisioning.provider != source:
@@ -403,6 +406,11 @@ def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> It
             f"names a class whose provisioning.provider is {provisioning.provider}; its block for {source} is used"
         )
         yield warning(message, f"{path}.className", value=short(pool.class_name))
+
+
+def _block(inference_class: Any, source: str) -> Any:
+    """Return the block by which nodes of a class are provisioned on a cloud; None where there is none."""
+    return getattr(inference_class.spec.provisioning, source.lower(), None)
 
 
 # --- ModelCache, ModelDeployment, ModelReplica ---

@@ -645,3 +645,12 @@ def test_namespaces_that_would_be_one_on_workload_clusters_are_reported_with_bot
     # Their names are no trouble where nothing is composed into them.
     service = SERVICE.replace("namespace: team", f"namespace: {other}")
     assert load_text(CLASS, CLUSTER, texts[0], service).errors == ()
+
+
+def test_only_classes_of_the_cloud_are_proposed() -> None:
+    folder = Path(__file__).parents[5] / "inventories/quickstart/manifests"
+    classes, clusters = ((folder / name).read_text() for name in ("classes.yaml", "clusters.yaml"))
+    mistyped = change(clusters, "className: gke-l4-1x-g2", "className: gke-l4-1x-g3")
+    (problem,) = load_text(f"{classes}\n---\n{mistyped}").errors
+    assert problem.path == "spec.nodePools[0].className"
+    assert problem.hint == "Did you mean gke-l4-1x-g2? Existing: gke-l4-1x-g2"
