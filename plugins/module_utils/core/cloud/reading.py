@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(ABC):
     """`pools` are in wire form with defaults, also the one of the controllers. The diskSizeGb of that one is None when
     it was not written but added. `order`: the names of the pools as the user wrote them."""
 
@@ -35,9 +36,9 @@ class Cluster:
     order: tuple[str, ...]
 
     @property
+    @abstractmethod
     def ranges(self) -> tuple[str, ...]:
         """Ranges of addresses of its network."""
-        raise NotImplementedError
 
     def path(self, pool: Mapping[str, Any]) -> str:
         """Return where the user wrote a pool: its place among those of the manifest."""
