@@ -40,7 +40,9 @@ options:
     type: int
     default: 6
   wait:
-    description: Seconds to wait in each round until what was applied to workload clusters serves.
+    description:
+      - Seconds to wait in each round until what was applied to workload clusters serves.
+      - Of these, gateways of the control cluster get at most 20 to accept routes that changed.
     type: float
     default: 900
   lease:

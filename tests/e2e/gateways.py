@@ -43,7 +43,8 @@ class GatewayController:
     """Acts on one cluster in threads of its own until `stop`. API servers may come and go meanwhile."""
 
     def __init__(self, plane: ControlPlane, address: str, kinds: Sequence[tuple[str, str]] = KINDS) -> None:
-        """`kinds`: those of KINDS that the cluster serves."""
+        """`kinds`: those of KINDS that the cluster serves. `delay`: seconds before each route is accepted."""
+        self.delay = 0.0
         self._plane = plane
         self._address = address
         self._stopped = threading.Event()
@@ -71,6 +72,8 @@ class GatewayController:
 
     def _act(self, objects: Objects, value: Object) -> bool:
         """Return whether everything is there that an object refers to."""
+        if value["kind"] == "HTTPRoute":
+            self._stopped.wait(self.delay)
         metadata = value["metadata"]
         missing = [reference for reference in _references(value) if objects.get(*reference) is None]
         status = self._status(value, f"{missing[0][1]} {missing[0][2]} is not there" if missing else "")

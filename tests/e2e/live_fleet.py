@@ -106,7 +106,8 @@ class LiveFleet:
             list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))
             pool.submit(_prepare_control, self.control).result()
         self._controllers += [GatewayController(plane, self.addresses[name]) for name, plane in self.workloads.items()]
-        self._controllers.append(GatewayController(self.control, CONTROL_ADDRESS, KINDS_OF_CONTROL))
+        self.control_gateway = GatewayController(self.control, CONTROL_ADDRESS, KINDS_OF_CONTROL)
+        self._controllers.append(self.control_gateway)
         for name, plane in self.workloads.items():
             until(f"the gateway of {name} has an address", lambda plane=plane: _address(plane, "inference-gateway"))
 
@@ -226,25 +227,6 @@ class LiveFleet:
     def is_true(self, kind: str, name: str, namespace: str = "", condition: str = "Ready") -> bool:
         conditions = (self.resource(kind, name, namespace).get("status") or {}).get("conditions") or ()
         return any(entry["type"] == condition and entry["status"] == "True" for entry in conditions)
-
-    def settle(self, run: Callable[..., Run] | None = None, **environment: str) -> None:
-        """Run again while a status says that a gateway has not accepted a route yet: on a busy machine it may do so
-        after the last observation of a run, and the next run reports it."""
-        for _ in range(3):
-            services = self.control.objects.list("modelplane.ai/v1alpha1", "ModelService")
-            conditions = [entry for each in services for entry in each.get("status", {}).get("conditions", ())]
-            if not any("Waiting for the gateway" in entry.get("message", "") for entry in conditions):
-                return
-            until("the gateways have read every route", self._routes_are_read)
-            (run or self.run)("reconcile", **environment).ok()
-
-    def _routes_are_read(self) -> bool:
-        for route in self.control.objects.list(GATEWAY, "HTTPRoute"):
-            parents = (route.get("status") or {}).get("parents") or ({"conditions": [{}]},)
-            read = [each.get("observedGeneration", 0) for parent in parents for each in parent["conditions"]]
-            if min(read) < route["metadata"]["generation"]:
-                return False
-        return True
 
 
 KINDS: Sequence[tuple[str, str]] = (

@@ -113,7 +113,6 @@ class Course:
         self.compare(stage, reported)
 
     def compare(self, stage: str, reported: str) -> None:
-        self.live.settle()
         deadline = time.monotonic() + SETTLE_SECONDS
         while (found := differences(self.desired[stage], snapshot(self.live))) and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -216,7 +215,6 @@ def course(live: LiveFleet) -> Course:
             found.measured(stage)
         assert sentinel.fewest >= FLOORS.get(stage, 0), f"on the way to {stage}, {sentinel.fewest} pods served"
         time.sleep(3)
-        live.settle()
         found.desired[stage] = snapshot(live)
     return found
 

@@ -42,10 +42,14 @@ MODELS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def first(live: LiveFleet) -> Run:
-    """The first run, from nothing."""
+    """The first run, from nothing, with a gateway that takes its time."""
+    live.control_gateway.delay = 3
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     live.write("models.yaml", "".join(MODELS))
-    return live.run("site").ok()
+    try:
+        return live.run("site").ok()
+    finally:
+        live.control_gateway.delay = 0
 
 
 def test_the_first_run_makes_everything_ready(live: LiveFleet, first: Run) -> None:

@@ -147,7 +147,6 @@ def test_one_command_leads_from_nothing_to_models_that_answer(site: Site) -> Non
     run = site.run("site").ok()
     for name in CLUSTERS:
         assert live.is_true("InferenceCluster", name), run.output
-    live.settle(site.run)
     assert live.is_true("ModelService", "chat", "team"), run.output
     assert {entry["deployment"]: entry["cluster"] for entry in live.plan()["placements"]} == {
         f"on-{name}": name for name in CLUSTERS

@@ -168,7 +168,6 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     assert guide.run(preview).changed
     assert not live.pods("east") + live.pods("west")
     assert "forbidden" not in guide.run(validate, first).output.lower()
-    live.settle(lambda _: guide.run(second))
     assert live.is_true("ModelService", "qwen3-8b", "ml-team")
     assert live.is_true("ModelCache", "private", "ml-team")
     again = guide.run(second)

@@ -62,7 +62,6 @@ def test_one_command_leads_from_bare_clusters_to_models_that_answer(site: Site) 
     assert live.run("site", "--check", **site.environment).ok().changed > 0
     assert {plane.name: stacks.everything(plane) for plane in planes(live)} == site.bare
     run = live.run("site", **site.environment).ok()
-    live.settle(**site.environment)
     assert live.is_true("ModelService", "chat", "team"), run.output.partition("PLAY [Reconcile the fleet]")[2]
     check_placement(live)
     check_ways(live, "chat", ["small"])

@@ -77,7 +77,8 @@ class Options:
     `scope` separates the records of one API server that is more than one cluster of the fleet. `held` are objects of
     which it is unknown now whether they are desired, so they stay as they are, and so do those that have all labels
     (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace that is not there is created,
-    without our label, and never deleted; else objects in it fail. `wait`: seconds.
+    without our label, and never deleted; else objects in it fail. `wait`: seconds until objects are ready, without
+    `wait_unchanged` only those that this run changed.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
     `promised`: API groups that something else is about to install, so that in check mode their kinds count as new ones.
@@ -89,6 +90,7 @@ class Options:
     force: bool = False
     check_mode: bool = False
     wait: float = 0.0
+    wait_unchanged: bool = True
     create_namespaces: bool = False
     held: frozenset[Key] = frozenset()
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
@@ -517,7 +519,10 @@ class _Run:
         pending = [
             found.after
             for found in results
-            if found.after is not None and found.ready is False and waited_for(found.kind)
+            if found.after is not None
+            and found.ready is False
+            and waited_for(found.kind)
+            and (self.options.wait_unchanged or found.action in CHANGES)
         ]
         states = wait_ready(self.client, pending, self.options.wait)
         self.notes += [

@@ -24,6 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observatio
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
 
 State = Literal["planned", "built", "applied"]
+# A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
+_ROUTING_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class _Work:
             self._build()
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
-            last = [self._keep(self._apply(applying, ()))] if applying.control else []
+            routing = min(wait, _ROUTING_SECONDS)
+            last = [self._keep(self._apply(applying, (), wait=routing))] if applying.control else []
             # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
             # control cluster was written to.
             self._resizer.send(*self._planned)
@@ -170,7 +173,7 @@ class _Work:
             self._settings.say("Compare every cluster with the build folder")
         else:
             self._settings.say(f"Apply to {'every' if targets else 'the control'} cluster")
-        options = replace(applying.options, check_mode=check_mode, wait=wait)
+        options = replace(applying.options, check_mode=check_mode, wait=wait, wait_unchanged=bool(targets))
         outcomes = apply.run(replace(applying, path=self._built, targets=targets, options=options))
         if outcomes.control is not None and applying.on_control and apply.is_failed(outcomes.control):
             raise ControlClusterError(outcomes.control, check_mode)
