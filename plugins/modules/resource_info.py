@@ -11,7 +11,8 @@ short_description: Validate the manifests of a fleet and list their resources
 version_added: 0.1.0
 description:
   - Reads all manifests, validates every document by itself and against the others, and reports all errors together,
-    each with file, line, document, field path, the offending value and a hint.
+    each with file, line, document, field path, the offending value and a hint. What clouds would refuse of the
+    clusters that they are to have is among them.
   - Older formats of ModelDeployment are accepted, with a warning that names the newer fields.
 options:
   fail_on_error:
@@ -80,7 +81,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
-    loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module))
+    loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error")
     warn(module, loaded, errors=False)
     if loaded.errors and module.params["fail_on_error"]:
         fail(module, loaded.errors)

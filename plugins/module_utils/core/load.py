@@ -53,10 +53,11 @@ class Loaded:
         read = self._read.get(problem.ref) if problem.ref else None
         return read.locate(problem) if read else problem
 
-    def refusing(self, problems: Iterable[Problem]) -> Loaded:
-        """The same with errors of resources (with `ref`, canonical path) that are no matter of the manifests alone."""
-        found = [self.locate(problem) for problem in problems]
-        refs = {problem.ref for problem in found if problem.ref is not None}
+    def with_problems(self, problems: Iterable[Problem]) -> Loaded:
+        """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests
+        alone."""
+        found = tuple(map(self.locate, problems))
+        refs = {problem.ref for problem in found if problem.ref is not None and problem.severity == "error"}
         if not found:
             return self
         return replace(

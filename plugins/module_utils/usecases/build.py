@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
@@ -24,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
@@ -115,19 +116,28 @@ class State:
 
 
 def read_manifests(
-    paths: Sequence[str], folder: str = "", more: Sequence[Source] = (), *, endpoint_hosts: AllowedHosts | None = None
+    paths: Sequence[str],
+    folder: str = "",
+    more: Sequence[Source] = (),
+    *,
+    endpoint_hosts: AllowedHosts | None = None,
+    clouds: Severity | None = None,
 ) -> Loaded:
     """Return all resources below `paths` and in `more`, with all problems.
 
-    Without `endpoint_hosts`, hosts of endpoints are not checked. Raises StoreError for manifests in the build folder,
-    as built files must not be read as manifests.
+    Without `endpoint_hosts`, hosts of endpoints are not checked. `clouds`: the severity of what clouds would refuse of
+    clusters, which is not checked without it. Raises StoreError for manifests in the build folder, as built files must
+    not be read as manifests.
     """
     sources, unread = manifests.read(paths)
     if folder:
         _refuse_overlap(paths, [source.name for source in sources], folder)
     loaded = load([*sources, *more])
     if endpoint_hosts is not None:
-        loaded = loaded.refusing(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
+        loaded = loaded.with_problems(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
+    if clouds is not None:
+        found = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
+        loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in found)
     return replace(loaded, problems=(*unread, *loaded.problems))
 
 
@@ -244,7 +254,9 @@ def _pages(
 def _load(settings: Settings, more: Sequence[Source] = ()) -> Loaded:
     if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
-    loaded = read_manifests(settings.resources, settings.folder, more, endpoint_hosts=settings.endpoint_hosts)
+    loaded = read_manifests(
+        settings.resources, settings.folder, more, endpoint_hosts=settings.endpoint_hosts, clouds="warning"
+    )
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 _METADATA = ("name", "namespace", "labels")
 
@@ -41,7 +41,32 @@ def clusters(
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
     no longer exists: such a cluster is not created again, and can be removed.
     """
-    known = _by_kind((*live, *written))
+    found = _clusters((*live, *written))
+    for entry in found.values():
+        entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
+    return found
+
+
+def problems(resources: Iterable[Object]) -> list[Problem]:
+    """Return what clouds would refuse of the clusters among resources (wire form) that are valid by their schema and
+    beside each other. A cluster with a class that is not among them is left out."""
+    known = list(resources)
+    classes = {text(value, "metadata", "name") for value in known if text(value, "kind") == "InferenceClass"}
+    whole = [
+        value
+        for value in known
+        if text(value, "kind") in ("InferenceClass", *registry.CLUSTER_KINDS)
+        and not is_composed(value)
+        and classes.issuperset(
+            text(pool, "className") for pool in entries(value, "spec", "nodePools") if "className" in pool
+        )
+    ]
+    return [problem for entry in _clusters(whole).values() for problem in entry["problems"]]
+
+
+def _clusters(resources: Iterable[Object]) -> dict[str, dict[str, Any]]:
+    """Each cluster as `clusters` returns it, but for its problems, which have no place in a file yet."""
+    known = _by_kind(resources)
     sources = known.get("InferenceCluster", {})
     classes = {name: value for (__, name), value in known.get("InferenceClass", {}).items()}
     direct = _direct(known, {name for __, name in sources})
@@ -63,7 +88,6 @@ def clusters(
         cloud = registry.BY_NAME.get(entry["provider"])
         if cloud and entry["object"]:
             entry["problems"] += cloud.validation.problems(entry["object"], beside[cloud.name])
-        entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
         entry["cloud_name"] = cloud.cluster_name(namespace, name) if cloud else ""
         entry["project"] = text(entry["object"], "spec", "project")

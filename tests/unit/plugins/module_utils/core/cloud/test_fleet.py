@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters, problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan as gke_plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import published_copy
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
@@ -289,3 +289,14 @@ def test_the_same_in_any_order() -> None:
         random.Random(seed).shuffle(resources)
         assert clusters([], resources) == first
     assert list(first) == sorted(first)
+
+
+def test_clouds_refuse_clusters_of_resources_that_are_valid() -> None:
+    pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a", "us-east-1a"]}
+    elsewhere = inference_cluster(pool)
+    of_cluster, of_kind = problems([CLASS, elsewhere, eks(gpu(zones=["us-west-2"]), name="own")])
+    assert (str(of_cluster.ref), of_cluster.path) == ("InferenceCluster eks-us-west", "spec.nodePools[0].zones[1]")
+    assert of_kind.path == "spec.nodePools[0].zones[0]"
+    # What is reported otherwise, or was not written by a user.
+    assert problems([elsewhere]) == []
+    assert problems([CLASS, made(elsewhere)]) == []
