@@ -3,7 +3,8 @@
 """Whatever breaks while a run is at work, one run that nothing disturbs ends where a run without the failure ends.
 
 The fleet goes from stage to stage. `course.desired` has what undisturbed runs make of each stage; every test breaks
-something on the way to a stage, lets one run follow, and compares all objects.
+something on the way to a stage, lets one run follow, and compares all objects. Where each cluster of a fleet alone
+fails is in unit/kube as well, so most of this is in `make interrupted`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.modules import apply, cluster_info
@@ -54,12 +56,14 @@ _EDITED = fleets.deployment("chat", 2, tag="v0.24.0", delay="2s", **_CACHED) + _
 _WEST = {"matchLabels": {"region": "west"}}
 _CODE = fleets.deployment("code", 1, clusterSelector=_WEST) + fleets.service("code", "code")
 
+EMPTY = "empty"
+"""The stage that can be reached from any other one."""
 STAGES = {
     "one": _BASE + _EAST + _ONE,
     "two": _BASE + _EAST + _ONE + _CODE,
     "edited": _BASE + _EAST + _EDITED + _CODE,
     "drained": _BASE + fleets.cluster("east", _DRAINED, region="east") + _EDITED + _CODE,
-    "empty": _BASE + _EAST,
+    EMPTY: _BASE + _EAST,
 }
 # How many pods of `chat` serve at any time on the way to a stage. Rollouts have no surge, and go cluster by cluster.
 FLOORS = {"two": 2, "edited": 1, "drained": 2}
@@ -72,7 +76,7 @@ class Course:
     """The fleet on its way through the stages, again and again."""
 
     live: LiveFleet
-    stage: str = ""
+    stage: str = EMPTY
     desired: dict[str, Snapshot] = field(default_factory=dict)
     timelines: dict[str, list[float]] = field(default_factory=dict)
     """Seconds from the start of an undisturbed run to each of its steps, and to its end."""
@@ -87,19 +91,26 @@ class Course:
     def next(self) -> str:
         return _between(self.stage, "")[0]
 
-    def measured(self, stage: str) -> Run:
+    def measure(self, stage: str) -> None:
+        """Go to a stage undisturbed, and note what it is like there and how long it took."""
         self.declare(stage)
-        watched = Watched(self.live.start("reconcile"))
-        watched.process.wait(1800)
-        watched.end()
+        with Sentinel(self.live) as sentinel:
+            watched = Watched(self.live.start("reconcile"))
+            watched.process.wait(1800)
+            watched.end()
         self.timelines[stage] = [*watched.steps, time.monotonic() - watched.began]
         assert watched.process.returncode == 0, watched.output()
+        assert sentinel.fewest >= FLOORS.get(stage, 0), f"on the way to {stage}, {sentinel.fewest} pods served"
+        time.sleep(3)
+        self.desired[stage] = snapshot(self.live)
         self.stage = stage
-        return Run(0, {}, watched.output())
 
     def arrive(self, stage: str) -> None:
         """Undisturbed, unless the fleet is there."""
         for each in _between(self.stage, stage):
+            if each not in self.desired:
+                self.measure(each)
+                continue
             self.declare(each)
             self.run().ok()
             self.stage = each
@@ -207,16 +218,15 @@ def _of_chat(pods: Mapping[str, Mapping[str, str]]) -> int:
 
 @pytest.fixture(scope="module")
 def course(live: LiveFleet) -> Course:
-    """Return what undisturbed runs make of every stage, and how long they take."""
     live.settings |= {"fleet_wait": 60, "fleet_lease": 12, "fleet_timeout": 20, "fleet_allow_empty": True}
-    found = Course(live)
-    for stage in STAGES:
-        with Sentinel(live) as sentinel:
-            found.measured(stage)
-        assert sentinel.fewest >= FLOORS.get(stage, 0), f"on the way to {stage}, {sentinel.fewest} pods served"
-        time.sleep(3)
-        found.desired[stage] = snapshot(live)
-    return found
+    return Course(live)
+
+
+@pytest.fixture(scope="module")
+def every_stage(course: Course) -> None:
+    """Learn what undisturbed runs make of every stage."""
+    for stage in [each for each in STAGES if each not in course.desired]:
+        course.arrive(stage)
 
 
 @pytest.fixture
@@ -259,14 +269,21 @@ def _written(plane: ControlPlane, since: int) -> int:
     )
 
 
+def interrupted(test: Any) -> Any:
+    """Mark a test of `make interrupted` that knows every stage."""
+    return pytest.mark.interrupted(pytest.mark.usefixtures("every_stage")(test))
+
+
 # The tests go through the stages in this order, so that each finds the fleet where it wants it.
 
 
 def test_the_api_server_of_a_cluster_is_killed_in_the_middle_of_an_apply(course: Course, fleet: Fleet) -> None:
-    course.arrive("empty")
+    course.arrive("one")
+    course.arrive(EMPTY)
     _killed_in_the_middle(course, fleet.workloads["west"], "one")
 
 
+@interrupted
 def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, FailingProxy]) -> None:
     """Runs without a cluster that refuses connections are in test_moves."""
     course.arrive("one")
@@ -317,7 +334,7 @@ def test_clusters_that_answer_nonsense_fail_alone(
     assert TOKEN not in str([observed, applied])
 
 
-@pytest.mark.interrupted
+@interrupted
 def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict[str, FailingProxy]) -> None:
     course.arrive("two")
     course.declare("edited")
@@ -336,6 +353,7 @@ def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict
     course.judge(sentinel, "edited", disturbed.output)
 
 
+@interrupted
 def test_the_api_server_of_the_control_cluster_is_killed_in_the_middle_of_an_apply(
     course: Course, fleet: Fleet
 ) -> None:
@@ -343,6 +361,7 @@ def test_the_api_server_of_the_control_cluster_is_killed_in_the_middle_of_an_app
     _killed_in_the_middle(course, fleet.control, "drained")
 
 
+@interrupted
 @pytest.mark.parametrize("name", ["west", "control"])
 def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[str, FailingProxy], name: str) -> None:
     """Within the repetitions of a request, so that this run is the one that ends where it should."""
@@ -357,6 +376,7 @@ def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[st
     course.judge(sentinel, stage, watched.output())
 
 
+@interrupted
 def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None:
     course.arrive("two")
     course.declare("edited")
@@ -371,7 +391,7 @@ def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None
     course.judge(sentinel, "edited", reported)
 
 
-@pytest.mark.interrupted
+@interrupted
 def test_the_run_is_killed_at_random_moments(course: Course) -> None:
     moments = random.Random(SEED)
     killed = tried = 0
@@ -398,6 +418,8 @@ def test_the_run_is_killed_at_random_moments(course: Course) -> None:
 
 def _between(now: str, stage: str) -> list[str]:
     """The stages to go through, in their order; from the last one it goes on with the first. To "", all others."""
+    if stage == EMPTY != now:
+        return [EMPTY]
     order = list(STAGES)
     start = order.index(now) + 1
     ahead = order[start:] + order[:start]

@@ -115,6 +115,7 @@ def test_a_naming_would_be_seen() -> None:
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
 def test_what_belongs_to_a_cloud_is_there(cloud: Cloud) -> None:
     assert issubclass(api.KINDS[cloud.kind], api.CloudCluster)
+    assert (cloud.name, cloud.kind) == (cloud.source.lower(), f"{cloud.source}Cluster")
     for model in (ClusterSource, Provisioning):
         assert cloud.name in model.model_fields
     assert cloud.name in LOGINS

@@ -107,14 +107,15 @@ class Cloud:
     """A cloud in which the fleet creates clusters.
 
     `name`: in connections, in blocks of manifests, in the variables of its role, which is `<name>_cluster`, and in
-    those of playbooks. `source`: of an InferenceCluster, and provider of an InferenceClass. `kind`: of what an
-    InferenceCluster becomes. `vendor`: in messages. `cluster_name`: the name in the cloud, of the namespace and the
-    name of a cluster. `settings`: has the fields that the spec and the block of an InferenceCluster share.
-    `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
-    disks and of the pool. `validation`: of its clusters. `needs`: what a node pool (wire form) needs that not every
-    account has, of its manifest alone; empty for pools that are usual. `storage_class`: of the RWX storage that comes
-    with a cluster. `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its
-    autoscaler starts the first node of an empty pool for a pod that claims devices.
+    those of playbooks; it is `source` in small letters. `source`: of an InferenceCluster, and provider of an
+    InferenceClass. `kind`: of what an InferenceCluster becomes, `<source>Cluster`. `vendor`: in messages.
+    `cluster_name`: the name in the cloud, of the namespace and the name of a cluster. `settings`: has the fields that
+    the spec and the block of an InferenceCluster share. `node_pool`: a GPU pool, of that of an InferenceCluster, of the
+    block of its InferenceClass, and of the sizes of its disks and of the pool. `validation`: of its clusters. `needs`:
+    what a node pool (wire form) needs that not every account has, of its manifest alone; empty for pools that are
+    usual. `storage_class`: of the RWX storage that comes with a cluster. `per_zone`: whether numbers of nodes are those
+    of each zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that
+    claims devices.
     """
 
     name: str
