@@ -51,7 +51,7 @@ class ActionModule(AsModule):  # type: ignore[misc]
         os.chdir(self._loader.get_basedir())
         module = _module(self._task.action)
         try:
-            module.work(_Face(self._task.action, module.ARGUMENTS, plain(self._task.args), self._task))
+            module.work(_ModuleInProcess(self._task.action, module.ARGUMENTS, plain(self._task.args), self._task))
         except _Ended as ended:
             result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
             return result
@@ -87,7 +87,7 @@ class _Ended(BaseException):
         self.result, self.secrets = result, secrets
 
 
-class _Face:
+class _ModuleInProcess:
     """The part of AnsibleModule that the modules use, with the same meaning."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:

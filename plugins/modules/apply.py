@@ -96,7 +96,7 @@ options:
         collection still needs them.
     type: bool
     default: true
-  promised:
+  pending_api_groups:
     description:
       - API groups that will be installed by others, such as the role P(modelplane.fleet.serving_stack#role).
       - In check mode, objects of their kinds count as created while these are not served yet.
@@ -286,7 +286,7 @@ ARGUMENTS: dict[str, Any] = {
             "default": ["clusters", "control"],
         },
         "definitions": {"type": "bool", "default": True},
-        "promised": {"type": "list", "elements": "str", "default": []},
+        "pending_api_groups": {"type": "list", "elements": "str", "default": []},
         "lease": {
             "type": "dict",
             "options": {

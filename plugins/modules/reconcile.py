@@ -61,7 +61,7 @@ options:
     description: Whether to install the CRDs of the fleet's kinds, as for M(modelplane.fleet.apply).
     type: bool
     default: true
-  promised:
+  pending_api_groups:
     description: API groups that something else is about to install, as for M(modelplane.fleet.apply).
     type: list
     elements: str
@@ -215,7 +215,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "force": {"type": "bool", "default": False},
         "definitions": {"type": "bool", "default": True},
-        "promised": {"type": "list", "elements": "str", "default": []},
+        "pending_api_groups": {"type": "list", "elements": "str", "default": []},
         "provided": {"type": "list", "elements": "str", "default": []},
     },
     "supports_check_mode": True,

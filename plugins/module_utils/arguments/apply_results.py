@@ -92,7 +92,7 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         force=params["force"],
         check_mode=check_mode,
         wait=params["wait"],
-        promised=frozenset(params.get("promised") or ()),
+        pending_api_groups=frozenset(params.get("pending_api_groups") or ()),
     )
     return Settings(
         path=params["path"] or "",

@@ -71,12 +71,12 @@ the name of the cluster in its cloud, in a run in which the cluster does not exi
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """Variables of the host of `control_plane` for the connection to the control cluster."""
 
-WAYS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server")
+METHODS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server")
 """Keys of which a connection has exactly one; `context` alone uses the user's kubeconfig."""
 LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
-# Keys of one way to connect, which are removed when another way replaces it.
-_OF_A_WAY = (*WAYS, "context", "token", "ca_file", "ca_text")
+# Keys of one method of connecting, which are removed when another one replaces it.
+_METHOD_KEYS = (*METHODS, "context", "token", "ca_file", "ca_text")
 _MOST_PROBLEMS = 20
 
 
@@ -158,10 +158,10 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
             connection[way] = _logged_in(host, way, connection[way], variables, problems)
     if not problems:
         problems.extend(_contradictions(f"{host}: fleet_connection", connection))
-    if not problems and not _ways(connection) and "context" not in connection:
+    if not problems and not _methods(connection) and "context" not in connection:
         problems.append(
             f"{host}: fleet_target is {KUBERNETES}, but there is no connection to the cluster: set fleet_kubeconfig, "
-            f"or one of {', '.join(WAYS)} in fleet_connection"
+            f"or one of {', '.join(METHODS)} in fleet_connection"
         )
     if problems:
         raise ConnectionsError(problems)
@@ -176,7 +176,7 @@ def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     kubeconfig = variables.get("fleet_control_kubeconfig")
     if kubeconfig:
         if isinstance(kubeconfig, str):
-            connection = {key: value for key, value in connection.items() if key not in _OF_A_WAY}
+            connection = {key: value for key, value in connection.items() if key not in _METHOD_KEYS}
             connection["kubeconfig"] = kubeconfig
         else:
             problems.append(f"{host}: fleet_control_kubeconfig must be text{_not_text(kubeconfig)}")
@@ -240,7 +240,7 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
 
 
 def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any], problems: list[str]) -> None:
-    """Apply the shorthand variables. A way to connect that one of them replaces is removed with all its keys."""
+    """Apply the shorthand variables. A method of connecting that one of them replaces is removed with all its keys."""
     for name in ("fleet_kubeconfig", "fleet_context"):
         value = variables.get(name)
         if not value:
@@ -250,7 +250,7 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
             continue
         key = name.removeprefix("fleet_")
         if key == "kubeconfig" or not any(way in connection for way in _WITH_CONTEXT):
-            for other in _OF_A_WAY:
+            for other in _METHOD_KEYS:
                 connection.pop(other, None)
         connection[key] = value
 
@@ -330,17 +330,17 @@ def _not_text(value: Any) -> str:
     return f", is {short_value(value)}" if isinstance(value, (Mapping, list, tuple)) else ": write it in quotes"
 
 
-def _ways(connection: Iterable[str]) -> list[str]:
-    """Return the given ways to connect. A server beside a name in a cloud only saves a request to the cloud."""
-    ways = [way for way in WAYS if way in connection]
+def _methods(connection: Iterable[str]) -> list[str]:
+    """Return the given methods of connecting. A server beside a name in a cloud only saves a request to the cloud."""
+    ways = [way for way in METHODS if way in connection]
     return [way for way in ways if way != "server" or not registry.BY_NAME.keys() & set(ways)]
 
 
 def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:
-    ways = _ways(connection)
+    ways = _methods(connection)
     problems = []
     if len(ways) > 1:
-        problems.append(f"{where}: {' and '.join(ways)} are different ways to reach one cluster: keep one")
+        problems.append(f"{where}: {' and '.join(ways)} are different methods of reaching one cluster: keep one")
     elif "context" in connection and ways and ways[0] not in _WITH_CONTEXT:
         problems.append(f"{where}: context selects from a kubeconfig, and cannot be combined with {ways[0]}")
     elif "token" in connection and ways != ["server"]:
@@ -354,8 +354,8 @@ def _control_problems(where: str, connection: Mapping[str, Any]) -> list[str]:
     problems = _contradictions(where, connection)
     if "secret" in connection:
         problems.append(f"{where}.secret is on the control cluster itself: give a kubeconfig or another way to connect")
-    if not _ways(connection) and "context" not in connection:
-        ways = ", ".join(way for way in WAYS if way != "secret")
+    if not _methods(connection) and "context" not in connection:
+        ways = ", ".join(way for way in METHODS if way != "secret")
         problems.append(f"{where} has no connection to the control cluster: give one of {ways}")
     return problems
 

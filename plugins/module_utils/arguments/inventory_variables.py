@@ -156,7 +156,7 @@ def fleet_hosts(
         "absent": [variables["__fleet_cloud_name"] for variables in here if "__fleet_cloud_name" in variables],
         "provided": [names[host] for host in clusters if clusters[host].get("fleet_provision") == "provided"],
         "removes": any(variables.get(name) == "absent" for variables in here for name in _CLOUD_STATES),
-        "promised": list(_INSTALLED) if managed == {"managed"} else [],
+        "pending_api_groups": list(_INSTALLED) if managed == {"managed"} else [],
     }
 
 

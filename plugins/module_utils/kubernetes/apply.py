@@ -81,7 +81,8 @@ class Options:
     `wait_unchanged` only those that this run changed.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
-    `promised`: API groups that something else is about to install, so that in check mode their kinds count as new ones.
+    `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
+    ones.
     """
 
     fleet: str = "default"
@@ -96,7 +97,7 @@ class Options:
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
     orphans: bool = True
     definitions: bool = False
-    promised: frozenset[str] = frozenset()
+    pending_api_groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class _Run:
 
     def _of_new_kind(self, value: Object) -> Result | tuple[None]:
         key = Key.of(value)
-        if self.options.check_mode and key.group in self.options.promised:
+        if self.options.check_mode and key.group in self.options.pending_api_groups:
             self.sender.new_kinds.add((key.group, key.kind))
         if (key.group, key.kind) in self.sender.new_kinds:
             return self._in_namespace(value) or (None,)

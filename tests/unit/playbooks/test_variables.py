@@ -59,7 +59,7 @@ def test_clusters_to_drain_are_named_in_several_ways(given: Any, drain: list[str
 
 
 @pytest.mark.parametrize(
-    ("variables", "promised"),
+    ("variables", "is_pending"),
     [
         ({}, True),
         ({"near": {"fleet_serving_stack": "provided"}}, False),
@@ -67,8 +67,8 @@ def test_clusters_to_drain_are_named_in_several_ways(given: Any, drain: list[str
         ({"control": {"fleet_control_gateway": "provided"}}, False),
     ],
 )
-def test_a_run_promises_what_it_installs_on_all_its_clusters(variables: dict[str, Any], promised: bool) -> None:
-    assert bool(found(["near"], **variables)["promised"]) is promised
+def test_kinds_are_pending_that_a_run_installs_on_all_its_clusters(variables: dict[str, Any], is_pending: bool) -> None:
+    assert bool(found(["near"], **variables)["pending_api_groups"]) is is_pending
 
 
 def test_clusters_in_clouds_that_are_absent_or_are_to_be() -> None:

@@ -210,7 +210,7 @@ FILES: dict[str, tuple[str, str]] = {
     "token": ("control: {server: 'https://k', token: t0p-secret}\n", "control.token is a secret"),
     "kubeconfig_text": ("control: {kubeconfig_text: t0p-secret}\n", "control.kubeconfig_text is a secret"),
     "password": ("control: {kubeconfig: k, proxy: 'http://u:t0p-secret@p'}\n", "control.proxy must not hold a user"),
-    "two ways": ("control: {kubeconfig: k, server: 'https://k'}\n", "kubeconfig and server are different ways"),
+    "two methods": ("control: {kubeconfig: k, server: 'https://k'}\n", "kubeconfig and server are different methods"),
     "the control host's name": ("resources: [c.yaml]\ncontrol_host: west\n", "set control_host to another name"),
     "a mapping of manifests": ("resources: {a: b}\n", "Invalid value provided for 'list'"),
     "text as a connection": ("control: t0p-secret\n", "control must be a mapping"),

@@ -162,10 +162,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "eks.profil is not a known",
     ),
     "missing key": (kubernetes(fleet_connection={"gke": {"project": "p", "cluster": "c"}}), "gke.location is missing"),
-    "two ways": (kubernetes(fleet_connection={"eks": EKS, "secret": SECRET}), "secret and eks are different ways"),
+    "two methods": (
+        kubernetes(fleet_connection={"eks": EKS, "secret": SECRET}),
+        "secret and eks are different methods",
+    ),
     "three ways": (
         kubernetes(fleet_connection={"eks": EKS, "secret": SECRET, "kubeconfig": "/k"}),
-        "kubeconfig and secret and eks are different ways",
+        "kubeconfig and secret and eks are different methods",
     ),
     "context of a server": (
         kubernetes(fleet_connection={"server": "https://k", "context": "c"}),
@@ -258,7 +261,7 @@ BAD_CONTROLS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown key": ({"fleet_control": {"kubecfg": "x"}}, "fleet_control.kubecfg is not a known key"),
     "no way": ({"fleet_control": {"verify": True}}, "has no connection to the control cluster"),
-    "two ways": ({"fleet_control": {"eks": EKS, "gke": GKE}}, "eks and gke are different ways"),
+    "two methods": ({"fleet_control": {"eks": EKS, "gke": GKE}}, "eks and gke are different methods"),
     "list": ({"fleet_control_kubeconfig": ["/k"]}, "fleet_control_kubeconfig must be text, is a list"),
 }
 
