@@ -63,9 +63,11 @@ def prepare() -> None:
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
     for module, _ in _PROGRAMS.values():
         importlib.import_module(module)
-    actions = importlib.import_module("ansible_collections.modelplane.fleet.plugins.action")
-    for each in pkgutil.iter_modules(actions.__path__):
-        importlib.import_module(f"{actions.__name__}.{each.name}")
+    # Each task imports its action and its module, and what these need.
+    for kind in ("action", "modules"):
+        package = importlib.import_module(f"ansible_collections.modelplane.fleet.plugins.{kind}")
+        for each in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{each.name}")
     # Each run reads the documentation of these, for their options.
     for plugins in (loader.become_loader, loader.callback_loader, loader.connection_loader, loader.shell_loader):
         list(plugins.all(class_only=True))

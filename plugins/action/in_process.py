@@ -7,6 +7,9 @@
 For every task Ansible packs the module with all that it imports, starts Python, and imports all of it again: one to two
 seconds here. What would run on the controller, as the same user and with the same Python anyway, is done in the process
 that Ansible forks for the task. Everything else runs the module as usual.
+
+Ansible loads this file in the process that it forks for each task and host. What nearly all modules import is therefore
+imported here, once for all of them: it takes longer than what most of them do.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from ansible.utils.display import Display
 from ansible_collections.modelplane.fleet.plugins import modules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+importlib.import_module("ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build")
 
 
 class Module(Protocol):

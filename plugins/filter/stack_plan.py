@@ -18,7 +18,7 @@ description:
 positional: choices, observed
 options:
   _input:
-    description: The components.
+    description: The components. Their C(objects) may be JSON text each.
     type: list
     elements: dict
     required: true
@@ -108,7 +108,8 @@ _value:
       returned: with O(observed)
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -139,16 +140,34 @@ def stack_plan(
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
         chosen = Choices(**plain(choices))
-        planned = plan(plain(components), chosen)
+        planned = plan([_with_objects(each, _read) for each in plain(components)], chosen)
         if observed is None:
             return {"components": {entry["key"]: entry for entry in planned}}
         snapshot = plain(observed)
         decided = actions(planned, snapshot, float(stuck_after), plain(adopt), chosen.variables)
-        return steps(decided, snapshot, chosen, str(name), plain(foundation))
+        found = steps(decided, snapshot, chosen, str(name), plain(foundation))
     except StackError as error:
         raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
     except (TypeError, KeyError, ValueError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
+    return {
+        **_with_objects(found, _write),
+        "base": _write(found["base"]),
+        "readiness": _with_objects(found["readiness"], _write),
+        "components": {key: _with_objects(each, _write) for key, each in found["components"].items()},
+    }
+
+
+def _with_objects(part: dict[str, Any], convert: Callable[[Iterable[Any]], list[Any]]) -> dict[str, Any]:
+    return {**part, "objects": convert(part["objects"])} if isinstance(part.get("objects"), list) else part
+
+
+def _read(objects: Iterable[Any]) -> list[Any]:
+    return [json.loads(each) if isinstance(each, str) else each for each in objects]
+
+
+def _write(objects: Iterable[Any]) -> list[Any]:
+    return [json.dumps(each) for each in objects]
 
 
 class FilterModule:

@@ -181,7 +181,7 @@ def test_the_objects_are_those_that_a_fleet_applies(planned: Mapping[str, Any]) 
             value
             for key in ("metallb-pool", "gateway")
             if not planned[name]["plan"][key]["why"]
-            for value in planned[name]["plan"][key]["objects"]
+            for value in map(json.loads, planned[name]["plan"][key]["objects"])
         ]
         (published,) = [value for value in found if value["kind"] == "InferenceGateway"]
         assert published["spec"] == manifest["spec"]
@@ -263,7 +263,8 @@ def test_what_stands_in_the_way(planned: Mapping[str, Any]) -> None:
 
 
 def test_the_listener_is_on_the_port_of_the_entry_point(planned: Mapping[str, Any]) -> None:
-    (found,) = [value for value in planned["cloud"]["plan"]["gateway"]["objects"] if value["kind"] == "Gateway"]
+    objects = map(json.loads, planned["cloud"]["plan"]["gateway"]["objects"])
+    (found,) = [value for value in objects if value["kind"] == "Gateway"]
     assert [listener["port"] for listener in found["spec"]["listeners"]] == [8000]
 
 

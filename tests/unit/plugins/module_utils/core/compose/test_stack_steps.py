@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.filter.chart_definitions import chart_definitions
@@ -66,8 +67,12 @@ def planned(*releases: dict[str, Any], foreign: tuple[str, ...] = (), **more: An
     return stack_plan(COMPONENTS, choices, seen, **more)
 
 
-def names(objects: list[dict[str, Any]], kind: str = "Namespace") -> list[str]:
-    return [value["metadata"]["name"] for value in objects if value["kind"] == kind]
+def read(objects: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in objects]
+
+
+def names(objects: list[str], kind: str = "Namespace") -> list[str]:
+    return [value["metadata"]["name"] for value in read(objects) if value["kind"] == kind]
 
 
 def test_a_bare_cluster_gets_everything_in_waves() -> None:
@@ -86,8 +91,8 @@ def test_a_bare_cluster_gets_everything_in_waves() -> None:
 def test_a_cluster_that_has_everything_is_only_checked() -> None:
     plan = planned(INSTALLED, states={"two": "provided"})
     assert not plan["needs_helm"]
+    assert read(plan["readiness"].pop("objects")) == [*INSTALLED["objects"], OBJECT]
     assert plan["readiness"] == {
-        "objects": [*INSTALLED["objects"], OBJECT],
         "conditions": {"One": "Ready"},
         "accepted": [],
     }
@@ -98,14 +103,15 @@ def test_a_cluster_that_has_everything_is_only_checked() -> None:
 def test_namespaces_of_others_are_used_as_they_are() -> None:
     base = planned()["base"]
     assert names(base, "ConfigMap") == ["modelplane-serving-stack"]
-    assert base[0]["data"]["releases"] == "mp-one\nmp-two"
     assert names(base) == ["one", "two"]
-    assert "labels" in base[1]["metadata"]
-    assert "labels" not in base[2]["metadata"]
+    inventory, one, two = read(base)
+    assert inventory["data"]["releases"] == "mp-one\nmp-two"
+    assert "labels" in one["metadata"]
+    assert "labels" not in two["metadata"]
     own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two", "labels": {"a": "b"}}}
     assert names(planned(foreign=("one",), foundation=[own])["base"]) == ["two"]
     assert names(planned(foreign=("one", "two"), foundation=[own])["base"]) == []
-    assert planned(name="gateway")["base"][0]["metadata"]["name"] == "modelplane-gateway"
+    assert names(planned(name="gateway")["base"], "ConfigMap") == ["modelplane-gateway"]
 
 
 def test_a_removal_goes_the_other_way_and_takes_what_is_left() -> None:
