@@ -2,7 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """EKS clusters are made, changed and removed by `provision`, in an account that is acted and on real API servers.
 
-The tests of this file are one story and run in their order: each begins with what the one before it left.
+The tests of this file are one story and run in their order: each begins with what the one before it left. Clusters are
+made and removed in `make test`; with what goes wrong and what changes in `make interrupted`.
 """
 
 from __future__ import annotations
@@ -179,6 +180,7 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
         assert words in reported, words
 
 
+@pytest.mark.interrupted
 def test_what_cannot_work_is_reported_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
     _reserve(world, "expired", "cr-07")
     block = {**BLOCK, "capacityBlock": {"capacityReservationId": "cr-07"}}
@@ -204,6 +206,7 @@ def test_what_cannot_work_is_reported_before_anything_is_made(world: World, empt
 # Making it, with what goes wrong on the way
 
 
+@pytest.mark.interrupted
 def test_what_aws_has_no_room_for_is_reported_with_what_to_do(world: World) -> None:
     for group, why in (
         ("gpu-l4", "InsufficientInstanceCapacity - We currently do not have sufficient g6.xlarge capacity"),
@@ -217,6 +220,7 @@ def test_what_aws_has_no_room_for_is_reported_with_what_to_do(world: World) -> N
         assert words in run.output, run.output
 
 
+@pytest.mark.interrupted
 def test_the_next_run_goes_on_from_there(world: World) -> None:
     before = world.content()
     run = world.provision().ok()
@@ -226,6 +230,11 @@ def test_the_next_run_goes_on_from_there(world: World) -> None:
         for kind in ("vpcs", "nat_gateways", "addresses", "clusters"):
             assert _identifiers(kinds[kind]) == _identifiers(before[region][kind]), kind
         assert _identifiers(kinds["file_systems"]) >= _identifiers(before[region]["file_systems"])
+
+
+@pytest.mark.usefixtures("empty")
+def test_clusters_are_made(world: World) -> None:
+    world.provision().ok()
 
 
 def _identifiers(found: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -283,9 +292,15 @@ def test_the_kubeconfig_of_the_control_cluster_logs_in(world: World, cluster: st
     assert "kube-system" in clouds.namespaces(path)
 
 
+def test_a_second_run_changes_nothing(world: World) -> None:
+    run = world.provision().ok()
+    assert (run.changed, world.changes) == (0, []), run.output
+
+
 # Changes in place
 
 
+@pytest.mark.interrupted
 def test_all_that_aws_can_change_is_changed(world: World) -> None:
     before = world.content()
     eks_client, name = world.client(SEED)("eks"), aws_name(SEED)
@@ -344,6 +359,7 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
             assert _identifiers(account[region][kind]) == _identifiers(before[region][kind]), kind
 
 
+@pytest.mark.interrupted
 def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: World) -> None:
     secrets = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
     client = world.client(SEED)("eks")
@@ -361,6 +377,7 @@ def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: W
         assert (world.secret(cluster) or {})["data"] != secret["data"]
 
 
+@pytest.mark.interrupted
 def test_what_aws_cannot_change_is_refused_before_anything_changes(world: World) -> None:
     before = world.content()
     with world.kept():
@@ -377,6 +394,7 @@ def test_what_aws_cannot_change_is_refused_before_anything_changes(world: World)
     assert world.differences(before) == []
 
 
+@pytest.mark.interrupted
 def test_clusters_of_another_fleet_are_left_alone(world: World) -> None:
     before = world.content()
     with world.of_host(SEED, eks_cluster_state="absent"):

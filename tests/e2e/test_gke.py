@@ -2,7 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """GKE clusters are made, changed and removed by `provision`, in a project that is acted and on real API servers.
 
-The tests of this file are one story and run in their order: each begins with what the one before it left.
+The tests of this file are one story and run in their order: each begins with what the one before it left. Clusters are
+made and removed in `make test`; with what goes wrong and what changes in `make interrupted`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def empty(world: World) -> Content:
 # Making it, with what goes wrong on the way
 
 
+@pytest.mark.interrupted
 @pytest.mark.usefixtures("empty")
 def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -> None:
     zones = DESIRED[SEED].pools["gpu-l4"].zones
@@ -143,6 +145,7 @@ def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -
     assert world.double.refusals() == []
 
 
+@pytest.mark.interrupted
 def test_the_next_run_goes_on_from_there(world: World) -> None:
     before = {cluster: _identifiers(world, cluster) for cluster in REGIONS}
     run = world.provision().ok()
@@ -150,6 +153,11 @@ def test_the_next_run_goes_on_from_there(world: World) -> None:
     for cluster, found in before.items():
         # What was made once is kept.
         assert _identifiers(world, cluster) == found
+
+
+@pytest.mark.usefixtures("empty")
+def test_clusters_are_made(world: World) -> None:
+    world.provision().ok()
 
 
 def _identifiers(world: World, cluster: str) -> list[str]:
@@ -203,9 +211,15 @@ def _key_secret(world: World, cluster: str) -> dict[str, Any]:
     return found
 
 
+def test_a_second_run_changes_nothing(world: World) -> None:
+    run = world.provision().ok()
+    assert (run.changed, world.changes) == (0, []), run.output
+
+
 # Changes in place
 
 
+@pytest.mark.interrupted
 def test_all_that_google_can_change_is_changed(world: World) -> None:
     before = {cluster: _identifiers(world, cluster) for cluster in REGIONS}
     account, project = email(SEED, world.project), f"projects/{world.project}"
@@ -277,6 +291,7 @@ def _take_right(world: World, account: str) -> None:
     world.call("cloudresourcemanager", "POST", f"{place}:setIamPolicy", {"policy": policy})
 
 
+@pytest.mark.interrupted
 def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: World) -> None:
     secrets = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
     keys = {cluster: _key_secret(world, cluster)["data"] for cluster in REGIONS}
@@ -293,6 +308,7 @@ def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: W
         assert _key_secret(world, cluster)["data"] == keys[cluster]
 
 
+@pytest.mark.interrupted
 def test_what_google_cannot_change_and_a_cluster_with_replicas_are_left_as_they_are(world: World) -> None:
     before = world.content()
     with world.kept(), world.replica(SEED), world.of_host(SEED, gke_cluster_state="absent"):

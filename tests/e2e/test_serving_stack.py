@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The life of the serving stack on two bare clusters, step by step. East has its charts in a folder and is served by
-Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3."""
+Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3. An upgrade that is killed and
+the removal from both are in `make interrupted`; test_site has a removal too."""
 
 from __future__ import annotations
 
@@ -81,6 +82,12 @@ def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
             live.of_hosts[cluster]["serving_stack_helm"] = str(program)
         live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
         yield Stack(live, folder / "charts", mirror, collections)
+
+
+@pytest.fixture(scope="module")
+def installed(stack: Stack) -> None:
+    """Install what the tests before leave installed, where they are not run."""
+    stack.run().ok()
 
 
 def test_check_mode_lists_what_would_be_installed(stack: Stack) -> None:
@@ -174,6 +181,8 @@ def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> No
     stack.live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
 
 
+@pytest.mark.interrupted
+@pytest.mark.usefixtures("installed")
 def test_an_upgrade_that_was_killed_is_recovered(stack: Stack) -> None:
     held = {"envoy-gateway": {"global": {"test": {"fail": "never-ready", "only": ["certgen"]}}}}
     variables = json.dumps({"serving_stack_values": held})
@@ -192,6 +201,8 @@ def test_an_upgrade_that_was_killed_is_recovered(stack: Stack) -> None:
     assert stack.run("--limit", "west").ok().changed == 0
 
 
+@pytest.mark.interrupted
+@pytest.mark.usefixtures("installed")
 def test_removal_leaves_the_clusters_as_bare_as_they_were(stack: Stack) -> None:
     arguments = ("-e", "serving_stack_state=absent", "-e", "serving_stack_purge_crds=true")
     assert stack.run(*arguments).ok().changed > 0

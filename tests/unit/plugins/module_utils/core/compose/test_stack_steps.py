@@ -134,7 +134,7 @@ def test_a_component_that_is_disabled_holds_the_inventory_until_it_is_gone() -> 
     plan = planned(INSTALLED, states=everything)
     assert plan["waves"] == [{"wave": 1, "apply": [], "release": ["one"], "wait": []}]
     assert not plan["is_empty"]
-    assert plan["base"][0]["data"]["releases"] == "mp-one"
+    assert read(plan["base"])[0]["data"]["releases"] == "mp-one"
     assert planned(states=everything)["is_empty"]
 
 
