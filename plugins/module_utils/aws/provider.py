@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import Call
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -93,7 +94,7 @@ class AwsProvider:
         title = self.title(resource)
         if resource["kind"] == "cluster":
             version, mode = resource["body"].get("version"), resource["body"]["accessConfig"]["authenticationMode"]
-            if version and compare.numbers(actual["version"]) > compare.numbers(version):
+            if version and numbers(actual["version"]) > numbers(version):
                 yield (
                     f"{title} runs Kubernetes {actual['version']}, which cannot go back to {version}: set "
                     f"kubernetesVersion to {actual['version']}, or create a new cluster"

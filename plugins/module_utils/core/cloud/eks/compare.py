@@ -8,10 +8,11 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
 
 MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
@@ -21,32 +22,18 @@ MOST_MINORS = 3
 only when it is done."""
 _PORTS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
 """Ports of a rule; of ICMP its type and code, of which -1 is any."""
+_PEERS = (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6"), ("PrefixListIds", "PrefixListId"))
+"""Lists of the peers of a rule, each with the field of its entries that has the peer."""
 _TEMPLATE_IDENTITY = ("NetworkCardIndex", "DeviceIndex", "DeviceName", "ResourceType", "Key")
 """Fields by which the entries of a list in a launch template differ; their order means nothing to EC2."""
 _TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
 """Values that a network interface has where a launch template does not set them."""
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a Kubernetes version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
-
-
-def at_least(actual: Any, desired: Any) -> bool:
-    """Compare versions: one that is newer is as good, as none goes back."""
-    return numbers(str(actual or "")) >= numbers(str(desired))
-
-
 def within_skew(actual: Any, desired: Any) -> bool:
     """Return whether a control plane may go to a version before its nodes follow."""
-    before, after = numbers(str(actual)), numbers(str(desired))
+    before, after = compare.numbers(actual), compare.numbers(desired)
     return before[:1] == after[:1] and after[1] - before[1] <= MOST_MINORS
-
-
-def minors(actual: str, desired: str) -> list[str]:
-    """Return the versions to go through, oldest first: EKS takes one minor version at a time."""
-    (major, first), (__, last) = numbers(actual)[:2], numbers(desired)[:2]
-    return [f"{major}.{minor}" for minor in range(first + 1, last + 1)]
 
 
 def mode(actual: Any, desired: Any) -> bool:
@@ -84,11 +71,6 @@ def among(actual: Any, desired: Any) -> bool:
     return actual is None or desired in actual
 
 
-def exactly(actual: Any, desired: Any) -> bool:
-    """Compare a mapping as a whole."""
-    return dict(actual or {}) == dict(desired)
-
-
 def scaling(actual: Any, desired: Any) -> bool:
     """Compare the bounds of a node group; within them, the autoscaler decides on its size."""
     bounds = ("minSize", "maxSize")
@@ -123,10 +105,10 @@ def _configuration(text: Any) -> Any:
 def document(actual: Any, desired: Any) -> bool:
     """Compare policy documents by their meaning.
 
-    A single statement, action, resource or principal may be written without a list, lists have no order, and service
-    prefixes and names of actions have no case.
+    What is a list of one may be written without a list, lists have no order, and service prefixes and names of actions
+    have no case.
     """
-    return _normal_document(actual) == _normal_document(desired)
+    return bool(_normal(policy_document(actual)) == _normal(policy_document(desired)))
 
 
 def policy_document(text: Any) -> dict[str, Any]:
@@ -136,30 +118,15 @@ def policy_document(text: Any) -> dict[str, Any]:
     return dict(text)
 
 
-def _normal_document(value: Any) -> dict[str, Any]:
-    given = policy_document(value)
-    statements = [_normal_statement(each) for each in _as_list(given.get("Statement", []))]
-    return {**given, "Statement": sorted(statements, key=str)}
-
-
-def _normal_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(sorted(statement.items()))
-    # Only a name for people, which consoles add.
-    result.pop("Sid", None)
-    for key in ("Action", "NotAction"):
-        if key in result:
-            result[key] = sorted({str(each).lower() for each in _as_list(result[key])})
-    for key in ("Resource", "NotResource"):
-        if key in result:
-            result[key] = sorted({str(each) for each in _as_list(result[key])})
-    for key in ("Principal", "NotPrincipal"):
-        if isinstance(result.get(key), Mapping):
-            result[key] = {kind: sorted(map(str, _as_list(who))) for kind, who in sorted(result[key].items())}
-    return result
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+def _normal(value: Any, key: str = "") -> Any:
+    """Return a part of a policy document, the value of `key`, with every list in one order. A value alone is a list."""
+    if isinstance(value, Mapping) and key != "Statement":
+        # A Sid is only a name for people, which consoles add.
+        return {name: _normal(part, name) for name, part in sorted(value.items()) if name != "Sid"}
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    if key == "Statement":
+        return sorted(map(_normal, parts), key=str)
+    return sorted({str(part).lower() if key in ("Action", "NotAction") else str(part) for part in parts})
 
 
 def template(actual: Any, desired: Any) -> bool:
@@ -176,7 +143,7 @@ def template_data(actual: Any, desired: Any) -> bool:
         return True
     if version.get("description") != template_description(desired):
         return False
-    return set(there) == set(ours) and _holds(there, ours)
+    return set(there) == set(ours) and compare.subset(there, ours)
 
 
 def template_description(data: Mapping[str, Any]) -> str:
@@ -200,17 +167,6 @@ def _sort_key(value: Any) -> tuple[str, str]:
     return "/".join(identity), json.dumps(value, sort_keys=True, default=str)
 
 
-def _holds(actual: Any, desired: Any) -> bool:
-    """Return whether all that is desired is there."""
-    if isinstance(desired, Mapping):
-        return isinstance(actual, Mapping) and all(
-            key in actual and _holds(actual[key], value) for key, value in desired.items()
-        )
-    if isinstance(desired, list):
-        return isinstance(actual, list) and len(actual) == len(desired) and all(map(_holds, actual, desired))
-    return bool(actual == desired)
-
-
 def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
     """Return the rules of a security group, one for each peer: `tcp 2049 10.0.0.0/16`, `all self`.
 
@@ -222,30 +178,24 @@ def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
         every = str(protocol) == "-1" or first is None
         ports = "" if every else f" {first}" if first == last else f" {first}-{last}"
         begin = f"{'all' if str(protocol) == '-1' else protocol}{ports}"
-        peers = [each["CidrIp"] for each in permission.get("IpRanges", ())]
-        peers += [each["CidrIpv6"] for each in permission.get("Ipv6Ranges", ())]
-        peers += [each["PrefixListId"] for each in permission.get("PrefixListIds", ())]
+        peers = [each[field] for entries, field in _PEERS for each in permission.get(entries, ())]
         for pair in permission.get("UserIdGroupPairs", ()):
             peers.append("self" if pair.get("GroupId") == group_id else pair.get("GroupId", pair.get("GroupName", "")))
         found |= {f"{begin} {peer}" for peer in peers}
     return sorted(found)
 
 
-def permissions(rules: Sequence[str], group_id: str) -> list[dict[str, Any]]:
-    """Return rules of a security group as EC2 takes them."""
-    return [_permission(rule, group_id) for rule in rules]
-
-
-def _permission(rule: str, group_id: str) -> dict[str, Any]:
+def permission(rule: str, group_id: str) -> dict[str, Any]:
+    """Return a rule of a security group as EC2 takes it."""
     protocol, *ports, peer = rule.split()
-    permission: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
+    sent: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
     if ports:
         [(first, last)] = _PORTS.findall(ports[0])
-        permission |= {"FromPort": int(first), "ToPort": int(last or first)}
+        sent |= {"FromPort": int(first), "ToPort": int(last or first)}
     if peer == "self" or peer.startswith("sg-"):
-        return {**permission, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
+        return {**sent, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
     if peer.startswith("pl-"):
-        return {**permission, "PrefixListIds": [{"PrefixListId": peer}]}
+        return {**sent, "PrefixListIds": [{"PrefixListId": peer}]}
     if ":" in peer:
-        return {**permission, "Ipv6Ranges": [{"CidrIpv6": peer}]}
-    return {**permission, "IpRanges": [{"CidrIp": peer}]}
+        return {**sent, "Ipv6Ranges": [{"CidrIpv6": peer}]}
+    return {**sent, "IpRanges": [{"CidrIp": peer}]}

@@ -210,7 +210,7 @@ KINDS: dict[str, Kind] = {
             ),
             Field(
                 "version",
-                eks_compare.at_least,
+                compare.at_least,
                 update="version",
                 possible=eks_compare.within_skew,
                 remediation=f"Nodes may be {eks_compare.MOST_MINORS} minor versions behind at most: go to a version "
@@ -253,10 +253,10 @@ KINDS: dict[str, Kind] = {
             _EKS_TAGS,
             Field("scalingConfig", eks_compare.scaling, update="config"),
             Field("updateConfig", compare.subset, update="config"),
-            Field("labels", eks_compare.exactly, update="config"),
+            Field("labels", update="config"),
             Field("taints", eks_compare.taints, update="config"),
             Field("launchTemplate.version", update="version", effect=_RENEWED),
-            Field("version", eks_compare.at_least, update="version", effect=_RENEWED),
+            Field("version", compare.at_least, update="version", effect=_RENEWED),
         ),
     ),
     "addon": Kind(

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.node_groups import CAPACITY_BLOCK
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import minors
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
 
@@ -239,7 +240,7 @@ def _rules(side: str) -> _Update:
         there, desired = set(actual[side]), set(resource["body"][side])
         for verb, lines, word in (("authorize", desired - there, "add"), ("revoke", there - desired, "remove")):
             if lines:
-                permissions = compare.permissions(sorted(lines), group)
+                permissions = [compare.permission(line, group) for line in sorted(lines)]
                 yield (
                     f"{verb}_{name}",
                     {"GroupId": group, "IpPermissions": permissions},
@@ -301,7 +302,7 @@ def _mode(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_St
 
 
 def _cluster_version(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    for version in compare.minors(actual["version"], resource["body"]["version"]):
+    for version in minors(actual["version"], resource["body"]["version"]):
         yield "update_cluster_version", {"name": resource["name"], "version": version}, f"set the version {version}"
 
 

@@ -8,7 +8,8 @@ fields that were not asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -22,7 +23,9 @@ def value(actual: Any, desired: Any) -> bool:
 
 
 def subset(actual: Any, desired: Any) -> bool:
-    """Compare a mapping by the fields that are desired, in depth."""
+    """Compare by the fields that are desired, in depth."""
+    if isinstance(desired, list) and isinstance(actual, list):
+        return len(actual) == len(desired) and all(map(subset, actual, desired))
     if not isinstance(desired, Mapping):
         return value(actual, desired)
     fields = actual if isinstance(actual, Mapping) else {}
@@ -49,6 +52,35 @@ def members(actual: Any, desired: Any) -> bool:
 def superset(actual: Any, desired: Any) -> bool:
     """Compare a list without an order, to which the cloud may have added."""
     return set(actual or ()) >= set(desired)
+
+
+def numbers(version: Any) -> tuple[int, ...]:
+    """Return the numbers of a version."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(version or "")))
+
+
+def at_least(actual: Any, desired: Any) -> bool:
+    """Compare versions: one that is newer is as good, as none goes back. `1.35` is any `1.35.4`."""
+    asked = numbers(desired)
+    return numbers(actual)[: len(asked)] >= asked
+
+
+def minors(actual: Any, desired: Any) -> list[str]:
+    """Return the versions to go through, oldest first: clouds take one minor version at a time."""
+    (major, first), (__, last) = numbers(actual)[:2], numbers(desired)[:2]
+    return [f"{major}.{minor}" for minor in range(first + 1, last + 1)]
+
+
+def keyed(key: str, *, exactly: bool = False) -> Callable[[Any, Any], bool]:
+    """Return the comparison of lists without an order, whose entries are named by one of their fields (`key`), and are
+    compared by those that are desired. `exactly`: other entries are a difference."""
+
+    def same(actual: Any, desired: Any) -> bool:
+        held = {each.get(key): each for each in actual or ()}
+        others = held.keys() - {each[key] for each in desired}
+        return not (exactly and others) and all(subset(held.get(each[key]), each) for each in desired)
+
+    return same
 
 
 def _number(number: Any) -> int | None:

@@ -7,7 +7,6 @@ Google names other objects by URLs of various lengths, and adds labels and taint
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,11 +51,8 @@ def own_node_labels(actual: Any, desired: Any) -> Any:
 
 def reference(actual: Any, desired: Any) -> bool:
     """The name of another object: alone, from its project on, or as a URL."""
-    return (
-        _parts(actual)[-1:] == _parts(desired)[-1:]
-        if "/" not in str(actual or "")
-        else _parts(actual) == _parts(desired)
-    )
+    there, ours = _parts(actual), _parts(desired)
+    return there[-1:] == ours[-1:] if len(there) == 1 else there == ours
 
 
 def networks(actual: Any, desired: Any) -> bool:
@@ -87,32 +83,16 @@ def authorized_networks(actual: Any, desired: Any) -> bool:
     return bool(held.get("enabled")) and _networks(held) == _networks(desired)
 
 
-def nats(actual: Any, desired: Any) -> bool:
-    """Gateways of a router, each with the desired fields."""
-    held = _by(actual, "name")
-    return set(held) == set(_by(desired, "name")) and all(
-        compare.subset(held[entry["name"]], entry) for entry in desired
-    )
-
-
 def _networks(config: Any) -> set[tuple[str, str]]:
     return {(entry["cidrBlock"], entry.get("displayName") or "") for entry in config.get("cidrBlocks") or ()}
 
 
 def version(actual: Any, desired: Any) -> bool:
-    """A version of Kubernetes: what is there is the one that is desired, or newer, as its channel installs newer ones.
+    """A version of Kubernetes, or a newer one, as its channel installs newer ones.
 
-    `1.35` is all of `1.35.4-gke.1000`. Aliases name what is newest at the time, and are fulfilled by any.
+    Aliases name what is newest at the time, and are fulfilled by any.
     """
-    if desired in _ALIASES:
-        return True
-    numbers_asked = numbers(desired)
-    return numbers(actual)[: len(numbers_asked)] >= numbers_asked
-
-
-def numbers(version_text: Any) -> tuple[int, ...]:
-    """The numbers of a version, in their order."""
-    return tuple(int(part) for part in re.findall(r"\d+", str(version_text or "")))
+    return desired in _ALIASES or compare.at_least(actual, desired)
 
 
 def wider(actual: Any, desired: Any) -> bool:
@@ -123,12 +103,6 @@ def wider(actual: Any, desired: Any) -> bool:
         return False
 
 
-def ranges(actual: Any, desired: Any) -> bool:
-    """Secondary ranges of a subnetwork: those that are desired; others stay."""
-    held = _by(actual, "rangeName")
-    return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in desired)
-
-
 def own_ranges(actual: Any, desired: Any) -> Any:
     """The secondary ranges that are there, without those of others."""
     names = {entry["rangeName"] for entry in desired}
@@ -137,18 +111,10 @@ def own_ranges(actual: Any, desired: Any) -> Any:
 
 def more_ranges(actual: Any, desired: Any) -> bool:
     """Return whether those that are desired are there already, or not at all: one that is there cannot be changed."""
-    held = _by(actual, "rangeName")
+    held = {entry["rangeName"]: entry for entry in actual or ()}
     return all(
         entry["rangeName"] not in held or held[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
         for entry in desired
-    )
-
-
-def accelerators(actual: Any, desired: Any) -> bool:
-    """Accelerators of machines, without an order, each with the desired fields."""
-    held = _by(actual, "acceleratorType")
-    return set(held) == {entry["acceleratorType"] for entry in desired} and all(
-        compare.subset(held[entry["acceleratorType"]], entry) for entry in desired
     )
 
 
@@ -175,10 +141,6 @@ def _of_others(entries: Any) -> list[Mapping[str, Any]]:
 
 def _taints(entries: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
     return {(entry["key"], entry.get("value") or "", entry.get("effect") or "") for entry in entries}
-
-
-def _by(entries: Any, key: str) -> dict[str, Mapping[str, Any]]:
-    return {str(entry.get(key)): entry for entry in entries or ()}
 
 
 def _parts(url: Any) -> list[str]:

@@ -108,7 +108,7 @@ KINDS: dict[str, Kind] = {
             ),
             Field(
                 "secondaryIpRanges",
-                gke_compare.ranges,
+                compare.keyed("rangeName"),
                 update="ranges",
                 compared=gke_compare.own_ranges,
                 possible=gke_compare.more_ranges,
@@ -125,7 +125,7 @@ KINDS: dict[str, Kind] = {
         operations="compute",
         fields=(
             Field("network", gke_compare.reference, remediation=_NETWORK),
-            Field("nats", gke_compare.nats, update="nats"),
+            Field("nats", compare.keyed("name", exactly=True), update="nats"),
         ),
     ),
     "service": Kind(
@@ -181,7 +181,9 @@ KINDS: dict[str, Kind] = {
             Field("config.machineType", update="machine", effect=_RENEWED),
             Field("config.diskSizeGb", update="machine", effect=_RENEWED),
             Field("config.imageType", update="machine", effect=_RENEWED),
-            Field("config.accelerators", gke_compare.accelerators, update="machine", effect=_RENEWED),
+            Field(
+                "config.accelerators", compare.keyed("acceleratorType", exactly=True), update="machine", effect=_RENEWED
+            ),
             Field("config.gvnic", compare.subset, update="gvnic"),
             Field("config.serviceAccount", gke_compare.node_account, remediation=_NEW_POOL),
             Field("config.spot", remediation=_NEW_POOL),

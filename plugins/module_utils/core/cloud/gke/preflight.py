@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, reservations, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
@@ -209,14 +210,14 @@ def _version(plan: Wire, found: Found) -> Iterator[Line]:
     versions = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
     yield Line(
         f"spec.kubernetesVersion: GKE does not offer Kubernetes {desired} on the channel {CHANNEL} in {plan['region']}"
-        f". It offers {', '.join(sorted(versions, key=compare.numbers))}"
+        f". It offers {', '.join(sorted(versions, key=numbers))}"
     )
 
 
 def _is(version: str, desired: str) -> bool:
     """Return whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
-    numbers = compare.numbers(desired)
-    return compare.numbers(version)[: len(numbers)] == numbers
+    asked = numbers(desired)
+    return numbers(version)[: len(asked)] == asked
 
 
 # Node pools

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import minors, numbers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
@@ -188,8 +189,7 @@ def _desired(key: str, field: str, purpose: str) -> _Update:
 def _cluster_version(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """One minor version after the other, as GKE has it."""
     end = desired["initialClusterVersion"]
-    (major, minor), (__, last) = compare.numbers(actual["currentMasterVersion"])[:2], compare.numbers(end)[:2]
-    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), end]:
+    for version in [*minors(actual["currentMasterVersion"], end)[:-1], end]:
         purpose = f"upgrade the control plane to {version}"
         yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""
 
@@ -197,7 +197,7 @@ def _cluster_version(actual: Found, desired: Found, _changes: Sequence[Change]) 
 def _pool_version(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """A minor version is that of the control plane: nodes cannot be ahead of it, as the newest patch might be."""
     version = desired["version"]
-    exact = len(compare.numbers(version)) > 2
+    exact = len(numbers(version)) > 2
     yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}", ""
 
 

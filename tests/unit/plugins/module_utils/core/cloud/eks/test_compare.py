@@ -11,13 +11,14 @@ from urllib.parse import quote
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare as engine_compare
 
 # Each case: the comparison, the actual and the desired value, and whether they are the same.
 COMPARISONS: dict[str, tuple[Callable[[Any, Any], bool], Any, Any, bool]] = {
-    "the same version": (compare.at_least, "1.36", "1.36", True),
-    "a newer version": (compare.at_least, "1.36", "1.9", True),
-    "an older version": (compare.at_least, "1.9", "1.36", False),
-    "no version": (compare.at_least, None, "1.36", False),
+    "the same version": (engine_compare.at_least, "1.36", "1.36", True),
+    "a newer version": (engine_compare.at_least, "1.36", "1.9", True),
+    "an older version": (engine_compare.at_least, "1.9", "1.36", False),
+    "no version": (engine_compare.at_least, None, "1.36", False),
     "within the skew": (compare.within_skew, "1.33", "1.36", True),
     "beyond the skew": (compare.within_skew, "1.32", "1.36", False),
     "another major version": (compare.within_skew, "1.36", "2.0", False),
@@ -36,9 +37,9 @@ COMPARISONS: dict[str, tuple[Callable[[Any, Any], bool], Any, Any, bool]] = {
     "not among them": (compare.among, ["1.35"], "1.36", False),
     "among none": (compare.among, [], "1.36", False),
     "among what is not known": (compare.among, None, "1.36", True),
-    "labels as a whole": (compare.exactly, {"a": "1"}, {"a": "1"}, True),
-    "one more label": (compare.exactly, {"a": "1", "b": "2"}, {"a": "1"}, False),
-    "no labels": (compare.exactly, None, {}, True),
+    "labels as a whole": (engine_compare.value, {"a": "1"}, {"a": "1"}, True),
+    "one more label": (engine_compare.value, {"a": "1", "b": "2"}, {"a": "1"}, False),
+    "no labels": (engine_compare.value, None, {}, True),
     "a size within the bounds": (
         compare.scaling,
         {"minSize": 0, "maxSize": 8, "desiredSize": 5},
@@ -81,9 +82,9 @@ def test_values_are_compared_by_their_meaning(
 
 
 def test_a_cluster_goes_through_each_minor_version() -> None:
-    assert compare.minors("1.33", "1.36") == ["1.34", "1.35", "1.36"]
-    assert compare.minors("1.9", "1.10") == ["1.10"]
-    assert compare.minors("1.36", "1.36") == compare.minors("1.36", "1.35") == []
+    assert engine_compare.minors("1.33", "1.36") == ["1.34", "1.35", "1.36"]
+    assert engine_compare.minors("1.9", "1.10") == ["1.10"]
+    assert engine_compare.minors("1.36", "1.36") == engine_compare.minors("1.36", "1.35") == []
 
 
 # Policy documents
@@ -113,6 +114,15 @@ def test_policy_documents_are_compared_by_their_meaning(actual: Any, same: bool)
     version = {"Version": "2012-10-17"}
     given = {**version, **actual} if isinstance(actual, dict) and actual else actual
     assert compare.document(given, {**version, "Statement": [STATEMENT]}) is same
+
+
+def test_values_of_conditions_have_no_order() -> None:
+    def conditional(value: Any) -> dict[str, Any]:
+        return {"Statement": {**STATEMENT, "Condition": {"StringEquals": {"aws:SourceVpc": value}}}}
+
+    assert compare.document(conditional(["b", "a"]), conditional(["a", "b"]))
+    assert compare.document(conditional("a"), conditional(["a"]))
+    assert not compare.document(conditional("A"), conditional("a"))
 
 
 def test_principals_have_no_order() -> None:
@@ -170,7 +180,7 @@ RULES: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize(("permission", "lines"), RULES.values(), ids=RULES)
 def test_rules_are_lines_and_back(permission: dict[str, Any], lines: list[str]) -> None:
     assert compare.rules([permission], "sg-own") == lines
-    sent = compare.permissions(lines, "sg-own")
+    sent = [compare.permission(line, "sg-own") for line in lines]
     assert compare.rules(sent, "sg-own") == lines
     ports = ("IpProtocol", "FromPort", "ToPort")
     assert all(each.get(key) == permission.get(key) for each in sent for key in ports)
