@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import H
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, ask
@@ -192,7 +192,7 @@ def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any
 
 def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
     """Raise GoogleError where an operation failed."""
-    causes = operations.errors(found) if EVERY[kind].operations else []
+    causes = operations.errors(found) if EVERY[kind].service in OPERATIONS else []
     if causes:
         said, hint = explained(causes)
         raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, __ in causes])

@@ -55,11 +55,9 @@ OWNERS = Owners(
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
     """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: calls name the object by it.
-    `tag_type`: its resource type in `TagSpecifications`, for objects of EC2. `token`: whether a call that creates one
-    can be sent twice without creating two."""
+    `token`: whether a call that creates one can be sent twice without creating two."""
 
     service: str
-    tag_type: str = ""
     token: bool = True
 
 
@@ -67,29 +65,37 @@ _PROVISION = "or remove the cluster and provision it again"
 _SUBNET = f"AWS cannot change it: set spec.networking.subnetCidrs and zones back to what they were, {_PROVISION}"
 _POOL = "EKS cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 _RENEWED = "all its nodes are replaced"
-_AVAILABLE: Mapping[str, Phase] = {"pending": "creating", "available": "ready", "deleting": "deleting"}
-_TAGS = Field("Tags", compare.labels, update="tags")
-_EKS_TAGS = Field("tags", compare.labels, update="tags")
-_IN_CLUSTER: Mapping[str, Phase] = {
-    "CREATING": "creating",
-    "ACTIVE": "ready",
-    "DEGRADED": "degraded",
-    "CREATE_FAILED": "failed",
-    "DELETE_FAILED": "failed",
-    "DELETING": "deleting",
+_STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
+    "ec2": ("State", {"pending": "creating", "available": "ready", "failed": "failed", "deleting": "deleting"}),
+    "eks": (
+        "status",
+        {
+            "CREATING": "creating",
+            "ACTIVE": "ready",
+            "DEGRADED": "degraded",
+            "UPDATE_FAILED": "degraded",
+            "FAILED": "failed",
+            "CREATE_FAILED": "failed",
+            "DELETE_FAILED": "failed",
+            "DELETING": "deleting",
+        },
+    ),
 }
-"""States of what is in a cluster."""
+"""Of a service: the field with the state of an object, which kinds without states do not have, and the phases."""
 
 
-def _ec2(title: str, identity: str, *fields: Field, tag_type: str, **more: Any) -> Kind:
-    """Return a kind of EC2; its tags come last."""
-    return Kind(
-        service="ec2", title=title, id=identity, tag_type=tag_type, owner="Tags", fields=(*fields, _TAGS), **more
-    )
+def _kind(service: str, title: str, identity: str, *fields: Field, **more: Any) -> Kind:
+    """Return a kind of object with tags, which are compared last, and with the states of its service."""
+    tags = "tags" if service == "eks" else "Tags"
+    status, phases = _STATES.get(service, ("", {}))
+    more = {"status": status, "phases": phases, **more}
+    compared = (*fields, Field(tags, compare.labels, update="tags"))
+    return Kind(service=service, title=title, id=identity, owner=tags, fields=compared, **more)
 
 
 KINDS: dict[str, Kind] = {
-    "vpc": _ec2(
+    "vpc": _kind(
+        "ec2",
         "VPC",
         "VpcId",
         Field(
@@ -98,23 +104,19 @@ KINDS: dict[str, Kind] = {
         ),
         Field("EnableDnsSupport", update="dns support"),
         Field("EnableDnsHostnames", update="dns host names"),
-        tag_type="vpc",
         token=False,
-        status="State",
-        phases=_AVAILABLE,
     ),
-    "subnet": _ec2(
+    "subnet": _kind(
+        "ec2",
         "subnet",
         "SubnetId",
         Field("CidrBlock", remediation=_SUBNET),
         Field("AvailabilityZone", remediation=_SUBNET),
         Field("MapPublicIpOnLaunch", update="public addresses"),
-        tag_type="subnet",
         uses=("vpc",),
-        status="State",
-        phases=_AVAILABLE,
     ),
-    "internet-gateway": _ec2(
+    "internet-gateway": _kind(
+        "ec2",
         "internet gateway",
         "InternetGatewayId",
         Field(
@@ -123,17 +125,12 @@ KINDS: dict[str, Kind] = {
             possible=lambda actual, _desired: not actual,
             remediation="It is attached to {before}: detach it there, or take the owner tags off it",
         ),
-        tag_type="internet-gateway",
         token=False,
         uses=("vpc",),
     ),
-    "elastic-ip": _ec2(
-        "Elastic IP",
-        "AllocationId",
-        tag_type="elastic-ip",
-        token=False,
-    ),
-    "nat-gateway": _ec2(
+    "elastic-ip": _kind("ec2", "Elastic IP", "AllocationId", token=False),
+    "nat-gateway": _kind(
+        "ec2",
         "NAT gateway",
         "NatGatewayId",
         Field(
@@ -141,84 +138,66 @@ KINDS: dict[str, Kind] = {
             remediation="AWS cannot move it: delete it, which cuts the nodes off until the next run has created "
             "another one",
         ),
-        tag_type="natgateway",
         uses=("subnet", "elastic-ip", "internet-gateway"),
-        status="State",
-        phases={**_AVAILABLE, "failed": "failed"},
     ),
-    "route-table": _ec2(
+    "route-table": _kind(
+        "ec2",
         "route table",
         "RouteTableId",
         Field("Routes", compare.subset, update="routes"),
         Field("SubnetIds", compare.superset, update="subnets"),
-        tag_type="route-table",
         uses=("vpc", "subnet"),
     ),
-    "security-group": _ec2(
+    "security-group": _kind(
+        "ec2",
         "security group",
         "GroupId",
         Field("Ingress", compare.members, update="ingress"),
         Field("Egress", compare.members, update="egress"),
-        tag_type="security-group",
         uses=("vpc",),
     ),
-    "policy": Kind(
-        service="iam",
-        title="IAM policy",
-        id="Arn",
-        owner="Tags",
-        fields=(Field("Document", eks_compare.document, update="document"), _TAGS),
+    "policy": _kind("iam", "IAM policy", "Arn", Field("Document", eks_compare.document, update="document")),
+    "role": _kind(
+        "iam",
+        "IAM role",
+        "RoleName",
+        Field("AssumeRolePolicyDocument", eks_compare.document, update="trust"),
+        Field("PolicyArns", compare.members, update="policies"),
     ),
-    "role": Kind(
-        service="iam",
-        title="IAM role",
-        id="RoleName",
-        owner="Tags",
-        fields=(
-            Field("AssumeRolePolicyDocument", eks_compare.document, update="trust"),
-            Field("PolicyArns", compare.members, update="policies"),
-            _TAGS,
+    "cluster": _kind(
+        "eks",
+        "EKS cluster",
+        "name",
+        Field("roleArn", remediation=f"EKS cannot change it: let the cluster keep its role, {_PROVISION}"),
+        Field(
+            "resourcesVpcConfig.subnetIds",
+            compare.members,
+            update="subnets",
+            possible=eks_compare.no_fewer,
+            remediation=f"EKS keeps the zones of a cluster: put spec.networking.subnetCidrs back, {_PROVISION}",
+        ),
+        Field("accessConfig.authenticationMode", eks_compare.mode, update="authentication mode"),
+        Field("resourcesVpcConfig.endpointPrivateAccess", update="endpoints"),
+        Field("resourcesVpcConfig.endpointPublicAccess", update="endpoints"),
+        Field("resourcesVpcConfig.publicAccessCidrs", eks_compare.cidrs, update="endpoints"),
+        Field("logs", compare.members, update="logs"),
+        Field(
+            "encryptionKey",
+            update="encryption",
+            possible=lambda actual, _desired: not actual,
+            remediation="EKS keeps the key that encrypts Secrets: set it back to {before}",
+        ),
+        Field(
+            "version",
+            compare.at_least,
+            update="version",
+            possible=eks_compare.within_skew,
+            remediation=f"Nodes may be {eks_compare.MOST_MINORS} minor versions behind at most: go to a version "
+            "between first, and on when the nodes have it",
         ),
     ),
-    "cluster": Kind(
-        service="eks",
-        title="EKS cluster",
-        id="name",
-        owner="tags",
-        status="status",
-        phases={"CREATING": "creating", "ACTIVE": "ready", "DELETING": "deleting", "FAILED": "failed"},
-        fields=(
-            Field("roleArn", remediation=f"EKS cannot change it: let the cluster keep its role, {_PROVISION}"),
-            Field(
-                "resourcesVpcConfig.subnetIds",
-                compare.members,
-                update="subnets",
-                possible=eks_compare.no_fewer,
-                remediation=f"EKS keeps the zones of a cluster: put spec.networking.subnetCidrs back, {_PROVISION}",
-            ),
-            _EKS_TAGS,
-            Field("accessConfig.authenticationMode", eks_compare.mode, update="authentication mode"),
-            Field("resourcesVpcConfig.endpointPrivateAccess", update="endpoints"),
-            Field("resourcesVpcConfig.endpointPublicAccess", update="endpoints"),
-            Field("resourcesVpcConfig.publicAccessCidrs", eks_compare.cidrs, update="endpoints"),
-            Field("logs", compare.members, update="logs"),
-            Field(
-                "encryptionKey",
-                update="encryption",
-                possible=lambda actual, _desired: not actual,
-                remediation="EKS keeps the key that encrypts Secrets: set it back to {before}",
-            ),
-            Field(
-                "version",
-                compare.at_least,
-                update="version",
-                possible=eks_compare.within_skew,
-                remediation=f"Nodes may be {eks_compare.MOST_MINORS} minor versions behind at most: go to a version "
-                "between first, and on when the nodes have it",
-            ),
-        ),
-    ),
-    "launch-template": _ec2(
+    "launch-template": _kind(
+        "ec2",
         "launch template",
         "LaunchTemplateId",
         Field(
@@ -228,78 +207,56 @@ KINDS: dict[str, Kind] = {
             update="data",
             compared=lambda actual, _desired: (actual or {}).get("data", {}),
         ),
-        tag_type="launch-template",
         uses=("security-group",),
         computed=("LatestVersionNumber",),
     ),
-    "node-group": Kind(
-        service="eks",
-        title="node group",
-        id="nodegroupName",
+    "node-group": _kind(
+        "eks",
+        "node group",
+        "nodegroupName",
+        Field("amiType", remediation=_POOL),
+        Field("capacityType", remediation=_POOL),
+        Field("diskSize", remediation=_POOL),
+        Field("instanceTypes", compare.members, remediation=_POOL),
+        Field("nodeRole", remediation=_POOL),
+        Field("subnets", compare.members, remediation=_POOL),
+        Field("templated", remediation=_POOL),
+        Field("machineInTemplate", remediation=_POOL),
+        Field("launchTemplate.id", remediation=_POOL),
+        Field("scalingConfig", eks_compare.scaling, update="config"),
+        Field("updateConfig", compare.subset, update="config"),
+        Field("labels", update="config"),
+        Field("taints", eks_compare.taints, update="config"),
+        Field("launchTemplate.version", update="version", effect=_RENEWED),
+        Field("version", compare.at_least, update="version", effect=_RENEWED),
         uses=("cluster", "launch-template", "subnet", "role"),
-        owner="tags",
-        status="status",
-        phases=_IN_CLUSTER,
-        fields=(
-            Field("amiType", remediation=_POOL),
-            Field("capacityType", remediation=_POOL),
-            Field("diskSize", remediation=_POOL),
-            Field("instanceTypes", compare.members, remediation=_POOL),
-            Field("nodeRole", remediation=_POOL),
-            Field("subnets", compare.members, remediation=_POOL),
-            Field("templated", remediation=_POOL),
-            Field("machineInTemplate", remediation=_POOL),
-            Field("launchTemplate.id", remediation=_POOL),
-            _EKS_TAGS,
-            Field("scalingConfig", eks_compare.scaling, update="config"),
-            Field("updateConfig", compare.subset, update="config"),
-            Field("labels", update="config"),
-            Field("taints", eks_compare.taints, update="config"),
-            Field("launchTemplate.version", update="version", effect=_RENEWED),
-            Field("version", compare.at_least, update="version", effect=_RENEWED),
-        ),
     ),
-    "addon": Kind(
-        service="eks",
-        title="addon",
-        id="addonName",
-        owner="tags",
-        status="status",
+    "addon": _kind(
+        "eks",
+        "addon",
+        "addonName",
+        Field("addonVersion", update="addon"),
+        Field("kubernetesVersion", eks_compare.among, actual="kubernetesVersions", update="addon"),
+        Field("configurationValues", eks_compare.configuration, update="addon"),
         part_of="cluster",
-        phases={**_IN_CLUSTER, "UPDATE_FAILED": "degraded"},
-        fields=(
-            _EKS_TAGS,
-            Field("addonVersion", update="addon"),
-            Field("kubernetesVersion", eks_compare.among, actual="kubernetesVersions", update="addon"),
-            Field("configurationValues", eks_compare.configuration, update="addon"),
+    ),
+    "pod-identity": _kind(
+        "eks", "pod identity association", "associationId", Field("roleArn", update="role"), part_of="cluster"
+    ),
+    "file-system": _kind(
+        "efs",
+        "EFS file system",
+        "FileSystemId",
+        Field(
+            "Encrypted",
+            remediation="EFS cannot change it: copy what is on it elsewhere, and remove it with its mount targets, "
+            "so that it is created again",
         ),
-    ),
-    "pod-identity": Kind(
-        service="eks",
-        title="pod identity association",
-        id="associationId",
-        owner="tags",
-        part_of="cluster",
-        fields=(Field("roleArn", update="role"), _EKS_TAGS),
-    ),
-    "file-system": Kind(
-        service="efs",
-        title="EFS file system",
-        id="FileSystemId",
-        owner="Tags",
+        Field("ThroughputMode", update="throughput mode"),
+        Field("Policy", eks_compare.document, update="policy"),
         status="LifeCycleState",
         # One in `error` may hold models that were downloaded, so it is not created again.
         phases={"creating": "creating", "available": "ready", "error": "degraded", "deleting": "deleting"},
-        fields=(
-            Field(
-                "Encrypted",
-                remediation="EFS cannot change it: copy what is on it elsewhere, and remove it with its mount targets, "
-                "so that it is created again",
-            ),
-            Field("ThroughputMode", update="throughput mode"),
-            Field("Policy", eks_compare.document, update="policy"),
-            _TAGS,
-        ),
     ),
     "mount-target": Kind(
         service="efs",

@@ -49,9 +49,11 @@ def create(resource: Resource) -> Call:
     kind = KINDS[resource["kind"]]
     body = merged(resource["body"], resource.get("initial") or {})
     operation, parameters = _CREATE[resource["kind"]](resource, body)
-    if kind.tag_type:
-        parameters["TagSpecifications"] = [{"ResourceType": kind.tag_type, "Tags": tag_list(body["Tags"])}]
-    elif kind.service == "iam" or resource["kind"] == "file-system":
+    if kind.service == "ec2":
+        # EC2 has no hyphen in the type of a NAT gateway.
+        tagged = resource["kind"].replace("nat-", "nat")
+        parameters["TagSpecifications"] = [{"ResourceType": tagged, "Tags": tag_list(body["Tags"])}]
+    elif "Tags" in body:
         parameters["Tags"] = tag_list(body["Tags"])
     return Call(kind.service, operation, parameters, f"create {title(resource)}")
 

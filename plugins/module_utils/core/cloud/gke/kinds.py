@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
@@ -47,31 +47,38 @@ SERVICES = {
 VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVICES}
 """Beginnings of the paths of services."""
 
-Operations = Literal["compute", "container", "serviceusage", "file", ""]
+OPERATIONS = ("compute", "container", "serviceusage", "file")
+"""The services whose changes are operations; those of the others are over with the answer."""
 
-_PHASES: Mapping[str, Phase] = {
-    "RUNNING": "ready",
-    "PROVISIONING": "creating",
-    "DEGRADED": "degraded",
-    "RUNNING_WITH_ERROR": "degraded",
-    "ERROR": "failed",
-    "STOPPING": "deleting",
+_STATES: Mapping[str, tuple[str, Mapping[str, Phase]]] = {
+    "compute": ("state", {"READY": "ready"}),
+    "container": (
+        "status",
+        {
+            "RUNNING": "ready",
+            "PROVISIONING": "creating",
+            "DEGRADED": "degraded",
+            "RUNNING_WITH_ERROR": "degraded",
+            "ERROR": "failed",
+            "STOPPING": "deleting",
+        },
+    ),
+    "serviceusage": ("state", {"ENABLED": "ready"}),
+    "cloudresourcemanager": ("state", {"DELETED": "failed"}),
 }
-"""Of clusters and node pools."""
+"""Of a service: the field with the state of an object, which kinds without states do not have, and the phases."""
 _AGAIN = "or remove the cluster and provision it again"
 _NETWORK = f"Google cannot change it. Set it back, {_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
-    """A kind of object in Google Cloud. `wrap`: the key that the body has in the request that creates it. `operations`:
-    the service whose operations its changes are; empty when they are over with the answer. `update_only`: fields of a
-    body that are not sent to create it."""
+    """A kind of object in Google Cloud. `wrap`: the key that the body has in the request that creates it.
+    `update_only`: fields of a body that are not sent to create it."""
 
     service: str
     collection: str
     wrap: str = ""
-    operations: Operations = ""
     update_only: tuple[str, ...] = ()
 
 
@@ -79,166 +86,131 @@ _DATAPATH = f"Google cannot change it. Remove spec.datapathProvider, {_AGAIN}"
 _RENEWED = "all its nodes are replaced"
 _NEW_POOL = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
+
+def _kind(service: str, collection: str, title: str, *fields: Field, **more: Any) -> Kind:
+    """Return a kind of object with the states of its service."""
+    status, phases = _STATES.get(service, ("", {}))
+    more |= {"status": status, "phases": phases}
+    return Kind(service=service, collection=collection, title=title, fields=fields, **more)
+
+
 KINDS: dict[str, Kind] = {
-    "network": Kind(
-        service="compute",
-        collection="networks",
-        title="VPC network",
+    "network": _kind(
+        "compute",
+        "networks",
+        "VPC network",
+        Field("autoCreateSubnetworks", remediation=_NETWORK),
         owner="description",
-        operations="compute",
-        fields=(Field("autoCreateSubnetworks", remediation=_NETWORK),),
     ),
-    "subnetwork": Kind(
-        service="compute",
-        collection="subnetworks",
-        title="subnetwork",
-        owner="description",
-        status="state",
-        phases={"READY": "ready"},
-        operations="compute",
-        fields=(
-            Field("network", gke_compare.reference, remediation=_NETWORK),
-            Field("privateIpGoogleAccess", update="private access"),
-            Field(
-                "ipCidrRange",
-                update="expand",
-                possible=gke_compare.wider,
-                remediation="The range of nodes can only grow. Set spec.networking.nodeCidr back to {before}, "
-                f"{_AGAIN}",
-            ),
-            Field(
-                "secondaryIpRanges",
-                compare.keyed("rangeName"),
-                update="ranges",
-                compared=gke_compare.own_ranges,
-                possible=gke_compare.more_ranges,
-                remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
-                f"back, {_AGAIN}",
-            ),
+    "subnetwork": _kind(
+        "compute",
+        "subnetworks",
+        "subnetwork",
+        Field("network", gke_compare.reference, remediation=_NETWORK),
+        Field("privateIpGoogleAccess", update="private access"),
+        Field(
+            "ipCidrRange",
+            update="expand",
+            possible=gke_compare.wider,
+            remediation=f"The range of nodes can only grow. Set spec.networking.nodeCidr back to {{before}}, {_AGAIN}",
         ),
-    ),
-    "router": Kind(
-        service="compute",
-        collection="routers",
-        title="Cloud Router with NAT",
-        owner="description",
-        operations="compute",
-        fields=(
-            Field("network", gke_compare.reference, remediation=_NETWORK),
-            Field("nats", compare.keyed("name", exactly=True), update="nats"),
+        Field(
+            "secondaryIpRanges",
+            compare.keyed("rangeName"),
+            update="ranges",
+            compared=gke_compare.own_ranges,
+            possible=gke_compare.more_ranges,
+            remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
+            f"back, {_AGAIN}",
         ),
+        owner="description",
     ),
-    "service": Kind(
-        service="serviceusage",
-        collection="services",
-        title="API",
-        status="state",
-        phases={"ENABLED": "ready"},
-        operations="serviceusage",
-        never_deleted=True,
+    "router": _kind(
+        "compute",
+        "routers",
+        "Cloud Router with NAT",
+        Field("network", gke_compare.reference, remediation=_NETWORK),
+        Field("nats", compare.keyed("name", exactly=True), update="nats"),
+        owner="description",
     ),
-    "cluster": Kind(
-        service="container",
-        collection="clusters",
-        title="GKE cluster",
+    "service": _kind("serviceusage", "services", "API", never_deleted=True),
+    "cluster": _kind(
+        "container",
+        "clusters",
+        "GKE cluster",
+        Field("network", gke_compare.reference, remediation=_NETWORK),
+        Field("subnetwork", gke_compare.reference, remediation=_NETWORK),
+        Field("ipAllocationPolicy", compare.subset, remediation=_NETWORK),
+        Field("resourceLabels", compare.labels, update="labels"),
+        Field("releaseChannel", compare.subset, update="channel"),
+        Field("initialClusterVersion", gke_compare.version, actual="currentMasterVersion", update="version"),
+        Field("workloadIdentityConfig", compare.subset, update="identity"),
+        Field("addonsConfig", compare.subset, update="addons"),
+        Field("masterAuthorizedNetworksConfig", gke_compare.authorized_networks, update="authorized networks"),
+        Field("databaseEncryption", compare.subset, update="encryption"),
+        Field("networkConfig.datapathProvider", gke_compare.datapath, remediation=_DATAPATH),
+        Field("networkConfig.enableMultiNetworking", update="multi-networking"),
+        Field("networkConfig.defaultEnablePrivateNodes", update="private nodes"),
         wrap="cluster",
         owner="resourceLabels",
-        status="status",
-        phases=_PHASES,
-        operations="container",
-        fields=(
-            Field("network", gke_compare.reference, remediation=_NETWORK),
-            Field("subnetwork", gke_compare.reference, remediation=_NETWORK),
-            Field("ipAllocationPolicy", compare.subset, remediation=_NETWORK),
-            Field("resourceLabels", compare.labels, update="labels"),
-            Field("releaseChannel", compare.subset, update="channel"),
-            Field("initialClusterVersion", gke_compare.version, actual="currentMasterVersion", update="version"),
-            Field("workloadIdentityConfig", compare.subset, update="identity"),
-            Field("addonsConfig", compare.subset, update="addons"),
-            Field("masterAuthorizedNetworksConfig", gke_compare.authorized_networks, update="authorized networks"),
-            Field("databaseEncryption", compare.subset, update="encryption"),
-            Field("networkConfig.datapathProvider", gke_compare.datapath, remediation=_DATAPATH),
-            Field("networkConfig.enableMultiNetworking", update="multi-networking"),
-            Field("networkConfig.defaultEnablePrivateNodes", update="private nodes"),
-        ),
     ),
-    "node-pool": Kind(
-        service="container",
-        collection="nodePools",
-        title="node pool",
+    "node-pool": _kind(
+        "container",
+        "nodePools",
+        "node pool",
+        Field("config.oauthScopes", compare.superset, remediation=_NEW_POOL),
+        Field("config.resourceLabels", compare.labels, update="labels of machines"),
+        Field("config.labels", gke_compare.node_labels, update="labels", compared=gke_compare.own_node_labels),
+        Field("config.taints", gke_compare.taints, update="taints", compared=gke_compare.own_taints),
+        Field("config.machineType", update="machine", effect=_RENEWED),
+        Field("config.diskSizeGb", update="machine", effect=_RENEWED),
+        Field("config.imageType", update="machine", effect=_RENEWED),
+        Field("config.accelerators", compare.keyed("acceleratorType", exactly=True), update="machine", effect=_RENEWED),
+        Field("config.gvnic", compare.subset, update="gvnic"),
+        Field("config.serviceAccount", gke_compare.node_account, remediation=_NEW_POOL),
+        Field("config.spot", remediation=_NEW_POOL),
+        Field("config.flexStart", remediation=_NEW_POOL),
+        Field("config.maxRunDuration", remediation=_NEW_POOL),
+        Field("config.reservationAffinity", compare.subset, remediation=_NEW_POOL),
+        Field("config.shieldedInstanceConfig", compare.subset, remediation=_NEW_POOL),
+        Field("placementPolicy", compare.subset, remediation=_NEW_POOL),
+        Field("networkConfig.acceleratorNetworkProfile", remediation=_NEW_POOL),
+        Field("networkConfig.additionalNodeNetworkConfigs", gke_compare.networks, remediation=_NEW_POOL),
+        Field("upgradeSettings", compare.subset, update="upgrade settings"),
+        Field("locations", compare.members, update="locations"),
+        Field("autoscaling", compare.subset, update="autoscaling"),
+        Field("version", gke_compare.version, update="version", effect=_RENEWED),
         wrap="nodePool",
         owner="config.resourceLabels",
-        status="status",
-        phases=_PHASES,
         part_of="cluster",
-        operations="container",
         update_only=("version",),
-        fields=(
-            Field("config.oauthScopes", compare.superset, remediation=_NEW_POOL),
-            Field("config.resourceLabels", compare.labels, update="labels of machines"),
-            Field("config.labels", gke_compare.node_labels, update="labels", compared=gke_compare.own_node_labels),
-            Field("config.taints", gke_compare.taints, update="taints", compared=gke_compare.own_taints),
-            Field("config.machineType", update="machine", effect=_RENEWED),
-            Field("config.diskSizeGb", update="machine", effect=_RENEWED),
-            Field("config.imageType", update="machine", effect=_RENEWED),
-            Field(
-                "config.accelerators", compare.keyed("acceleratorType", exactly=True), update="machine", effect=_RENEWED
-            ),
-            Field("config.gvnic", compare.subset, update="gvnic"),
-            Field("config.serviceAccount", gke_compare.node_account, remediation=_NEW_POOL),
-            Field("config.spot", remediation=_NEW_POOL),
-            Field("config.flexStart", remediation=_NEW_POOL),
-            Field("config.maxRunDuration", remediation=_NEW_POOL),
-            Field("config.reservationAffinity", compare.subset, remediation=_NEW_POOL),
-            Field("config.shieldedInstanceConfig", compare.subset, remediation=_NEW_POOL),
-            Field("placementPolicy", compare.subset, remediation=_NEW_POOL),
-            Field("networkConfig.acceleratorNetworkProfile", remediation=_NEW_POOL),
-            Field("networkConfig.additionalNodeNetworkConfigs", gke_compare.networks, remediation=_NEW_POOL),
-            Field("upgradeSettings", compare.subset, update="upgrade settings"),
-            Field("locations", compare.members, update="locations"),
-            Field("autoscaling", compare.subset, update="autoscaling"),
-            Field("version", gke_compare.version, update="version", effect=_RENEWED),
-        ),
     ),
-    "service-account": Kind(
-        service="iam",
-        collection="serviceAccounts",
-        title="service account",
+    "service-account": _kind(
+        "iam",
+        "serviceAccounts",
+        "service account",
+        Field("displayName", update="names"),
         wrap="serviceAccount",
         owner="description",
-        fields=(Field("displayName", update="names"),),
     ),
-    "iam-member": Kind(
-        service="cloudresourcemanager",
-        collection="",
-        title="right",
-        status="state",
-        phases={"DELETED": "failed"},
-    ),
+    "iam-member": _kind("cloudresourcemanager", "", "right"),
 }
 
-
-def _left(collection: str, title: str, service: str = "compute") -> Kind:
-    return Kind(
-        service=service, collection=collection, title=title, operations="compute" if service == "compute" else "file"
-    )
-
-
 LEFT: dict[str, Kind] = {
-    "forwarding-rule": _left("forwardingRules", "forwarding rule"),
-    "target-http-proxy": _left("targetHttpProxies", "target HTTP proxy"),
-    "target-https-proxy": _left("targetHttpsProxies", "target HTTPS proxy"),
-    "url-map": _left("urlMaps", "URL map"),
-    "target-pool": _left("targetPools", "target pool"),
-    "backend-service": _left("backendServices", "backend service"),
-    "endpoint-group": _left("networkEndpointGroups", "network endpoint group"),
-    "instance-group": _left("instanceGroups", "instance group"),
-    "health-check": _left("healthChecks", "health check"),
-    "http-health-check": _left("httpHealthChecks", "HTTP health check"),
-    "address": _left("addresses", "address"),
-    "disk": _left("disks", "disk"),
-    "filestore": _left("instances", "Filestore instance", "file"),
-    "firewall": _left("firewalls", "firewall rule"),
+    "forwarding-rule": _kind("compute", "forwardingRules", "forwarding rule"),
+    "target-http-proxy": _kind("compute", "targetHttpProxies", "target HTTP proxy"),
+    "target-https-proxy": _kind("compute", "targetHttpsProxies", "target HTTPS proxy"),
+    "url-map": _kind("compute", "urlMaps", "URL map"),
+    "target-pool": _kind("compute", "targetPools", "target pool"),
+    "backend-service": _kind("compute", "backendServices", "backend service"),
+    "endpoint-group": _kind("compute", "networkEndpointGroups", "network endpoint group"),
+    "instance-group": _kind("compute", "instanceGroups", "instance group"),
+    "health-check": _kind("compute", "healthChecks", "health check"),
+    "http-health-check": _kind("compute", "httpHealthChecks", "HTTP health check"),
+    "address": _kind("compute", "addresses", "address"),
+    "disk": _kind("compute", "disks", "disk"),
+    "filestore": _kind("file", "instances", "Filestore instance"),
+    "firewall": _kind("compute", "firewalls", "firewall rule"),
 }
 """Kinds that no plan has, as a cluster makes it: it is found and deleted when the cluster is gone (orphans.py)."""
 

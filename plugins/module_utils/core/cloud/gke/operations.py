@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, VERSIONS
 
 Operation = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Ope
 
 def is_operation(kind: str, answer: Operation) -> bool:
     """Return whether the answer to a change is an operation to wait for."""
-    return bool(EVERY[kind].operations) and "name" in answer and not done(answer)
+    return EVERY[kind].service in OPERATIONS and "name" in answer and not done(answer)
 
 
 def done(operation: Operation) -> bool:

@@ -102,7 +102,7 @@ def delete(resource: Resource, actual: Found | None = None) -> Request | None:
 def under_way(resource: Resource) -> Request | None:
     """Return the call that lists the operations that go on beside an object, under `items`; none for an object that is
     found as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
-    if EVERY[resource["kind"]].operations != "compute":
+    if EVERY[resource["kind"]].service != "compute":
         return None
     purpose = f"list the operations of {resource['parent']}"
     return _request(resource, "GET", f"{_base(resource)}/operations?filter=status%21%3DDONE", None, purpose)
