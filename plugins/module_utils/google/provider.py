@@ -89,8 +89,7 @@ class GoogleProvider:
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         if resource["kind"] == "iam-member":
             return [self._policy_change(resource, requests.delete)]
-        request = requests.delete(resource, actual)
-        return [self._action(resource, request)] if request else []
+        return [self._action(resource, requests.delete(resource, actual))]
 
     def holders(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
         """Google names what uses an object in each refusal."""

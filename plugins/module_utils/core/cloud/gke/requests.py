@@ -23,18 +23,13 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One call. `path` is added to the base URL of the `service`. `purpose`: what it does, for people.
-
-    `fingerprint`: the field of the body that repeats what the object itself says there; when something was changed
-    since the object was read, it has to be read again for this. It is also a field of the object.
-    """
+    """One call. `path` is added to the base URL of the `service`. `purpose`: what it does, for people."""
 
     service: str
     method: str
     path: str
     body: dict[str, Any] | None = None
     purpose: str = ""
-    fingerprint: str = ""
 
 
 def find(resource: Resource) -> Request:
@@ -69,28 +64,17 @@ def create(resource: Resource, actual: Found | None = None) -> Request:
     return _request(resource, "POST", collection(resource), sent, purpose)
 
 
-def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> list[Request]:
-    """Return the calls that make an object what is desired, in their order. What is immutable has none."""
-    updates = {change.update for change in changes if change.update}
-    return [
-        Request(
-            EVERY[resource["kind"]].service,
-            method,
-            f"{path(resource)}{suffix}",
-            body,
-            f"{purpose} of {title(resource)}",
-            fingerprint,
-        )
-        for name, update in _UPDATES[resource["kind"]].items()
-        if name in updates
-        for method, suffix, body, purpose, fingerprint in update(actual, resource["body"], changes)
-    ]
+def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> Iterator[Request]:
+    """Yield the calls that make an object what is desired, in their order. What is immutable has none."""
+    for name, update in _UPDATES.get(resource["kind"], {}).items():
+        own = [change for change in changes if change.update == name]
+        if own:
+            for method, suffix, body, purpose in update(actual, resource["body"], own):
+                yield _request(resource, method, f"{path(resource)}{suffix}", body, f"{purpose} of {title(resource)}")
 
 
-def delete(resource: Resource, actual: Found | None = None) -> Request | None:
-    """Return the call that deletes an object; none for what stays. `actual`: the policy that has a member."""
-    if EVERY[resource["kind"]].never_deleted:
-        return None
+def delete(resource: Resource, actual: Found | None = None) -> Request:
+    """Return the call that deletes an object. `actual`: the policy that has a member."""
     if resource["kind"] == "iam-member":
         body = resource["body"]
         policy = policies.removed(actual or {}, body["role"], body["member"])
@@ -139,16 +123,36 @@ def _request(
     return Request(EVERY[resource["kind"]].service, method, place, body, purpose or f"read {title(resource)}")
 
 
-# Updates: of what exists, what is desired and the changes, the calls: method, what is added to the path, body, what it
-# changes, and the field of the body that is a fingerprint.
+# Updates: of what exists, what is desired and the changes by this update, the calls: method, what is added to the path,
+# body, and what it changes.
 
-_Call = tuple[str, str, dict[str, Any], str, str]
+_Call = tuple[str, str, dict[str, Any], str]
 _Update = Callable[[Found, Found, Sequence[Change]], Iterator[_Call]]
 
 
-def _expand(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    cidr = desired["ipCidrRange"]
-    yield "POST", "/expandIpCidrRange", {"ipCidrRange": cidr}, f"grow the range of nodes to {cidr}", ""
+def _set(purpose: Callable[[Any], str], method: str = "PUT", suffix: str = "") -> _Update:
+    """Return the update that sends one field by its name. `purpose`: of the new value, what that changes."""
+
+    def update(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+        [change] = changes
+        yield method, suffix, {_name(change): change.after}, purpose(change.after)
+
+    return update
+
+
+def _desired(purpose: str) -> _Update:
+    """Return the update that sends one field of a cluster: GKE takes one of these in a call."""
+
+    def update(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+        [change] = changes
+        name = _name(change)
+        yield "PUT", "", {"update": {f"desired{name[0].upper()}{name[1:]}": change.after}}, purpose
+
+    return update
+
+
+def _name(change: Change) -> str:
+    return change.field.rpartition(".")[2]
 
 
 def _ranges(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -157,94 +161,51 @@ def _ranges(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterat
     names = {entry["rangeName"] for entry in held_ranges}
     missing = [dict(entry) for entry in desired["secondaryIpRanges"] if entry["rangeName"] not in names]
     body = {"secondaryIpRanges": [*held_ranges, *missing], "fingerprint": actual.get("fingerprint", "")}
-    purpose = f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
-    yield "PATCH", "", body, purpose, "fingerprint"
-
-
-def _private_access(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    access = desired["privateIpGoogleAccess"]
-    body = {"privateIpGoogleAccess": access}
-    yield "POST", "/setPrivateIpGoogleAccess", body, "let nodes reach Google's APIs without addresses of their own", ""
-
-
-def _nats(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    yield "PATCH", "", {"nats": [dict(each) for each in desired["nats"]]}, "set the NAT", ""
+    yield "PATCH", "", body, f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
 
 
 def _cluster_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     labels = {**(actual.get("resourceLabels") or {}), **desired["resourceLabels"]}
     body = {"resourceLabels": labels, "labelFingerprint": actual.get("labelFingerprint", "")}
-    yield "POST", ":setResourceLabels", body, "set the labels", "labelFingerprint"
-
-
-def _desired(key: str, field: str, purpose: str) -> _Update:
-    """GKE takes one of these in a call."""
-
-    def update(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-        yield "PUT", "", {"update": {key: at(desired, field)}}, purpose, ""
-
-    return update
+    yield "POST", ":setResourceLabels", body, "set the labels"
 
 
 def _cluster_version(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """One minor version after the other, as GKE has it."""
     end = desired["initialClusterVersion"]
     for version in [*minors(actual["currentMasterVersion"], end)[:-1], end]:
-        purpose = f"upgrade the control plane to {version}"
-        yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""
+        yield "PUT", "", {"update": {"desiredMasterVersion": version}}, f"upgrade the control plane to {version}"
 
 
 def _pool_version(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """A minor version is that of the control plane: nodes cannot be ahead of it, as the newest patch might be."""
     version = desired["version"]
     exact = len(numbers(version)) > 2
-    yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}", ""
+    yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}"
 
 
-def _machine(_actual: Found, desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+def _machine(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
     """Parts of a machine go together: some machine types are only to be had with some accelerators."""
-    changed = {change.field.removeprefix("config.") for change in changes if change.update == "machine"}
-    config = desired["config"]
-    body: dict[str, Any] = {}
-    for field in ("machineType", "imageType", "accelerators"):
-        if field in changed:
-            body[field] = config[field]
-    if "diskSizeGb" in changed:
+    body = {change.field.removeprefix("config."): change.after for change in changes}
+    if "diskSizeGb" in body:
         # A number of 64 bits here, and of 32 where the pool is made.
-        body["diskSizeGb"] = str(config["diskSizeGb"])
-    yield "PUT", "", body, "replace the nodes by other machines", ""
-
-
-def _upgrade_settings(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    settings = dict(desired["upgradeSettings"])
-    purpose = f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
-    yield "PUT", "", {"upgradeSettings": settings}, purpose, ""
-
-
-def _gvnic(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    gvnic = desired["config"]["gvnic"]
-    yield "PUT", "", {"gvnic": dict(gvnic)}, f"turn gVNIC {'on' if gvnic['enabled'] else 'off'} with other nodes", ""
+        body["diskSizeGb"] = str(body["diskSizeGb"])
+    yield "PUT", "", body, "replace the nodes by other machines"
 
 
 def _node_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     labels = compare.with_node_labels(at(actual, "config.labels"), desired["config"]["labels"])
-    yield "PUT", "", {"labels": {"labels": labels}}, "set the labels of the nodes", ""
+    yield "PUT", "", {"labels": {"labels": labels}}, "set the labels of the nodes"
 
 
 def _taints(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     taints = compare.with_taints(at(actual, "config.taints"), desired["config"]["taints"])
-    yield "PUT", "", {"taints": {"taints": taints}}, "set the taints of the nodes", ""
+    yield "PUT", "", {"taints": {"taints": taints}}, "set the taints of the nodes"
 
 
 def _machine_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     labels = {**(at(actual, "config.resourceLabels") or {}), **desired["config"]["resourceLabels"]}
-    yield "PUT", "", {"resourceLabels": {"labels": labels}}, "set the labels of the machines", ""
-
-
-def _locations(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """Alone: with other changes in the call, the nodes that are there would not get them."""
-    zones = list(desired["locations"])
-    yield "PUT", "", {"locations": zones}, f"set the zones to {', '.join(zones)}", ""
+    yield "PUT", "", {"resourceLabels": {"labels": labels}}, "set the labels of the machines"
 
 
 def _autoscaling(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -253,55 +214,54 @@ def _autoscaling(_actual: Found, desired: Found, _changes: Sequence[Change]) -> 
     bounds = desired["autoscaling"]
     least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
     if least == most:
-        yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone", ""
+        yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone"
     purpose = f"let the autoscaler keep {least} to {most} nodes in each zone"
-    yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, purpose, ""
+    yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, purpose
 
 
-def _names(_actual: Found, desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
-    fields = [change.field for change in changes if change.update == "names"]
-    body = {"serviceAccount": {field: desired[field] for field in fields}, "updateMask": ",".join(fields)}
-    yield "PATCH", "", body, f"set {', '.join(fields)}", ""
+def _names(_actual: Found, _desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+    fields = {change.field: change.after for change in changes}
+    yield "PATCH", "", {"serviceAccount": fields, "updateMask": ",".join(fields)}, f"set {', '.join(fields)}"
 
 
 _UPDATES: dict[str, dict[str, _Update]] = {
-    "network": {},
-    "subnetwork": {"expand": _expand, "ranges": _ranges, "private access": _private_access},
-    "router": {"nats": _nats},
-    "service": {},
-    "cluster": {
-        "labels": _cluster_labels,
-        "channel": _desired("desiredReleaseChannel", "releaseChannel", "set the release channel"),
-        "version": _cluster_version,
-        "identity": _desired("desiredWorkloadIdentityConfig", "workloadIdentityConfig", "set the identity pool"),
-        "addons": _desired("desiredAddonsConfig", "addonsConfig", "set the addons"),
-        "authorized networks": _desired(
-            "desiredMasterAuthorizedNetworksConfig",
-            "masterAuthorizedNetworksConfig",
-            "set the networks that reach the control plane",
-        ),
-        "encryption": _desired("desiredDatabaseEncryption", "databaseEncryption", "encrypt Secrets with the key"),
-        "multi-networking": _desired(
-            "desiredEnableMultiNetworking", "networkConfig.enableMultiNetworking", "enable multi-networking"
-        ),
-        "private nodes": _desired(
-            "desiredDefaultEnablePrivateNodes",
-            "networkConfig.defaultEnablePrivateNodes",
-            "set whether nodes of new pools are private",
+    "subnetwork": {
+        "expand": _set(lambda cidr: f"grow the range of nodes to {cidr}", "POST", "/expandIpCidrRange"),
+        "ranges": _ranges,
+        "private access": _set(
+            lambda _access: "let nodes reach Google's APIs without addresses of their own",
+            "POST",
+            "/setPrivateIpGoogleAccess",
         ),
     },
+    "router": {"nats": _set(lambda _nats: "set the NAT", "PATCH")},
+    "cluster": {
+        "labels": _cluster_labels,
+        "channel": _desired("set the release channel"),
+        "version": _cluster_version,
+        "identity": _desired("set the identity pool"),
+        "addons": _desired("set the addons"),
+        "authorized networks": _desired("set the networks that reach the control plane"),
+        "encryption": _desired("encrypt Secrets with the key"),
+        "multi-networking": _desired("enable multi-networking"),
+        "private nodes": _desired("set whether nodes of new pools are private"),
+    },
     "node-pool": {
-        "upgrade settings": _upgrade_settings,
+        "upgrade settings": _set(
+            lambda settings: (
+                f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
+            )
+        ),
         "labels of machines": _machine_labels,
         "version": _pool_version,
         "machine": _machine,
-        "gvnic": _gvnic,
+        "gvnic": _set(lambda gvnic: f"turn gVNIC {'on' if gvnic['enabled'] else 'off'} with other nodes"),
         "labels": _node_labels,
         "taints": _taints,
-        "locations": _locations,
+        # Alone: with other changes in the call, the nodes that are there would not get them.
+        "locations": _set(lambda zones: f"set the zones to {', '.join(zones)}"),
         "autoscaling": _autoscaling,
     },
     "service-account": {"names": _names},
-    "iam-member": {},
 }
 """The updates of each kind, in the order in which they are done: what replaces nodes comes before what they carry."""

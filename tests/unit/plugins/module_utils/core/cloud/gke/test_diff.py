@@ -423,7 +423,7 @@ def test_updates(
     assert [(one.field, one.before, one.after, one.action, one.remediation) for one in found] == [
         (*differs, "update", "")
     ]
-    made = updates(entry, have, found)
+    made = list(updates(entry, have, found))
     path = f"{'compute/v1' if KINDS[entry['kind']].service == 'compute' else 'v1'}/{entry['parent']}"
     here = f"{path}/{KINDS[entry['kind']].collection}/{entry['name']}"
     assert [(call.method, call.path, call.body) for call in made] == [
@@ -432,8 +432,6 @@ def test_updates(
     assert {call.service for call in made} == {KINDS[entry["kind"]].service}
     for call in made:
         assert entry["name"] in call.purpose
-        assert call.fingerprint in {"", *(call.body or {})}
-        assert not call.fingerprint or (call.body or {})[call.fingerprint] == have[call.fingerprint]
 
 
 @pytest.mark.parametrize(("key", "change", "field", "message"), IMMUTABLE.values(), ids=IMMUTABLE)
@@ -445,7 +443,7 @@ def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field
     assert [(one.field, one.action, one.update) for one in found] == [(field, "immutable", "")]
     assert message in str(found[0])
     assert "{" not in str(found[0])
-    assert updates(entry, have, found) == []
+    assert list(updates(entry, have, found)) == []
 
 
 RAIL = {"network": "rail-0", "subnetwork": "rail-0-us-central1"}
