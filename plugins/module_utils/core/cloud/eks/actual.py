@@ -67,6 +67,8 @@ def policy(found: Described, versions: Sequence[Described], document: Any) -> di
     )
     return {
         **tagged(found),
+        # What calls name it by.
+        "PolicyArn": found["Arn"],
         "Document": compare.policy_document(document),
         "OtherVersions": [each["VersionId"] for each in others],
     }

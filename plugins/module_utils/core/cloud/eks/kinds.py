@@ -54,10 +54,12 @@ OWNERS = Owners(
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
-    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: calls name the object by it.
+    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: tags are set by it, as they are by
+    ARNs in EKS. `named`: the fields of the actual state by which other calls name the object, where that is not its id.
     `token`: whether a call that creates one can be sent twice without creating two."""
 
     service: str
+    named: tuple[str, ...] = ()
     token: bool = True
 
 
@@ -156,7 +158,7 @@ KINDS: dict[str, Kind] = {
         Field("Egress", compare.members, update="egress"),
         uses=("vpc",),
     ),
-    "policy": _kind("iam", "IAM policy", "Arn", Field("Document", eks_compare.document, update="document")),
+    "policy": _kind("iam", "IAM policy", "PolicyArn", Field("Document", eks_compare.document, update="document")),
     "role": _kind(
         "iam",
         "IAM role",
@@ -167,7 +169,7 @@ KINDS: dict[str, Kind] = {
     "cluster": _kind(
         "eks",
         "EKS cluster",
-        "name",
+        "arn",
         Field("roleArn", remediation=f"EKS cannot change it: let the cluster keep its role, {_PROVISION}"),
         Field(
             "resourcesVpcConfig.subnetIds",
@@ -195,6 +197,7 @@ KINDS: dict[str, Kind] = {
             remediation=f"Nodes may be {eks_compare.MOST_MINORS} minor versions behind at most: go to a version "
             "between first, and on when the nodes have it",
         ),
+        named=("name",),
     ),
     "launch-template": _kind(
         "ec2",
@@ -213,7 +216,7 @@ KINDS: dict[str, Kind] = {
     "node-group": _kind(
         "eks",
         "node group",
-        "nodegroupName",
+        "nodegroupArn",
         Field("amiType", remediation=_POOL),
         Field("capacityType", remediation=_POOL),
         Field("diskSize", remediation=_POOL),
@@ -229,19 +232,26 @@ KINDS: dict[str, Kind] = {
         Field("taints", eks_compare.taints, update="config"),
         Field("launchTemplate.version", update="version", effect=_RENEWED),
         Field("version", compare.at_least, update="version", effect=_RENEWED),
+        named=("clusterName", "nodegroupName"),
         uses=("cluster", "launch-template", "subnet", "role"),
     ),
     "addon": _kind(
         "eks",
         "addon",
-        "addonName",
+        "addonArn",
         Field("addonVersion", update="addon"),
         Field("kubernetesVersion", eks_compare.among, actual="kubernetesVersions", update="addon"),
         Field("configurationValues", eks_compare.configuration, update="addon"),
+        named=("clusterName", "addonName"),
         part_of="cluster",
     ),
     "pod-identity": _kind(
-        "eks", "pod identity association", "associationId", Field("roleArn", update="role"), part_of="cluster"
+        "eks",
+        "pod identity association",
+        "associationArn",
+        Field("roleArn", update="role"),
+        named=("clusterName", "associationId"),
+        part_of="cluster",
     ),
     "file-system": _kind(
         "efs",

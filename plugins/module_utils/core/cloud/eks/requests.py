@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
@@ -30,8 +30,8 @@ class Call:
 
     service: str
     operation: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    purpose: str = ""
+    parameters: Mapping[str, Any]
+    purpose: str
 
 
 def title(resource: Resource) -> str:
@@ -42,6 +42,12 @@ def title(resource: Resource) -> str:
 def in_cluster(resource: Resource) -> str:
     """Return the name of the cluster that an object is in."""
     return resource["parent"].removeprefix("clusters/")
+
+
+def _named(resource: Resource, actual: Actual) -> dict[str, str]:
+    """Return the parameters by which calls name an object."""
+    kind = KINDS[resource["kind"]]
+    return {key: actual[key] for key in kind.named or (kind.id,)}
 
 
 def create(resource: Resource) -> Call:
@@ -72,9 +78,11 @@ def updates(resource: Resource, actual: Actual, changes: Sequence[Change]) -> It
 
 def delete(resource: Resource, actual: Actual) -> Iterator[Call]:
     """Return the calls that delete an object, in their order."""
-    kind = KINDS[resource["kind"]]
-    for operation, parameters in _DELETE[resource["kind"]](resource, actual):
+    name, kind = resource["kind"], KINDS[resource["kind"]]
+    for operation, parameters in _BEFORE[name](actual) if name in _BEFORE else ():
         yield Call(kind.service, operation, parameters, f"delete {title(resource)}")
+    operation, more = _DELETE.get(name) or (f"delete_{name.replace('-', '_')}", {})
+    yield Call(kind.service, operation, {**_named(resource, actual), **more}, f"delete {title(resource)}")
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -177,39 +185,36 @@ _Step = tuple[str, dict[str, Any], str]
 _Update = Callable[[Resource, Actual, set[str]], Iterator[_Step]]
 
 
+_TAGGING = {
+    "ec2": ("create_tags", "Resources"),
+    "efs": ("tag_resource", "ResourceId"),
+    "eks": ("tag_resource", "resourceArn"),
+    "policy": ("tag_policy", "PolicyArn"),
+    "role": ("tag_role", "RoleName"),
+}
+"""Of a service or a kind: the operation that sets tags, and the parameter that has the id of the object."""
+
+
 def _tag(resource: Resource, actual: Actual) -> Call:
     """Set the tags that differ; those of others stay."""
     kind = KINDS[resource["kind"]]
-    key = "tags" if kind.service == "eks" else "Tags"
-    there = actual.get(key) or {}
-    tags = {name: value for name, value in resource["body"][key].items() if there.get(name) != value}
-    operation, parameters = _tagging(resource["kind"], actual, tags)
-    return Call(kind.service, operation, parameters, f"tag {title(resource)}")
-
-
-def _tagging(name: str, actual: Actual, tags: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    kind = KINDS[name]
-    if kind.service == "eks":
-        arns = {"cluster": "arn", "node-group": "nodegroupArn", "addon": "addonArn", "pod-identity": "associationArn"}
-        return "tag_resource", {"resourceArn": actual[arns[name]], "tags": dict(tags)}
-    if name == "role":
-        return "tag_role", {"RoleName": actual["RoleName"], "Tags": tag_list(tags)}
-    if name == "policy":
-        return "tag_policy", {"PolicyArn": actual["Arn"], "Tags": tag_list(tags)}
-    if kind.service == "efs":
-        return "tag_resource", {"ResourceId": actual[kind.id], "Tags": tag_list(tags)}
-    return "create_tags", {"Resources": [actual[kind.id]], "Tags": tag_list(tags)}
+    there, desired = actual.get(kind.owner) or {}, resource["body"][kind.owner]
+    tags = {name: value for name, value in desired.items() if there.get(name) != value}
+    operation, parameter = _TAGGING.get(resource["kind"]) or _TAGGING[kind.service]
+    tagged = [actual[kind.id]] if kind.service == "ec2" else actual[kind.id]
+    sent = tags if kind.service == "eks" else tag_list(tags)
+    return Call(kind.service, operation, {parameter: tagged, kind.owner: sent}, f"tag {title(resource)}")
 
 
 def _set(
-    operation: str, key: str, field: str, purpose: str, sent: Callable[[Any], Any] = lambda value: value, name: str = ""
+    operation: str, field: str, purpose: str, sent: Callable[[Any], Any] = lambda value: value, name: str = ""
 ) -> _Update:
-    """Return the update that sends one field of the body. `key`: of the actual state and of the call, names the object.
-    `purpose`: with the value in the place of {}. `sent`: the value as the call takes it, as parameter `name`."""
+    """Return the update that sends one field of the body. `purpose`: with the value in the place of {}. `sent`: the
+    value as the call takes it, as parameter `name`."""
 
     def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
         value = resource["body"][field]
-        yield operation, {key: actual[key], name or field: sent(value)}, purpose.format(value)
+        yield operation, {**_named(resource, actual), name or field: sent(value)}, purpose.format(value)
 
     return update
 
@@ -320,10 +325,6 @@ def _template_data(resource: Resource, actual: Actual, _fields: set[str]) -> Ite
     yield "modify_launch_template", {**template, "DefaultVersion": latest}, f"make version {latest} the default"
 
 
-def _group(resource: Resource) -> dict[str, Any]:
-    return {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
-
-
 def _node_group_config(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
     body, config = resource["body"], {}
     if "scalingConfig" in fields:
@@ -336,7 +337,7 @@ def _node_group_config(resource: Resource, actual: Actual, fields: set[str]) -> 
         config["labels"] = _label_changes(actual.get("labels") or {}, body["labels"])
     if "taints" in fields:
         config["taints"] = _taint_changes(actual.get("taints"), body["taints"])
-    yield "update_nodegroup_config", {**_group(resource), **config}, f"set {', '.join(sorted(fields))}"
+    yield "update_nodegroup_config", {**_named(resource, actual), **config}, f"set {', '.join(sorted(fields))}"
 
 
 def _label_changes(there: Body, desired: Body) -> dict[str, Any]:
@@ -360,7 +361,7 @@ def _taint_changes(actual: Any, desired: Any) -> dict[str, Any]:
 def _node_group_version(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
     """The nodes of a Capacity Block go first, as there is no room for new ones beside them ("Use Capacity Blocks with
     managed node groups" in the user guide of EKS: set the desired size to 0), and come back afterwards."""
-    body, group, size = resource["body"], _group(resource), actual["scalingConfig"].get("desiredSize", 0)
+    body, group, size = resource["body"], _named(resource, actual), actual["scalingConfig"].get("desiredSize", 0)
     version: dict[str, Any] = {}
     if "launchTemplate.version" in fields:
         version["launchTemplate"] = _template_version(body)
@@ -389,40 +390,24 @@ def _addon_config(resource: Resource, actual: Actual, fields: set[str]) -> Itera
     )
     if version:
         config["addonVersion"] = version
-    addon = {"clusterName": in_cluster(resource), "addonName": resource["name"], "resolveConflicts": "OVERWRITE"}
+    addon = {**_named(resource, actual), "resolveConflicts": "OVERWRITE"}
     yield "update_addon", {**addon, **config}, f"set {', '.join(sorted(fields))}"
 
 
-def _identity_role(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    role = {"roleArn": resource["body"]["roleArn"]}
-    yield "update_pod_identity_association", {**_association(resource, actual), **role}, "set the role"
-
-
-def _association(resource: Resource, actual: Actual) -> dict[str, str]:
-    return {"clusterName": in_cluster(resource), "associationId": actual["associationId"]}
-
-
 _UPDATES: dict[tuple[str, str], _Update] = {
-    ("vpc", "dns support"): _set("modify_vpc_attribute", "VpcId", "EnableDnsSupport", "set EnableDnsSupport", _value),
-    ("vpc", "dns host names"): _set(
-        "modify_vpc_attribute", "VpcId", "EnableDnsHostnames", "set EnableDnsHostnames", _value
-    ),
+    ("vpc", "dns support"): _set("modify_vpc_attribute", "EnableDnsSupport", "set EnableDnsSupport", _value),
+    ("vpc", "dns host names"): _set("modify_vpc_attribute", "EnableDnsHostnames", "set EnableDnsHostnames", _value),
     ("subnet", "public addresses"): _set(
-        "modify_subnet_attribute", "SubnetId", "MapPublicIpOnLaunch", "set public addresses", _value
+        "modify_subnet_attribute", "MapPublicIpOnLaunch", "set public addresses", _value
     ),
-    ("internet-gateway", "attach"): _set("attach_internet_gateway", "InternetGatewayId", "VpcId", "set the VPC"),
+    ("internet-gateway", "attach"): _set("attach_internet_gateway", "VpcId", "set the VPC"),
     ("route-table", "routes"): _routes,
     ("route-table", "subnets"): _subnets_of_routes,
     ("security-group", "ingress"): _rules("Ingress"),
     ("security-group", "egress"): _rules("Egress"),
     ("policy", "document"): _document,
     ("role", "trust"): _set(
-        "update_assume_role_policy",
-        "RoleName",
-        "AssumeRolePolicyDocument",
-        "set the trust policy",
-        json.dumps,
-        "PolicyDocument",
+        "update_assume_role_policy", "AssumeRolePolicyDocument", "set the trust policy", json.dumps, "PolicyDocument"
     ),
     ("role", "policies"): _policies,
     ("cluster", "subnets"): _network_config("set the subnets", "subnetIds"),
@@ -437,82 +422,51 @@ _UPDATES: dict[tuple[str, str], _Update] = {
     ("node-group", "config"): _node_group_config,
     ("node-group", "version"): _node_group_version,
     ("addon", "addon"): _addon_config,
-    ("pod-identity", "role"): _identity_role,
-    ("file-system", "throughput mode"): _set(
-        "update_file_system", "FileSystemId", "ThroughputMode", "set the throughput mode {}"
-    ),
-    ("file-system", "policy"): _set("put_file_system_policy", "FileSystemId", "Policy", "set the policy", json.dumps),
+    ("pod-identity", "role"): _set("update_pod_identity_association", "roleArn", "set the role"),
+    ("file-system", "throughput mode"): _set("update_file_system", "ThroughputMode", "set the throughput mode {}"),
+    ("file-system", "policy"): _set("put_file_system_policy", "Policy", "set the policy", json.dumps),
     ("mount-target", "security groups"): _set(
-        "modify_mount_target_security_groups", "MountTargetId", "SecurityGroups", "set the security groups", list
+        "modify_mount_target_security_groups", "SecurityGroups", "set the security groups", list
     ),
 }
 
 
-# Deletion: of the object and its actual state, the calls.
+# Deletion: of the actual state of an object, the calls before the one that deletes it.
 
 _Deletions = Iterator[tuple[str, dict[str, Any]]]
-_Deletion = Callable[[Resource, Actual], _Deletions]
 
 
-def _by_id(operation: str, key: str) -> _Deletion:
-    def deletion(_resource: Resource, actual: Actual) -> _Deletions:
-        yield operation, {key: actual[key]}
-
-    return deletion
-
-
-def _by_name(operation: str, key: str, **more: Any) -> _Deletion:
-    """Return the deletion of what is in a cluster."""
-
-    def deletion(resource: Resource, _actual: Actual) -> _Deletions:
-        yield operation, {"clusterName": in_cluster(resource), key: resource["name"], **more}
-
-    return deletion
-
-
-def _delete_internet_gateway(_resource: Resource, actual: Actual) -> _Deletions:
-    gateway = {"InternetGatewayId": actual["InternetGatewayId"]}
+def _detach(actual: Actual) -> _Deletions:
     if actual["VpcId"]:
-        yield "detach_internet_gateway", {**gateway, "VpcId": actual["VpcId"]}
-    yield "delete_internet_gateway", gateway
+        yield "detach_internet_gateway", {key: actual[key] for key in ("InternetGatewayId", "VpcId")}
 
 
-def _delete_route_table(_resource: Resource, actual: Actual) -> _Deletions:
+def _disassociate(actual: Actual) -> _Deletions:
     for each in actual.get("Associations") or ():
         if each.get("SubnetId"):
             yield "disassociate_route_table", {"AssociationId": each["RouteTableAssociationId"]}
-    yield "delete_route_table", {"RouteTableId": actual["RouteTableId"]}
 
 
-def _delete_policy(_resource: Resource, actual: Actual) -> _Deletions:
+def _delete_versions(actual: Actual) -> _Deletions:
     for version in actual["OtherVersions"]:
         yield "delete_policy_version", {"PolicyArn": actual["Arn"], "VersionId": version}
-    yield "delete_policy", {"PolicyArn": actual["Arn"]}
 
 
-def _delete_role(_resource: Resource, actual: Actual) -> _Deletions:
+def _detach_policies(actual: Actual) -> _Deletions:
     for arn in actual["PolicyArns"]:
         yield "detach_role_policy", {"RoleName": actual["RoleName"], "PolicyArn": arn}
-    yield "delete_role", {"RoleName": actual["RoleName"]}
 
 
-_DELETE: dict[str, _Deletion] = {
-    "vpc": _by_id("delete_vpc", "VpcId"),
-    "subnet": _by_id("delete_subnet", "SubnetId"),
-    "internet-gateway": _delete_internet_gateway,
-    "elastic-ip": _by_id("release_address", "AllocationId"),
-    "nat-gateway": _by_id("delete_nat_gateway", "NatGatewayId"),
-    "route-table": _delete_route_table,
-    "security-group": _by_id("delete_security_group", "GroupId"),
-    "policy": _delete_policy,
-    "role": _delete_role,
-    "cluster": _by_id("delete_cluster", "name"),
-    "launch-template": _by_id("delete_launch_template", "LaunchTemplateId"),
-    "node-group": _by_name("delete_nodegroup", "nodegroupName"),
-    "addon": _by_name("delete_addon", "addonName", preserve=False),
-    "pod-identity": lambda resource, actual: iter(
-        [("delete_pod_identity_association", _association(resource, actual))]
-    ),
-    "file-system": _by_id("delete_file_system", "FileSystemId"),
-    "mount-target": _by_id("delete_mount_target", "MountTargetId"),
+_BEFORE: dict[str, Callable[[Actual], _Deletions]] = {
+    "internet-gateway": _detach,
+    "route-table": _disassociate,
+    "policy": _delete_versions,
+    "role": _detach_policies,
 }
+_DELETE: dict[str, tuple[str, dict[str, Any]]] = {
+    "elastic-ip": ("release_address", {}),
+    "node-group": ("delete_nodegroup", {}),
+    "addon": ("delete_addon", {"preserve": False}),
+    "pod-identity": ("delete_pod_identity_association", {}),
+}
+"""Operations that do not have the name of the kind, or take more than the name of the object, with these parameters."""
