@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +20,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 
 Found = dict[str, Any]
 _TAG = f"tag:{names.CLUSTER_TAG}"
-_NAT_STATES = ("available", "pending", "failed", "deleting")
-"""In the order of preference; one that is `deleted` does not exist any more."""
+_BAD_STATES = {"pending": 1, "failed": 2, "deleting": 3}
+"""States of what is rather not chosen, and how bad they are; what is `deleted` does not exist any more."""
 
 
 class Finder:
@@ -33,9 +33,14 @@ class Finder:
 
     def find(self, resource: Resource) -> Found | None:
         """Return an object in the form of the table of kinds; None where there is none. Raises AwsError."""
-        read = Finder.by_id if "Id" in resource["body"] else _FIND[resource["kind"]]
+        if "Id" in resource["body"]:
+            read: Callable[[Resource], Found | None] = self.by_id
+        elif resource["kind"] in _SEARCHES:
+            read = self.searched
+        else:
+            read = getattr(self, resource["kind"].replace("-", "_"))
         try:
-            return read(self, resource)
+            return read(resource)
         except AwsError as error:
             if not error.absent:
                 raise
@@ -47,6 +52,10 @@ class Finder:
         with guarded(purpose):
             answer: Found = _plain(getattr(client, operation)(**parameters))
         return answer
+
+    def read(self, resource: Resource, operation: str, **parameters: Any) -> Found:
+        """Return the answer of a call that reads an object of a plan; raises AwsError."""
+        return self.call(KINDS[resource["kind"]].service, operation, f"read {title(resource)}", **parameters)
 
     def pages(self, service: str, operation: str, key: str, purpose: str, **parameters: Any) -> list[Found]:
         """Return all entries of an answer that comes in pages; raises AwsError."""
@@ -100,90 +109,49 @@ class Finder:
             found.values(), key=lambda each: (not _owned(each, resource), -inside[each["VpcId"]], each["VpcId"])
         )
         for attribute in ("enableDnsSupport", "enableDnsHostnames"):
-            answer = self.call(
-                "ec2", "describe_vpc_attribute", f"read {title(resource)}", VpcId=chosen["VpcId"], Attribute=attribute
-            )
+            answer = self.read(resource, "describe_vpc_attribute", VpcId=chosen["VpcId"], Attribute=attribute)
             field = f"{attribute[0].upper()}{attribute[1:]}"
             chosen[field] = bool(answer[field]["Value"])
         return chosen
 
-    def subnet(self, resource: Resource) -> Found | None:
-        """Return a subnet: the one of its name, or else the one of its range, with whatever tags."""
-        vpc, cidr = resource["body"]["VpcId"], resource["body"]["CidrBlock"]
-        if has_unknown(vpc):
-            return None
-        found = self.matching(resource, {"vpc-id": vpc, "tag:Name": resource["name"]})
-        return _first(found or self.matching(resource, {"vpc-id": vpc, "cidr-block": cidr}), resource)
-
-    def internet_gateway(self, resource: Resource) -> Found | None:
-        """Return the internet gateway: the one that is attached to the VPC, or else one with the owner tags."""
-        vpc = resource["body"]["VpcId"]
-        attached = [] if has_unknown(vpc) else self.matching(resource, {"attachment.vpc-id": vpc})
-        return _first(attached or self.matching(resource, {_TAG: _cluster(resource)}), resource)
-
-    def elastic_ip(self, resource: Resource) -> Found | None:
-        """Return the address: the one that is in use, should there be several with the owner tags."""
-        found = [each for each in self.matching(resource, {_TAG: _cluster(resource)}) if "AllocationId" in each]
-        return min(found, key=lambda each: (not each.get("AssociationId"), each["AllocationId"]), default=None)
-
-    def nat_gateway(self, resource: Resource) -> Found | None:
-        subnet = resource["body"]["SubnetId"]
-        found = self._nat_gateways(resource, {_TAG: _cluster(resource)})
-        if not found and not has_unknown(subnet):
-            there = self._nat_gateways(resource, {"subnet-id": subnet})
-            found = [each for each in there if each["Tags"].get("Name") == resource["name"]]
-        return min(found, key=lambda each: (_NAT_STATES.index(each["State"]), each["NatGatewayId"]), default=None)
-
-    def _nat_gateways(self, resource: Resource, filters: Mapping[str, str]) -> list[Found]:
-        return [each for each in self.matching(resource, filters) if each["State"] in _NAT_STATES]
-
-    def route_table(self, resource: Resource) -> Found | None:
-        """Return a route table: the one of its name, or else the one that its first subnet uses, which can have no
-        other."""
-        vpc, subnets = resource["body"]["VpcId"], resource["body"]["SubnetIds"]
-        if has_unknown(vpc):
-            return None
-        found = self.matching(resource, {"vpc-id": vpc, "tag:Name": resource["name"]})
-        if not found and subnets and not has_unknown(subnets[0]):
-            found = self.matching(resource, {"vpc-id": vpc, "association.subnet-id": subnets[0]})
-        return _first(sorted(found, key=lambda each: (not each["SubnetIds"], each["RouteTableId"])), resource)
-
-    def security_group(self, resource: Resource) -> Found | None:
-        vpc = resource["body"]["VpcId"]
-        if has_unknown(vpc):
-            return None
-        return next(iter(self.matching(resource, {"vpc-id": vpc, "group-name": resource["name"]})), None)
+    def searched(self, resource: Resource) -> Found | None:
+        """Return an object of EC2 by the first of its searches that finds any."""
+        for search in _SEARCHES[resource["kind"]]:
+            filters = {name: _sought(resource, field) for name, field in search.items()}
+            if not all(filters.values()):
+                continue
+            found = [each for each in self.matching(resource, filters) if each.get("State") != "deleted"]
+            if found:
+                return min(found, key=lambda each: _rank(each, resource))
+        return None
 
     # Rights
 
     def role(self, resource: Resource) -> Found:
         purpose, name = f"read {title(resource)}", resource["name"]
-        found = self.call("iam", "get_role", purpose, RoleName=name)["Role"]
+        found = self.read(resource, "get_role", RoleName=name)["Role"]
         attached = self.pages("iam", "list_attached_role_policies", "AttachedPolicies", purpose, RoleName=name)
         return form.role(found, attached)
 
     def policy(self, resource: Resource) -> Found:
         purpose, arn = f"read {title(resource)}", self.policy_arn(resource)
-        found = self.call("iam", "get_policy", purpose, PolicyArn=arn)["Policy"]
+        found = self.read(resource, "get_policy", PolicyArn=arn)["Policy"]
         versions = self.pages("iam", "list_policy_versions", "Versions", purpose, PolicyArn=arn)
-        default = self.call("iam", "get_policy_version", purpose, PolicyArn=arn, VersionId=found["DefaultVersionId"])[
-            "PolicyVersion"
-        ]
-        return form.policy(found, versions, default["Document"])
+        default = self.read(resource, "get_policy_version", PolicyArn=arn, VersionId=found["DefaultVersionId"])
+        return form.policy(found, versions, default["PolicyVersion"]["Document"])
 
     # The cluster
 
     def cluster(self, resource: Resource) -> Found:
-        found = self.call("eks", "describe_cluster", f"read {title(resource)}", name=resource["name"])["cluster"]
-        return form.cluster(found)
+        return form.cluster(self.read(resource, "describe_cluster", name=resource["name"])["cluster"])
 
     def node_group(self, resource: Resource) -> Found:
         named = {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
-        return form.node_group(self.call("eks", "describe_nodegroup", f"read {title(resource)}", **named)["nodegroup"])
+        return form.node_group(self.read(resource, "describe_nodegroup", **named)["nodegroup"])
 
     def addon(self, resource: Resource) -> Found:
         cluster, name = in_cluster(resource), resource["name"]
-        answer = self.call("eks", "describe_addon", f"read {title(resource)}", clusterName=cluster, addonName=name)
+        answer = self.read(resource, "describe_addon", clusterName=cluster, addonName=name)
         if "kubernetesVersion" not in resource["body"]:
             return form.addon(answer["addon"], ())
         try:
@@ -221,14 +189,9 @@ class Finder:
         found = self.matching(resource, {"launch-template-name": resource["name"]})
         if not found:
             return None
-        versions = self.call(
-            "ec2",
-            "describe_launch_template_versions",
-            f"read {title(resource)}",
-            LaunchTemplateId=found[0]["LaunchTemplateId"],
-            Versions=["$Latest"],
-        )["LaunchTemplateVersions"]
-        return form.launch_template(found[0], versions[0])
+        named = {"LaunchTemplateId": found[0]["LaunchTemplateId"], "Versions": ["$Latest"]}
+        answer = self.read(resource, "describe_launch_template_versions", **named)
+        return form.launch_template(found[0], answer["LaunchTemplateVersions"][0])
 
     # Files
 
@@ -240,7 +203,7 @@ class Finder:
             return None
         identity = found["FileSystemId"]
         try:
-            answer = self.call("efs", "describe_file_system_policy", f"read {title(resource)}", FileSystemId=identity)
+            answer = self.read(resource, "describe_file_system_policy", FileSystemId=identity)
         except AwsError as error:
             if not error.absent:
                 raise
@@ -254,8 +217,8 @@ class Finder:
         found = next((each for each in self.mount_targets(system) if each["SubnetId"] == subnet), None)
         if found is None or found["LifeCycleState"] not in ("available", "updating"):
             return found
-        purpose, target = f"read {title(resource)}", found["MountTargetId"]
-        groups = self.call("efs", "describe_mount_target_security_groups", purpose, MountTargetId=target)
+        target = found["MountTargetId"]
+        groups = self.read(resource, "describe_mount_target_security_groups", MountTargetId=target)
         return {**found, "SecurityGroups": groups["SecurityGroups"]}
 
     def mount_targets(self, system: str) -> list[Found]:
@@ -277,7 +240,7 @@ class Finder:
             yield from self._in_cluster(resource["name"])
         elif resource["kind"] == "vpc":
             yield from self._in_network(resource)
-        if resource["kind"] in _TWINS:
+        if not KINDS[resource["kind"]].token:
             yield from self._twins(resource)
 
     def _in_cluster(self, cluster: str) -> Iterator[tuple[Resource, Found]]:
@@ -344,8 +307,16 @@ _SHAPES: Mapping[str, Callable[[Mapping[str, Any]], Found]] = {
     "route-table": form.route_table,
     "security-group": form.security_group,
 }
-_TWINS = ("vpc", "internet-gateway", "elastic-ip")
-"""Kinds that can exist twice: the call that creates one has no token, and their names are not unique."""
+_SEARCHES: Mapping[str, tuple[Mapping[str, str], ...]] = {
+    "subnet": ({"vpc-id": "VpcId", "tag:Name": "name"}, {"vpc-id": "VpcId", "cidr-block": "CidrBlock"}),
+    "internet-gateway": ({"attachment.vpc-id": "VpcId"}, {_TAG: "cluster"}),
+    "elastic-ip": ({_TAG: "cluster"},),
+    "nat-gateway": ({_TAG: "cluster"}, {"subnet-id": "SubnetId", "tag:Name": "name"}),
+    # A subnet can have no other table.
+    "route-table": ({"vpc-id": "VpcId", "tag:Name": "name"}, {"vpc-id": "VpcId", "association.subnet-id": "SubnetIds"}),
+    "security-group": ({"vpc-id": "VpcId", "group-name": "name"},),
+}
+"""Kinds of EC2 that are found by one search, or else by the next: filters, each with what its value is (_sought)."""
 _IN_NETWORK = ("subnet", "route-table", "security-group", "nat-gateway")
 _IN_CLUSTER = (
     ("node-group", "list_nodegroups", "nodegroups"),
@@ -373,15 +344,23 @@ def _owned(found: Mapping[str, Any], resource: Resource) -> bool:
     return OWNERS.of(kind, found) == OWNERS.of(kind, resource["body"])
 
 
-def _first(found: Iterable[Found], resource: Resource) -> Found | None:
-    """Return the first object that has the owner of the plan, or else the first."""
-    return next(iter(sorted(found, key=lambda each: not _owned(each, resource))), None)
+def _sought(resource: Resource, field: str) -> str:
+    """Return the value of a filter: the name of the object, its cluster, or a field of its body, of a list the first
+    entry; empty while it is not known."""
+    if field in ("name", "cluster"):
+        return resource["name"] if field == "name" else _cluster(resource)
+    value = resource["body"][field]
+    first = next(iter(value), "") if isinstance(value, list) else value
+    return "" if has_unknown(first) else str(first)
+
+
+def _rank(found: Found, resource: Resource) -> tuple[bool, int, bool, str]:
+    """Return the rank of an object of several that are found: those that have the owner of the plan come first, then
+    those that work, then those that are in use."""
+    used = found.get("AssociationId") or found.get("SubnetIds")
+    state = _BAD_STATES.get(str(found.get("State")), 0)
+    return not _owned(found, resource), state, not used, str(found[KINDS[resource["kind"]].id])
 
 
 def _sibling(kind: str, name: str, parent: str, body: dict[str, Any]) -> Resource:
     return {"key": f"{kind} {name}", "kind": kind, "name": name, "parent": parent, "body": body, "needs": []}
-
-
-_FIND: Mapping[str, Callable[[Finder, Resource], Found | None]] = {
-    kind: getattr(Finder, kind.replace("-", "_")) for kind in KINDS
-}
