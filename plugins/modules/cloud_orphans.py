@@ -141,7 +141,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry im
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **arguments(),
-        **waiting.arguments(2700),
+        **waiting.ARGUMENTS,
         "plan": {"type": "dict", "required": True},
         "volumes": {"type": "bool", "default": True},
     },

@@ -189,7 +189,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting imp
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **arguments(),
-        **waiting.arguments(2700),
+        **waiting.ARGUMENTS,
         "resources": {
             "type": "list",
             "elements": "dict",

@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.provider import state_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, wait_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
@@ -61,7 +61,7 @@ class NodeGroups:
                 return PollResult(f"EKS does another update of {_title(options['cluster'], pool)}")
             return PollResult("", done=True)
 
-        wait_for(attempt, timeout=self._busy_seconds, delay=self._busy_delay, what=purpose, error=AwsError)
+        Wait(self._busy_seconds, self._busy_delay, error=AwsError).until(attempt, purpose)
 
 
 def _trouble(group: Mapping[str, Any]) -> str:

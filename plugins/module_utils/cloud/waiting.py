@@ -11,21 +11,16 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 
-TIMEOUT = 1800
 WAIT_TIMEOUT = "WaitTimeout"
 """Code of the error of what is not done in time."""
 
 
-def arguments(timeout: int = TIMEOUT) -> dict[str, Any]:
-    """The arguments of modules that wait; `timeout` in seconds is the default of wait_timeout."""
-    return {
-        "wait": {"type": "bool", "default": True},
-        "wait_timeout": {"type": "int", "default": timeout},
-        "wait_delay": {"type": "float", "default": 15.0},
-    }
-
-
-ARGUMENTS = arguments()
+ARGUMENTS: dict[str, Any] = {
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 2700},
+    "wait_delay": {"type": "float", "default": 15.0},
+}
+"""The arguments of modules that wait."""
 
 
 @dataclass(frozen=True)
@@ -54,65 +49,51 @@ class Progress:
         self._module.log(line)
 
 
-def wait_for(
-    poll: Callable[[], PollResult],
-    *,
-    timeout: float,
-    delay: float,
-    what: str,
-    progress: Callable[[str], None] = lambda _line: None,
-    error: type[CloudError] = CloudError,
-) -> PollResult:
-    """Poll every `delay` seconds until it is done, and return the last result.
-
-    `what` says what is waited for ("cluster west to become active"). Every change of its message goes to `progress`.
-    Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is busy or out of
-    reach for a while ends no wait. It polls at least once.
-    """
-    started = time.monotonic()
-    last, message, failure = "", "", ""
-    while True:
-        try:
-            seen = poll()
-        except CloudError as caught:
-            if not caught.passing:
-                raise
-            failure = str(caught)
-        else:
-            failure, message = "", seen.message
-            if seen.failure:
-                raise error(f"wait for {what}", seen.failure)
-            if message and message != last:
-                progress(f"{message} (after {_duration(time.monotonic() - started)})")
-                last = message
-            if seen.done:
-                return seen
-        left = timeout - (time.monotonic() - started)
-        if left <= 0:
-            raise error(
-                f"wait for {what}",
-                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (message, failure)))}",
-                code=WAIT_TIMEOUT,
-                hint=f"Nothing is lost: {error.cloud} goes on, and so does the next run. A longer wait_timeout waits "
-                "longer",
-            )
-        time.sleep(min(delay, max(left, 0.0)))
-
-
 @dataclass(frozen=True)
 class Wait:
     """Limits of waiting in seconds, where progress goes, and the class of the errors."""
 
     timeout: float
     delay: float
-    progress: Callable[[str], None]
+    progress: Callable[[str], None] = lambda _line: None
     error: type[CloudError] = CloudError
 
     def until(self, poll: Callable[[], PollResult], what: str) -> Any:
-        """Return the value of the last poll."""
-        return wait_for(
-            poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress, error=self.error
-        ).value
+        """Poll every `delay` seconds until it is done, and return the value of the last poll.
+
+        `what` says what is waited for ("cluster west to become active"). Every change of its message goes to
+        `progress`. Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is
+        busy or out of reach for a while ends no wait. It polls at least once.
+        """
+        started = time.monotonic()
+        last, message, failure = "", "", ""
+        while True:
+            try:
+                seen = poll()
+            except CloudError as caught:
+                if not caught.passing:
+                    raise
+                failure = str(caught)
+            else:
+                failure, message = "", seen.message
+                if seen.failure:
+                    raise self.error(f"wait for {what}", seen.failure)
+                if message and message != last:
+                    self.progress(f"{message} (after {_duration(time.monotonic() - started)})")
+                    last = message
+                if seen.done:
+                    return seen.value
+            left = self.timeout - (time.monotonic() - started)
+            if left <= 0:
+                seen_last = "; ".join(filter(None, (message, failure)))
+                raise self.error(
+                    f"wait for {what}",
+                    f"not done after {_duration(self.timeout)}; last seen: {seen_last}",
+                    code=WAIT_TIMEOUT,
+                    hint=f"Nothing is lost: {self.error.cloud} goes on, and so does the next run. A longer "
+                    "wait_timeout waits longer",
+                )
+            time.sleep(min(self.delay, left))
 
 
 def _duration(seconds: float) -> str:

@@ -2,14 +2,13 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
 
 
 class SkyError(CloudError):
@@ -22,7 +21,9 @@ class SkyError(CloudError):
         return self.code == "Fog"
 
 
-wait_for = functools.partial(waiting.wait_for, error=SkyError)
+def until(poll: Callable[[], PollResult], what: str, timeout: float = 60, progress: list[str] | None = None) -> Any:
+    lines = [] if progress is None else progress
+    return Wait(timeout, 0, lines.append, SkyError).until(poll, what)
 
 
 def observations(*found: PollResult | CloudError) -> Callable[[], PollResult]:
@@ -41,23 +42,18 @@ def test_until_it_is_done_with_each_change_reported_once() -> None:
     message: list[str] = []
     creating = PollResult("west is CREATING")
     poll = observations(creating, creating, PollResult("west is ACTIVE", done=True, value=7))
-    assert wait_for(poll, timeout=60, delay=0, what="west", progress=message.append).value == 7
+    assert until(poll, "west", progress=message) == 7
     assert [line.partition(" (")[0] for line in message] == ["west is CREATING", "west is ACTIVE"]
 
 
 def test_a_failure_ends_it() -> None:
     with pytest.raises(SkyError, match="wait for west: it failed, as the role is gone"):
-        wait_for(
-            observations(PollResult("x"), PollResult("y", failure="it failed, as the role is gone")),
-            timeout=60,
-            delay=0,
-            what="west",
-        )
+        until(observations(PollResult("x"), PollResult("y", failure="it failed, as the role is gone")), "west")
 
 
 def test_the_time_is_over() -> None:
     with pytest.raises(SkyError) as raised:
-        wait_for(observations(PollResult("west is CREATING")), timeout=0, delay=0, what="west to be active")
+        until(observations(PollResult("west is CREATING")), "west to be active", timeout=0)
     message = str(raised.value)
     assert message.startswith(
         "wait for west to be active: WaitTimeout: not done after 0 s; last seen: west is CREATING. "
@@ -68,17 +64,17 @@ def test_the_time_is_over() -> None:
 
 def test_the_cloud_may_be_out_of_reach_meanwhile() -> None:
     fog = SkyError("observe", "Nothing to see", code="Fog")
-    assert wait_for(observations(fog, PollResult("done", done=True)), timeout=60, delay=0, what="west").done
+    assert until(observations(fog, PollResult("done", done=True, value=7)), "west") == 7
     with pytest.raises(SkyError, match="Nothing to see"):
-        wait_for(observations(fog), timeout=0, delay=0, what="west")
+        until(observations(fog), "west", timeout=0)
 
 
 def test_other_errors_end_it() -> None:
     with pytest.raises(SkyError, match="Denied"):
-        wait_for(observations(SkyError("observe", "no", code="Denied")), timeout=60, delay=0, what="west")
+        until(observations(SkyError("observe", "no", code="Denied")), "west")
 
 
 def test_of_aws() -> None:
     busy = AwsError("observe", "Rate exceeded", code="ThrottlingException")
     with pytest.raises(AwsError, match=r"Rate exceeded.*AWS goes on"):
-        waiting.wait_for(observations(busy), timeout=0, delay=0, what="west", error=AwsError)
+        Wait(0, 0, error=AwsError).until(observations(busy), "west")
