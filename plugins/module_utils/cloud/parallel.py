@@ -36,15 +36,6 @@ class Outcome(Generic[T]):
         lines = [*dict.fromkeys(str(each).rstrip(".") for each in errors), *rest]
         raise error(".\n".join(lines), passing=all(each.passing for each in errors))
 
-    def _lacks(self, needed: Collection[str]) -> str:
-        return next((key for key in needed if key in self.failed or key in self.skipped), "")
-
-    def _take(self, key: str, future: Future[T]) -> None:
-        try:
-            self.done[key] = future.result()
-        except CloudError as error:
-            self.failed[key] = error
-
 
 def in_order(
     needs: Needs, work: Callable[[str, Mapping[str, T]], T], after: Mapping[str, Collection[str]] | None = None
@@ -62,7 +53,7 @@ def in_order(
     with ThreadPoolExecutor(max_workers=max(1, min(_WIDTH, len(needs))), thread_name_prefix="cloud") as pool:
         while order.is_active():
             for key in order.get_ready():
-                lacking = outcome._lacks(needs[key])
+                lacking = next((other for other in needs[key] if other not in outcome.done), "")
                 if lacking:
                     outcome.skipped[key] = lacking
                     order.done(key)
@@ -73,7 +64,9 @@ def in_order(
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 key = running.pop(future)
                 try:
-                    outcome._take(key, future)
+                    outcome.done[key] = future.result()
+                except CloudError as error:
+                    outcome.failed[key] = error
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
