@@ -16,7 +16,6 @@ class Changes:
         self._before: dict[str, Any] = {}
         self._after: dict[str, Any] = {}
         self.actions: list[str] = []
-        self.problems: list[str] = []
         self.warnings: list[str] = []
 
     @property

@@ -28,7 +28,7 @@ def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, A
         result = action(changes, progress)
     except CloudError as error:
         failure = str(error)
-    for line in (*changes.warnings, *changes.problems):
+    for line in changes.warnings:
         module.warn(line)
     changed = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
     if failure:
