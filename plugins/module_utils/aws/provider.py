@@ -16,7 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import F
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
@@ -186,21 +187,21 @@ class AwsProvider:
             answer: dict[str, Any] = getattr(client, call.operation)(**call.parameters)
         return answer
 
-    def _progress(self, call: Call, identity: str) -> Status:
+    def _progress(self, call: Call, identity: str) -> PollResult:
         named = {key: call.parameters[key] for key in ("nodegroupName", "addonName") if key in call.parameters}
         cluster = call.parameters.get("name") or call.parameters["clusterName"]
         purpose = f"{call.purpose}: read the update"
         found = self._finder.call("eks", "describe_update", purpose, name=cluster, updateId=identity, **named)["update"]
         word = str(found.get("status"))
+        message = f"{call.purpose}: {word}"
         if word not in ("Failed", "Cancelled"):
-            return Status(word, done=word == "Successful")
+            return PollResult(message, done=word == "Successful")
         causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
         if causes and all(code == _NO_NODES for code, __ in causes):
-            return Status(word, done=True)
+            return PollResult(message, done=True)
         why = State(causes=causes).message or "EKS gives no reason"
-        return Status(
-            word, True, AwsError(call.purpose, f"the update is {word}: {why}", hint=of_causes(hint_for, causes))
-        )
+        failed = AwsError(call.purpose, f"the update is {word}: {why}", hint=of_causes(hint_for, causes))
+        return PollResult(message, done=True, value=failed)
 
     def _inside(self, resource: Resource, actual: Actual) -> Iterator[Call]:
         """Return the calls that delete what is in a file system, which keeps it from being deleted."""

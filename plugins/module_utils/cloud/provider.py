@@ -18,32 +18,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 
 
 @dataclass(frozen=True)
-class Status:
-    """Progress of an operation. `word`: in a few words (`RUNNING, 40 %`). `error`: why it failed; None while it goes
-    on, and when it went well."""
-
-    word: str
-    done: bool
-    error: CloudError | None = None
-
-
-@dataclass(frozen=True)
 class Operation:
-    """A change that the cloud goes on with. `title`: the operation in messages. `poll`: asks how far it is; raises a
-    CloudError."""
+    """A change that the cloud goes on with. `title`: the operation in messages. `poll`: asks how far it is; when it is
+    done, the value is why it failed, a CloudError, or None. Raises a CloudError."""
 
     title: str
-    poll: Callable[[], Status]
+    poll: Callable[[], PollResult]
 
-    def over(self, wait: Wait) -> Status:
-        """Return how it ended, well or not."""
-
-        def poll() -> PollResult:
-            status = self.poll()
-            return PollResult(f"{self.title}: {status.word}", done=status.done, value=status)
-
-        status: Status = wait.until(poll, self.title)
-        return status
+    def over(self, wait: Wait) -> CloudError | None:
+        """Return why it failed, once it is over; None when it went well."""
+        failed: CloudError | None = wait.until(self.poll, self.title)
+        return failed
 
 
 @dataclass(frozen=True)
@@ -80,17 +65,12 @@ class Provider(Protocol):
     see.
     """
 
-    @property
-    def kinds(self) -> Mapping[str, Kind]:
-        """The kinds of objects that a list may have."""
-
-    @property
-    def owners(self) -> Owners:
-        """The owner labels."""
-
-    @property
-    def error(self) -> type[CloudError]:
-        """The class of the errors that the methods raise."""
+    kinds: Mapping[str, Kind]
+    """The kinds of objects that a list may have."""
+    owners: Owners
+    """The owner labels."""
+    error: type[CloudError]
+    """The class of the errors that the methods raise."""
 
     def title(self, resource: Resource) -> str:
         """Return the object in messages, such as `VPC west`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
@@ -130,8 +130,8 @@ class Run:
         self.over(operation)
         return self.provider.find(resource)
 
-    def over(self, operation: Operation) -> Status:
-        """Return how an operation ended, well or not."""
+    def over(self, operation: Operation) -> CloudError | None:
+        """Return why an operation failed, once it is over; None when it went well."""
         if not self.until_done:
             raise LaterError(f"{operation.title} is under way: run again")
         return operation.over(self.wait)
@@ -142,9 +142,9 @@ class Run:
             return
         if not self.until_done:
             raise LaterError
-        status = self.over(operation)
-        if status.error:
-            raise status.error
+        failed = self.over(operation)
+        if failed:
+            raise failed
 
     def send(self, action: Action) -> Operation | None:
         """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again.

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation, Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
@@ -164,19 +164,20 @@ def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, 
         return None
     path = operations.path(resource, answer)
 
-    def poll() -> Status:
+    def poll() -> PollResult:
         try:
             found = client.send(EVERY[kind].service, "GET", path, None, f"{title}: read its operation")
         except GoogleError as error:
             if not error.absent:
                 raise
             # Operations are forgotten after a while; the object itself is read next.
-            return Status("done", done=True)
+            return PollResult(f"{title}: done", done=True)
+        message = f"{title}: {operations.progress(found)}"
         try:
             _check(found, kind, title)
         except GoogleError as failed:
-            return Status(operations.progress(found), done=True, error=failed)
-        return Status(operations.progress(found), done=operations.done(found))
+            return PollResult(message, done=True, value=failed)
+        return PollResult(message, done=operations.done(found))
 
     return Operation(title, poll)
 
@@ -185,9 +186,9 @@ def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any
     """Wait until the operation that a change was answered with is over; raise GoogleError with why it failed."""
     begun = operation(client, resource, answer, title)
     if begun is not None:
-        status = begun.over(wait)
-        if status.error:
-            raise status.error
+        failed = begun.over(wait)
+        if failed:
+            raise failed
 
 
 def _check(found: Mapping[str, Any], kind: str, title: str) -> None:

@@ -14,8 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import reco
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
     Actual,
@@ -177,7 +177,7 @@ class Memory:
                     raise RefusedError(title, "refused", code=codes.pop(0))
                 self.calls.append(title)
                 change()
-            return Operation(title, lambda: Status("DONE", done=True))
+            return Operation(title, lambda: PollResult(f"{title}: DONE", done=True))
 
         return Action(title, send)
 
