@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, OPERATIONS, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
@@ -55,11 +55,11 @@ class Client:
             token = self._token(what, refused)
             try:
                 return self._once(url, method, body, what, token, refused)
-            except _RefusedError as answer:
-                why, after = answer.error, answer.after
+            except GoogleError as error:
+                why = error
             if why.status == 401 and not renewed:
                 refused, renewed = token, True
-            elif not why.passing or not attempts.again(asked=after, answered=why.status > 0):
+            elif not why.passing or not attempts.again(asked=why.after, answered=why.status > 0):
                 raise why
 
     def pages(self, service: str, path: str, field: str, what: str) -> Iterator[dict[str, Any]]:
@@ -118,10 +118,11 @@ class Client:
                 timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
             )
         except (HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
-            raise _RefusedError(_unreachable(what, url, error)) from None
+            raise _unreachable(what, url, error) from None
         if not 200 <= answer.status < 300:
             refused = from_answer(what, answer.status, answer.data, filter(None, (token, old_token)))
-            raise _RefusedError(refused, retry_after(answer.headers.get("Retry-After"), time.time()))
+            refused.after = retry_after(answer.headers.get("Retry-After"), time.time())
+            raise refused
         try:
             found = json.loads(answer.data or b"{}")
         except (ValueError, RecursionError):
@@ -142,15 +143,6 @@ def _unreachable(what: str, url: str, error: Exception) -> GoogleError:
         hint=_TLS if untrusted else _NETWORK,
         passing=not problem.permanent,
     )
-
-
-class _RefusedError(Exception):
-    """An answer that is none of 2xx, or none at all. `after`: for how many seconds the server wants us to wait."""
-
-    def __init__(self, error: GoogleError, after: float | None = None) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.after = after
 
 
 def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], title: str) -> Operation | None:
@@ -180,15 +172,6 @@ def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, 
         return PollResult(message, done=operations.done(found))
 
     return Operation(title, poll)
-
-
-def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], title: str, wait: Wait) -> None:
-    """Wait until the operation that a change was answered with is over; raise GoogleError with why it failed."""
-    begun = operation(client, resource, answer, title)
-    if begun is not None:
-        failed = begun.over(wait)
-        if failed:
-            raise failed
 
 
 def _check(found: Mapping[str, Any], kind: str, title: str) -> None:

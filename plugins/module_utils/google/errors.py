@@ -34,7 +34,8 @@ _OPERATION = re.compile(r"\boperation-[\w-]+")
 class GoogleError(CloudError):
     """Google refuses something, cannot be reached, or something there failed.
 
-    `status`: the HTTP status, 0 where no answer came. `codes`: all codes of the answer.
+    `status`: the HTTP status, 0 where no answer came. `codes`: all codes of the answer. `after`: for how many seconds
+    the server wants us to wait, where it says so.
     """
 
     cloud = "Google"
@@ -53,6 +54,7 @@ class GoogleError(CloudError):
         super().__init__(what, message, code=code, hint=hint, passing=passing)
         self.status = status
         self.codes = frozenset(codes)
+        self.after: float | None = None
 
     @property
     def passing(self) -> bool:

@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
 Actual = dict[str, Any]
@@ -140,7 +140,10 @@ class Sweep:
                     self._report(thing)
                 if not self._until_done:
                     return PollResult("", done=True, value=False)
-                finish(self._client, thing.resource, answer, request.purpose, self._wait)
+                begun = operation(self._client, thing.resource, answer, request.purpose)
+                failed = begun.over(self._wait) if begun else None
+                if failed:
+                    raise failed
             except GoogleError as error:
                 if error.absent:
                     return PollResult("", done=True, value=True)

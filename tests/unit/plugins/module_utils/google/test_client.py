@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google import cli
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Token
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
@@ -235,7 +235,11 @@ OPERATION = {"name": "operation-1", "status": "RUNNING"}
 def waited(server: Server, steps: list[Step], timeout: float = 60) -> list[str]:
     lines: list[str] = []
     server.script = steps
-    finish(client(server), CLUSTER, OPERATION, "make GKE cluster west", Wait(timeout, 0.0, lines.append, GoogleError))
+    begun = operation(client(server), CLUSTER, OPERATION, "make GKE cluster west")
+    assert begun
+    failed = begun.over(Wait(timeout, 0.0, lines.append, GoogleError))
+    if failed:
+        raise failed
     return [line.partition(" (after")[0] for line in lines]
 
 
