@@ -59,7 +59,9 @@ class GoogleProvider:
             return None
         if resource["kind"] == "iam-member":
             return _member(resource, found)
-        return _without_secrets(found) if requests.present(resource["kind"], found) else None
+        # An API is always found, enabled or not.
+        there = found and (resource["kind"] != "service" or found.get("state") == "ENABLED")
+        return _without_secrets(found) if there else None
 
     def state(self, resource: Resource, actual: Actual) -> State:
         found = state(KINDS[resource["kind"]], actual)

@@ -40,11 +40,6 @@ def find(resource: Resource) -> Request:
     return _request(resource, "GET", path(resource))
 
 
-def present(kind: str, actual: Found | None) -> bool:
-    """Return whether what was found is there: an API is always found, enabled or not."""
-    return bool(actual) and (kind != "service" or (actual or {}).get("state") == "ENABLED")
-
-
 def create(resource: Resource, actual: Found | None = None) -> Request:
     """Return the call that creates an object. `actual`: the policy that a member is added to."""
     kind, body = resource["kind"], merged(resource["body"], resource.get("initial") or {})

@@ -93,13 +93,6 @@ def test_bodies() -> None:
     }
 
 
-def test_what_is_there() -> None:
-    assert requests.present("network", {"name": "x"})
-    assert not requests.present("network", None)
-    assert requests.present("service", {"state": "ENABLED"})
-    assert not requests.present("service", {"state": "DISABLED"})
-
-
 POLICY: dict[str, Any] = {
     "version": 1,
     "etag": "BwX=",
