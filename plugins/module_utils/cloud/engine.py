@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import in_order
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Provider
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.reconciler import Done, Reconciler, Run, refusals
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
@@ -92,7 +92,7 @@ class Engine:
         if self._changes.check_mode:
             for key, resource in going.items():
                 if self._run.phase(resource, survey.get(key)) != "deleting":
-                    self._run.record_deleted(resource)
+                    self._run.record("delete", resource)
             return [key for key in going if key in listed]
         outcome = in_order(
             graph.reverse({**self._needs, **self._needs_of_unlisted(unlisted, {**self._listed, **unlisted})}),
@@ -141,12 +141,10 @@ class Engine:
             for key, each in self._listed.items()
             for identity in _identities(self._kind(key), each, survey[key])
         }
-        work = {
-            key: (lambda key=key: list(self._provider.siblings(self._resolved(key, survey))))
-            for key, actual in survey.items()
-            if actual
-        }
-        outcome = at_once(work)
+        outcome = in_order(
+            {key: () for key, actual in survey.items() if actual},
+            lambda key, _needed: list(self._provider.siblings(self._resolved(key, survey))),
+        )
         outcome.check(self._provider.error)
         found: dict[str, Resource] = {}
         for key, siblings in outcome.done.items():
@@ -166,7 +164,7 @@ class Engine:
             if not self._changes_kind(resource):
                 continue
             if actual is None or self._to_be_created(key, survey):
-                self._run.record_created(resource)
+                self._run.record("create", resource)
                 expected[key] = None
                 continue
             self._run.warn(resource, actual)
@@ -174,7 +172,7 @@ class Engine:
             self._run.record_changes(resource, changes)
             expected[key] = changed(self._kind(key), actual, changes)
         for resource in unlisted.values():
-            self._run.record_deleted(resource)
+            self._run.record("delete", resource)
 
     def _to_be_created(self, key: str, survey: Survey) -> bool:
         """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
@@ -98,15 +99,12 @@ class Run:
         reason = state.message or f"{self.provider.error.cloud} gives no reason"
         return f"{self.provider.title(resource)} is {state.word}: {reason}. {state.remediation}".rstrip(". ")
 
-    def record_created(self, resource: Resource) -> None:
-        """Report an object as created: its fields, or its name where it has none."""
-        self.changes.record(resource["key"], None, resource["body"] or {"name": resource["name"]})
-        self.changes.report(f"create {self.provider.title(resource)}")
-
-    def record_deleted(self, resource: Resource) -> None:
-        """Report an object as deleted."""
-        self.changes.record(resource["key"], resource["body"] or {"name": resource["name"]}, None)
-        self.changes.report(f"delete {self.provider.title(resource)}")
+    def record(self, verb: Literal["create", "delete"], resource: Resource) -> None:
+        """Report an object as created or deleted: its fields, or its name where it has none."""
+        fields = resource["body"] or {"name": resource["name"]}
+        before, after = (None, fields) if verb == "create" else (fields, None)
+        self.changes.record(resource["key"], before, after)
+        self.changes.report(f"{verb} {self.provider.title(resource)}")
 
     def record_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
@@ -230,7 +228,7 @@ class Reconciler:
 
     def _created(self) -> None:
         self._done = replace(self._done, created=True, changed=True)
-        self._run.record_created(self._resource)
+        self._run.record("create", self._resource)
 
     def _owned(self) -> Actual | None:
         actual = self._provider.find(self._resource)
@@ -260,8 +258,7 @@ class Reconciler:
 
     def _create(self) -> Actual:
         """Create the object; one that another run created meanwhile is compared."""
-        attempt = 0
-        while True:
+        for attempt in range(_ROUNDS):
             self._run.pause(attempt)
             action = self._provider.creation(self._resource)
             try:
@@ -269,17 +266,16 @@ class Reconciler:
             except CloudError as error:
                 if not (error.exists or error.outdated):
                     raise
+                refused = error
                 actual = self._adopted() if error.exists else self._owned()
                 if actual is not None:
                     return actual
-                attempt += 1
-                if attempt == _ROUNDS:
-                    raise
-                continue
-            self._created()
-            self._run.finish(operation)
-            # Fields that the creating call does not take are set by an update.
-            return self._update(self._until_ready(new=True))
+            else:
+                self._created()
+                self._run.finish(operation)
+                # Fields that the creating call does not take are set by an update.
+                return self._update(self._until_ready(new=True))
+        raise refused
 
     def _adopted(self) -> Actual | None:
         """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
@@ -349,8 +345,7 @@ class Reconciler:
     # Deletion
 
     def _delete(self, actual: Actual, *, record: bool = True) -> None:
-        attempt = 0
-        while True:
+        for attempt in range(_ROUNDS):
             self._run.pause(attempt)
             try:
                 if self._run.phase(self._resource, actual) != "deleting":
@@ -362,13 +357,11 @@ class Reconciler:
                     return
                 if not error.outdated:
                     raise
-                found = self._owned()
+                refused, found = error, self._owned()
                 if found is None:
                     return
                 actual = found
-                attempt += 1
-                if attempt == _ROUNDS:
-                    raise
+        raise refused
 
     def _send_deletion(self, actual: Actual, *, record: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
@@ -380,7 +373,7 @@ class Reconciler:
                 raise self._still_held(actual, error) from None
             self._done = replace(self._done, changed=True)
             if record:
-                self._run.record_deleted(self._resource)
+                self._run.record("delete", self._resource)
             self._run.finish(operation)
 
     def _still_held(self, actual: Actual, error: CloudError) -> CloudError:
