@@ -16,7 +16,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import F
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
+    Action,
+    Backend,
+    Operation,
+    Provider,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
@@ -44,7 +49,7 @@ _NO_NODES = "InsufficientNumberOfReplicas"
 Causes = tuple[tuple[str, str], ...]
 
 
-class AwsProvider:
+class AwsProvider(Provider):
     """Objects of AWS, by the SDK. See cloud.provider.Provider for the methods."""
 
     kinds: Mapping[str, Kind] = KINDS
@@ -54,9 +59,6 @@ class AwsProvider:
     def __init__(self, account: Account) -> None:
         self._account = account
         self._finder = Finder(account)
-
-    def title(self, resource: Resource) -> str:
-        return requests.title(resource)
 
     def scope(self, resource: Resource) -> str:
         """The object itself. What is in a cluster is changed at once with it: EKS refuses what it cannot take yet."""
@@ -123,10 +125,6 @@ class AwsProvider:
     def holders(self, resource: Resource, actual: Actual) -> Iterator[str]:
         """EC2 and EKS refuse without saying what uses the object."""
         return Holders(self._finder).of(resource, actual)
-
-    def creation_under_way(self, _resource: Resource) -> Operation | None:
-        """AWS shows an object from the moment on when it begins to create it."""
-        return None
 
     def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
         return self._finder.siblings(resource)

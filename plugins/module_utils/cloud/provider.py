@@ -57,7 +57,7 @@ class Backend:
 
 
 class Provider(Protocol):
-    """A cloud, in the name of one account. All methods are called from several threads at once.
+    """A cloud, in the name of one account: a base class. All methods are called from several threads at once.
 
     Every method that calls the API raises a CloudError whose properties (`absent`, `exists`, `outdated`, `busy`,
     `too_early`, `passing`) say what the engine does about it. Bodies are resolved: references are replaced by values,
@@ -74,6 +74,7 @@ class Provider(Protocol):
 
     def title(self, resource: Resource) -> str:
         """Return the object in messages, such as `VPC west`."""
+        return f"{self.kinds[resource['kind']].title} {resource['name']}"
 
     def scope(self, resource: Resource) -> str:
         """Return what takes one change at a time; objects of one scope are changed one after the other."""
@@ -92,9 +93,10 @@ class Provider(Protocol):
         """Return what about an object keeps the list from being created or deleted, besides its owner and its fields;
         a sentence each. `listed`: all objects of the list."""
 
-    def warnings(self, resource: Resource, actual: Actual, /) -> Iterable[str]:
+    def warnings(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
         """Return what about an object is not as desired and stays, as it cannot go back and does no harm; a sentence
         each."""
+        return ()
 
     def creation(self, resource: Resource) -> Action:
         """Return the change that creates an object. It reads by itself what it has to write back as a whole; when that
@@ -108,12 +110,15 @@ class Provider(Protocol):
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
 
-    def holders(self, resource: Resource, actual: Actual, /) -> Iterable[str]:
+    def holders(self, _resource: Resource, _actual: Actual, /) -> Iterable[str]:
         """Return what uses an object, as texts for a message. It is read when a deletion was refused for too long; one
         whose refusals name what uses the object returns nothing."""
+        return ()
 
-    def creation_under_way(self, resource: Resource, /) -> Operation | None:
-        """Return the operation by which an earlier run creates an object that `find` does not find yet."""
+    def creation_under_way(self, _resource: Resource, /) -> Operation | None:
+        """Return the operation by which an earlier run creates an object that `find` does not find yet; None where it
+        finds objects from the moment on when they are begun."""
+        return None
 
     def siblings(self, resource: Resource) -> Iterable[tuple[Resource, Actual]]:
         """Return objects that exist beside a listed one and go when they are ours and not listed (purge): for one kind

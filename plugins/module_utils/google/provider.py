@@ -9,7 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Backend, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
+    Action,
+    Backend,
+    Operation,
+    Provider,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -31,7 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors imp
 _SECRETS = ("clientKey", "password", "username")
 
 
-class GoogleProvider:
+class GoogleProvider(Provider):
     """Objects of Google Cloud, by its REST APIs. See cloud.provider.Provider for the methods."""
 
     kinds: Mapping[str, Kind] = KINDS
@@ -40,9 +45,6 @@ class GoogleProvider:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-
-    def title(self, resource: Resource) -> str:
-        return requests.title(resource)
 
     def scope(self, resource: Resource) -> str:
         """A cluster with its node pools, the policy of a project, or the object itself."""
@@ -77,9 +79,6 @@ class GoogleProvider:
                 if other["kind"] == "subnetwork":
                     yield from owners.elsewhere(other, actual)
 
-    def warnings(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
-        return ()
-
     def creation(self, resource: Resource) -> Action:
         if resource["kind"] == "iam-member":
             return self._policy_change(resource, requests.create)
@@ -92,10 +91,6 @@ class GoogleProvider:
         if resource["kind"] == "iam-member":
             return [self._policy_change(resource, requests.delete)]
         return [self._action(resource, requests.delete(resource, actual))]
-
-    def holders(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
-        """Google names what uses an object in each refusal."""
-        return ()
 
     def creation_under_way(self, resource: Resource) -> Operation | None:
         """An object of Compute Engine is found when it is done, and its name is taken until then."""
