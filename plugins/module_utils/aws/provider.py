@@ -141,9 +141,8 @@ class AwsProvider(Provider):
             elif error.passing and not kind.token:
                 # The answer was lost, so the object may exist.
                 error.meaning = "exists"
-            elif error.absent:
-                error.too_early = "what it refers to to be known everywhere"
-            _explain(error)
+            else:
+                _explain(error)
             raise
 
     def _update(self, resource: Resource, call: Call) -> Operation | None:
@@ -154,11 +153,8 @@ class AwsProvider(Provider):
                 return None
             if error.exists:
                 error.meaning = "outdated"
-            elif error.code == "ResourceInUseException":
-                error.meaning = "busy"
-            elif error.absent:
-                error.too_early = "what it refers to to be known everywhere"
-            _explain(error)
+            else:
+                _explain(error)
             raise
         if KINDS[resource["kind"]].service != "eks" or "update" not in answer:
             return None
@@ -173,9 +169,8 @@ class AwsProvider(Provider):
                 return
             if error.code in _IN_USE or _ATTACHED.search(error.message):
                 error.too_early = "what used it to be gone everywhere"
-            elif error.code == "ResourceInUseException":
-                error.meaning = "busy"
-            _explain(error)
+            else:
+                _explain(error)
             raise
 
     def _send(self, call: Call, *, again: bool = True) -> dict[str, Any]:
@@ -225,11 +220,14 @@ def state_of(kind: str, actual: Actual) -> State:
 
 
 def _explain(error: AwsError) -> None:
-    """Mark an error of a call that is sent again: a new role, or another change that is under way."""
-    if error.code in _INVALID and _NEW_ROLE.search(error.message):
+    """Mark an error of a call that is sent again: of something new, or as another change is under way."""
+    invalid = error.code in _INVALID
+    if invalid and _NEW_ROLE.search(error.message):
         error.too_early = "its role to be known everywhere"
-    elif error.code in _INVALID and _UNDER_WAY.search(error.message):
+    elif error.code == "ResourceInUseException" or (invalid and _UNDER_WAY.search(error.message)):
         error.meaning = "busy"
+    elif error.absent:
+        error.too_early = "what it refers to to be known everywhere"
 
 
 def _causes(actual: Actual) -> Causes:
