@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import bodies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import actual as form
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
@@ -248,7 +249,8 @@ class Finder:
             purpose = f"list the {key} of EKS cluster {cluster}"
             for each in self.pages("eks", operation, key, purpose, clusterName=cluster):
                 body = {} if isinstance(each, str) else {name: each[name] for name in ("namespace", "serviceAccount")}
-                sibling = _sibling(kind, "/".join(body.values()) or str(each), f"clusters/{cluster}", body)
+                name = "/".join(body.values()) or str(each)
+                sibling = bodies.resource(f"{kind} {name}", kind, name, f"clusters/{cluster}", body)
                 found = self.find(sibling)
                 if found:
                     yield {**sibling, "body": {**body, "tags": found.get("tags") or {}}}, found
@@ -280,9 +282,8 @@ class Finder:
             candidates = (found.get("GroupName"), found.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
             body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
             title, *__ = filter(None, candidates)
-            sibling = _sibling(name, str(title), beside["parent"], body)
             # Several may have one name.
-            yield {**sibling, "key": f"{name} {identity}"}, found
+            yield bodies.resource(f"{name} {identity}", name, str(title), beside["parent"], body), found
 
     def by_id(self, resource: Resource) -> Found | None:
         """Return an object of EC2 by its id."""
@@ -360,7 +361,3 @@ def _rank(found: Found, resource: Resource) -> tuple[bool, int, bool, str]:
     used = found.get("AssociationId") or found.get("SubnetIds")
     state = _BAD_STATES.get(str(found.get("State")), 0)
     return not _owned(found, resource), state, not used, str(found[KINDS[resource["kind"]].id])
-
-
-def _sibling(kind: str, name: str, parent: str, body: dict[str, Any]) -> Resource:
-    return {"key": f"{kind} {name}", "kind": kind, "name": name, "parent": parent, "body": body, "needs": []}

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider im
     Operation,
     Provider,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import bodies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -106,18 +107,12 @@ class GoogleProvider(Provider):
         """The node pools of a cluster."""
         if resource["kind"] != "cluster":
             return
-        pool: Resource = {
-            "key": "",
-            "kind": "node-pool",
-            "name": "",
-            "parent": self.scope(resource),
-            "body": {},
-            "needs": [],
-        }
+        parent = self.scope(resource)
+        pool = bodies.resource("", "node-pool", "", parent, {})
         answer = self._client.call(requests.siblings(pool), f"list the node pools of {requests.title(resource)}")
         for actual in answer.get(KINDS["node-pool"].collection) or ():
             name = str(actual["name"])
-            yield {**pool, "key": f"pool-{name}", "name": name, "body": _planned(actual)}, actual
+            yield bodies.resource(f"pool-{name}", "node-pool", name, parent, _planned(actual)), actual
 
     def _action(self, resource: Resource, request: Request) -> Action:
         def send() -> Operation | None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+
 
 def resource(
     key: str,
@@ -17,17 +19,19 @@ def resource(
     body: Mapping[str, Any],
     needs: Sequence[str] = (),
     initial: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return a resource of a plan (engine.kinds.Resource)."""
-    return {
+) -> Resource:
+    """Return an object as a plan lists it."""
+    made: Resource = {
         "key": key,
         "kind": kind,
         "name": name,
         "parent": parent,
         "body": dict(body),
         "needs": list(needs),
-        **({"initial": initial} if initial else {}),
     }
+    if initial:
+        made["initial"] = initial
+    return made
 
 
 def merged(body: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:

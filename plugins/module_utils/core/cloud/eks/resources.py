@@ -16,9 +16,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
     names,
     network,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 
 Plan = Mapping[str, Any]
-ResourceDict = dict[str, Any]
 
 ANYWHERE = "0.0.0.0/0"
 ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
@@ -29,7 +29,7 @@ MODE = "API_AND_CONFIG_MAP"
 
 def resources(
     plan: Plan, addons: Mapping[str, Mapping[str, Any]], public_access_cidrs: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[Resource]:
     """Return the objects of a plan, each after what it needs. `addons`: by name, version and configuration."""
     return [
         *_network(plan),
@@ -68,7 +68,7 @@ def _subnets(plan: Plan, tier: str) -> list[dict[str, str]]:
     return [_ref(_subnet_key(tier, each["zone"]), "SubnetId") for each in found]
 
 
-def _network(plan: Plan) -> Iterator[ResourceDict]:
+def _network(plan: Plan) -> Iterator[Resource]:
     """Yield the network: each subnet of the public tier has a way to the internet, each of the private one to a NAT."""
     name, region = plan["name"], plan["region"]
     vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
@@ -118,7 +118,7 @@ def _network(plan: Plan) -> Iterator[ResourceDict]:
 # Rights
 
 
-def _rights(plan: Plan) -> Iterator[ResourceDict]:
+def _rights(plan: Plan) -> Iterator[Resource]:
     namespace, name, region = plan["object"]["namespace"], plan["object"]["name"], plan["region"]
     # IAM has no regions: its objects say which of them their cluster is in.
     tags = {**plan["tags"], names.REGION_TAG: region}
@@ -150,7 +150,7 @@ def _inside(plan: Plan) -> str:
     return f"clusters/{plan['name']}"
 
 
-def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> ResourceDict:
+def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Resource:
     """Return the cluster. Whoever creates it is its administrator."""
     access: dict[str, Any] = {"endpointPrivateAccess": True, "endpointPublicAccess": True}
     if public_access_cidrs:
@@ -169,7 +169,7 @@ def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> ResourceDict:
     return resource("cluster", "cluster", plan["name"], plan["region"], body, initial=initial)
 
 
-def _launch_template(plan: Plan, template: Mapping[str, Any]) -> ResourceDict:
+def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Resource:
     """Return a launch template. Groups of security on its interfaces: that of EFA, and that of the cluster, without
     which a node does not reach the API server."""
     groups = []
@@ -188,7 +188,7 @@ def _template_key(pool: str) -> str:
     return f"launch-template-{pool}"
 
 
-def _node_group(plan: Plan, group: Mapping[str, Any]) -> ResourceDict:
+def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
     """Return a node group. It has a way out before its nodes start, and files until they are gone."""
     body: dict[str, Any] = {
         "nodeRole": _role("node"),
@@ -226,7 +226,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> ResourceDict:
     return resource(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs, initial)
 
 
-def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> ResourceDict:
+def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Resource:
     """Return an addon; without a version, one that is for the version of the cluster."""
     version = str(chosen.get("version") or "")
     body: dict[str, Any] = {
@@ -240,7 +240,7 @@ def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> ResourceDict:
     return resource(f"addon-{name}", "addon", name, _inside(plan), body, needs)
 
 
-def _pod_identities(plan: Plan) -> Iterator[ResourceDict]:
+def _pod_identities(plan: Plan) -> Iterator[Resource]:
     for each in identity.POD_IDENTITIES:
         account = each["service_account"]
         body = {
@@ -256,7 +256,7 @@ def _pod_identities(plan: Plan) -> Iterator[ResourceDict]:
 # Files
 
 
-def _files(plan: Plan) -> Iterator[ResourceDict]:
+def _files(plan: Plan) -> Iterator[Resource]:
     name, region = plan["name"], plan["region"]
     policy = identity.file_system_policy()
     body = {"Encrypted": True, "ThroughputMode": "elastic", "Policy": policy, "Tags": _tags(plan, name)}

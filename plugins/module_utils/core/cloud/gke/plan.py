@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged, resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     names,
     node_pools,
@@ -84,7 +85,7 @@ def plan(
 
 def _resources(
     cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str], email: str
-) -> list[dict[str, Any]]:
+) -> list[Resource]:
     """Return what is made, each after what it needs."""
     inside, region = f"projects/{project}", f"projects/{project}/regions/{cluster.region}"
     location = f"projects/{project}/locations/{cluster.region}"
@@ -128,7 +129,7 @@ def _resources(
     ]
 
 
-def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _router_of(cluster: reading.GkeCluster, project: str, name: str, labels: Mapping[str, str]) -> Resource:
     """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
     inside = f"projects/{project}"
     return _router(name, f"{inside}/regions/{cluster.region}", inside, names.description(labels))
@@ -138,7 +139,7 @@ def _has_nat(cluster: reading.GkeCluster) -> bool:
     return cluster.settings.private_nodes and cluster.settings.cloud_nat
 
 
-def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
+def _router(name: str, region: str, inside: str, owner: str) -> Resource:
     """Return the router of the network, with a NAT for all that has no address of its own."""
     nat = {
         "name": "nat",
@@ -152,7 +153,7 @@ def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
+def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
     body = {"displayName": _display_name(cluster.name), "description": owner}
     yield _entry("service-account", "service-account", email, inside, body)
@@ -160,7 +161,7 @@ def _fleet_account(cluster: reading.GkeCluster, email: str, inside: str, owner: 
     yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
 
 
-def _node_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
+def _node_account(cluster: reading.GkeCluster, email: str, inside: str, owner: str) -> Iterator[Resource]:
     """Yield the service account of nodes, and its rights in the project."""
     body = {"displayName": f"Nodes of GKECluster {cluster.name}"[:100], "description": owner}
     yield _entry("node-service-account", "service-account", email, inside, body)
@@ -178,7 +179,7 @@ def _entry(
     body: Mapping[str, Any],
     needs: Sequence[str] = (),
     initial: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Resource:
     """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
     named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
     return resource(key, kind, name, parent, {**named, **body}, needs, initial)
