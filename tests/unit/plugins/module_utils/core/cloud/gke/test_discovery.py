@@ -46,14 +46,15 @@ def calls() -> list[Request]:
         *plan(cluster, options=Options(labels={"team": "ml"}))["resources"],
         *(entry for each in settings for entry in plan(each, PROJECT)["resources"]),
     ]
-    made = [call(entry) for entry in every for call in (find, create, delete)]
+    made = [call(entry) for entry in every for call in (find, create)]
+    made += [delete(entry) for entry in every if not KINDS[entry["kind"]].never_deleted]
     made += [siblings(entry) for entry in every if entry["kind"] != "iam-member"]
     for key, change, _differs, _calls in UPDATED.values():
         entry = resource(key, EVERYTHING)
         have = returned(entry)
         change(have)
         made += updates(entry, have, diff(KINDS[entry["kind"]], have, entry["body"]))
-    return [call for call in made if call]
+    return made
 
 
 @pytest.fixture(scope="module", autouse=True)
