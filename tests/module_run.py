@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.action import in_process
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 
-class _Face(in_process._Face):
+class _Recorded(in_process._ModuleInProcess):
     """Collector of messages besides the result."""
 
     def __init__(self, module: Any, given: Mapping[str, Any], task: Any) -> None:
@@ -34,12 +34,12 @@ def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = Fals
 
     It is what a playbook would see: JSON, without the values of secret arguments.
     """
-    face: Any = None
+    running: Any = None
     try:
-        face = _Face(module, given, SimpleNamespace(check_mode=check_mode, diff=True))
-        module.work(face)
+        running = _Recorded(module, given, SimpleNamespace(check_mode=check_mode, diff=True))
+        module.work(running)
     except in_process._Ended as ended:
         result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
-        reported = {"warnings": face.warnings, "logged": face.logged} if face else {}
+        reported = {"warnings": running.warnings, "logged": running.logged} if running else {}
         return dict(json.loads(json.dumps({"failed": False, **result, **reported})))
     raise AssertionError(f"{module.__name__} came to no result")
