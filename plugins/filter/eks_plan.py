@@ -44,11 +44,11 @@ options:
           - The zones that subnets of the cluster have already, by their ranges, such as
             RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones) has them. They stay.
         type: dict
-      plain_groups:
+      groups_without_template:
         description:
           - The node groups of the cluster that exist without a launch template, such as
-            RV(modelplane.fleet.cloud_preflight_info#module:plain_groups) has them. EKS adds none to them, so they stay
-            without. All others get one.
+            RV(modelplane.fleet.cloud_preflight_info#module:groups_without_template) has them. EKS adds none to them, so
+            they stay without. All others get one.
         type: list
         elements: str
       public_access_cidrs:
@@ -113,7 +113,7 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
         options,
         lambda wire, chosen: plan(wire, str(fleet), Options(**{**chosen, "tags": texts(chosen["tags"])})),
         mappings=("addons", "subnet_zones", "tags"),
-        lists=("plain_groups", "public_access_cidrs", "zones"),
+        lists=("groups_without_template", "public_access_cidrs", "zones"),
     )
 
 

@@ -130,7 +130,7 @@ subnet_zones:
   returned: with O(provider=eks)
   type: dict
   sample: {10.0.0.0/20: us-west-2a, 10.0.48.0/20: us-west-2a}
-plain_groups:
+groups_without_template:
   description:
     - The node groups of the planned cluster that exist without a launch template; empty without O(plan).
     - Where there are some, plan again, with them as an option of P(modelplane.fleet.eks_plan#filter), so that they stay

@@ -65,7 +65,7 @@ def check(module: Any) -> dict[str, Any]:
         "arn": reading.arn,
         "zones": list(reading.found.zones or ()),
         "subnet_zones": dict(reading.found.subnet_zones),
-        "plain_groups": sorted(reading.found.plain_groups),
+        "groups_without_template": sorted(reading.found.groups_without_template),
         "zones_fit": not plan or preflight.zones_fit(plan, reading.found),
         **results(*verdicts),
     }
@@ -80,7 +80,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
     except AwsError as error:
         return Reading("", "", Found(region), Verdict((str(error),), ()))
     got, failed = at_once(_work(account, plan), AwsError)
-    version, node_groups, plain_groups = got.get("there") or ("", frozenset(), frozenset())
+    version, node_groups, groups_without_template = got.get("there") or ("", frozenset(), frozenset())
     found = Found(
         region,
         zones=got.get("zones"),
@@ -92,7 +92,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
         quotas=got.get("quotas") or {},
         version=version,
         node_groups=node_groups,
-        plain_groups=plain_groups,
+        groups_without_template=groups_without_template,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
     return Reading(str(caller["Account"]), str(caller["Arn"]), found, failures(failed, passed))

@@ -335,13 +335,13 @@ def test_a_quota_that_is_too_small(account: Account) -> None:
 
 
 def test_groups_without_a_launch_template_stay_and_are_a_warning(account: Account) -> None:
-    options = eks_plan.Options(zones=ZONES, plain_groups=("gpu",))
+    options = eks_plan.Options(zones=ZONES, groups_without_template=("gpu",))
     made = eks_plan.plan(WEST, options=options)
     given = {"provider": "eks", **account.double.credentials, "resources": made["resources"], "wait_delay": 0.0}
-    assert account.check(made)["plain_groups"] == []
+    assert account.check(made)["groups_without_template"] == []
     assert not run_module(cloud_resources, given)["failed"]
     result = account.check(account.planned())
-    assert (result["plain_groups"], result["problems"]) == (["gpu"], [])
+    assert (result["groups_without_template"], result["problems"]) == (["gpu"], [])
     [line] = result["warnings_found"]
     assert line.startswith("node pools gpu: exist without a launch template, which EKS adds to none")
 

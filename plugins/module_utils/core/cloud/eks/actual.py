@@ -101,11 +101,11 @@ def cluster(found: Described) -> dict[str, Any]:
 
 
 def node_group(found: Described) -> dict[str, Any]:
-    """Return a node group. `templated`: it has a launch template. `machineInTemplate`: that says the machine, and not
-    the group; EKS changes neither."""
-    templated = bool(found.get("launchTemplate"))
-    inside = templated and not found.get("instanceTypes")
-    return {"capacityType": "ON_DEMAND", **found, "templated": templated, "machineInTemplate": inside}
+    """Return a node group. `hasLaunchTemplate`: whether it has one. `machineInTemplate`: whether that says the machine,
+    and not the group. EKS changes neither."""
+    has_template = bool(found.get("launchTemplate"))
+    inside = has_template and not found.get("instanceTypes")
+    return {"capacityType": "ON_DEMAND", **found, "hasLaunchTemplate": has_template, "machineInTemplate": inside}
 
 
 def file_system(found: Described, policy: str) -> dict[str, Any]:

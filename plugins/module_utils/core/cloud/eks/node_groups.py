@@ -24,7 +24,7 @@ def node_group(
     largest size of 0: a pool of no nodes may have one, which nothing asks for as no replica is placed on it.
     """
     fixed = launch_templates.needs_template(pool)
-    templated = fixed or not plain
+    has_template = fixed or not plain
     key, value = pools.GPU_TAINT
     least = pool["minNodeCount"]
     most = max(pool["maxNodeCount"], 1)
@@ -33,8 +33,8 @@ def node_group(
         "role": pool["role"],
         "ami_type": _AMI_TYPES[pool["role"]],
         "instance_types": [] if fixed else [pool["instanceType"]],
-        "disk_size": None if templated else pool["diskSizeGb"],
-        "launch_template": launch_templates.template_name(namespace, name, pool) if templated else "",
+        "disk_size": None if has_template else pool["diskSizeGb"],
+        "launch_template": launch_templates.template_name(namespace, name, pool) if has_template else "",
         "capacity_type": CAPACITY_BLOCK
         if launch_templates.reservation(pool)
         else pool.get("capacityType", "ON_DEMAND"),

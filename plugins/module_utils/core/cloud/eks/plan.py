@@ -29,14 +29,14 @@ FLEET = "default"
 class Options:
     """`tags`: more of them for everything in AWS. `zones`: those of the region that a control plane can be in, empty
     when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range.
-    `plain_groups`: node groups that exist without a launch template, which stay without. `addons`: by name, `version`
-    and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges that reach the
-    public endpoint of the API server; empty: as they are."""
+    `groups_without_template`: node groups that exist without a launch template, which stay without. `addons`: by name,
+    `version` and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges that
+    reach the public endpoint of the API server; empty: as they are."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     zones: Sequence[str] = ()
     subnet_zones: Mapping[str, str] = field(default_factory=dict)
-    plain_groups: Collection[str] = ()
+    groups_without_template: Collection[str] = ()
     addons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     public_access_cidrs: Sequence[str] = ()
 
@@ -50,7 +50,7 @@ def plan(manifest: Mapping[str, Any], fleet: str = FLEET, options: Options | Non
     require([*options_and_zones, *validation.of_zones(cluster, cidrs, zones, chosen.zones)])
     aws_name = names.cluster_name(cluster.namespace, cluster.name)
     ordered = sorted(cluster.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    plain = {pool["name"] for pool in ordered if pool["name"] in chosen.plain_groups}
+    plain = {pool["name"] for pool in ordered if pool["name"] in chosen.groups_without_template}
     efa = any(launch_templates.has_efa(pool) for pool in cluster.pools)
     described = {
         "object": {"namespace": cluster.namespace, "name": cluster.name},

@@ -32,7 +32,7 @@ class Found:
     `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
     DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
-    `plain_groups`: of these, those without a launch template.
+    `groups_without_template`: of these, those without a launch template.
     """
 
     region: str
@@ -45,7 +45,7 @@ class Found:
     quotas: Mapping[str, float] = field(default_factory=dict)
     version: str = ""
     node_groups: frozenset[str] = frozenset()
-    plain_groups: frozenset[str] = frozenset()
+    groups_without_template: frozenset[str] = frozenset()
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
@@ -139,7 +139,7 @@ def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
 
 def _plain(plan: Wire, found: Found) -> Iterator[Line]:
     """Node groups that earlier releases created. EKS adds no launch template to a group that exists."""
-    plain = [group["name"] for group in plan["node_groups"] if group["name"] in found.plain_groups]
+    plain = [group["name"] for group in plan["node_groups"] if group["name"] in found.groups_without_template]
     if plain:
         yield Line(
             f"node pools {', '.join(plain)}: exist without a launch template, which EKS adds to none, so they stay as "

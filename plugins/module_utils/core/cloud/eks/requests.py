@@ -108,7 +108,7 @@ def _encryption(body: Body) -> list[dict[str, Any]]:
     return [{"resources": ["secrets"], "provider": {"keyArn": body["encryptionKey"]}}]
 
 
-_COMPARED_ONLY = ("version", "templated", "machineInTemplate")
+_COMPARED_ONLY = ("version", "hasLaunchTemplate", "machineInTemplate")
 
 
 def _node_group(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:

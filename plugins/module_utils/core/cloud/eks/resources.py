@@ -198,7 +198,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Resource:
         "scalingConfig": {"minSize": group["min_size"], "maxSize": group["max_size"]},
         "labels": group["labels"],
         "taints": group["taints"],
-        "templated": bool(group["launch_template"]),
+        "hasLaunchTemplate": bool(group["launch_template"]),
         "machineInTemplate": not group["instance_types"],
         # Nodes follow the cluster, which AWS may have updated.
         "version": _ref("cluster", "version"),

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.cloud_resou
 
 
 def test_a_group_that_exists_without_a_launch_template_is_never_replaced(cluster: Cluster) -> None:
-    old = Options(tags={"team": "ml"}, plain_groups=("system", "gpu-l4"))
+    old = Options(tags={"team": "ml"}, groups_without_template=("system", "gpu-l4"))
     cluster.become(options=old)
     cluster.apply(purge=True)
     assert [line for line in cluster.account() if line.startswith("template")] == []
@@ -27,7 +27,10 @@ def test_a_group_that_exists_without_a_launch_template_is_never_replaced(cluster
         cluster.become()
         result = cluster.run(check=check, purge=True)
         assert (result["failed"], result["changed"], cluster.sent()) == (True, False, [])
-        assert "node group gpu-l4: cannot change templated from false to true. EKS cannot change it" in result["msg"]
+        assert (
+            "node group gpu-l4: cannot change hasLaunchTemplate from false to true. EKS cannot change it"
+            in result["msg"]
+        )
     cluster.become(gpu(), gpu("more"), options=old)
     result = cluster.apply(purge=True)
     assert sorted(result["actions"]) == [

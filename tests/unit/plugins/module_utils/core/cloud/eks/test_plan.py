@@ -226,13 +226,13 @@ def test_efa_alone_and_a_capacity_block_alone() -> None:
 
 
 def test_a_group_that_exists_without_a_launch_template_stays_without() -> None:
-    found = plan(eks(gpu(), gpu("more")), options=Options(plain_groups=("gpu-l4", "gone")))
+    found = plan(eks(gpu(), gpu("more")), options=Options(groups_without_template=("gpu-l4", "gone")))
     assert [each["pool"] for each in found["launch_templates"]] == ["system", "more"]
     old, new = found["node_groups"][1:]
     assert (old["launch_template"], old["instance_types"], old["disk_size"]) == ("", ["g6.12xlarge"], 100)
     assert (bool(new["launch_template"]), new["instance_types"], new["disk_size"]) == (True, ["g6.12xlarge"], None)
     # The fabric needs a template whatever there is: the group is refused as one that EKS cannot change.
-    fast = plan(eks(gpu(fabric="EFA")), options=Options(plain_groups=("gpu-l4",)))["node_groups"][1]
+    fast = plan(eks(gpu(fabric="EFA")), options=Options(groups_without_template=("gpu-l4",)))["node_groups"][1]
     assert fast["launch_template"] == names.launch_template_name("eks-us-west", "gpu-l4")
 
 

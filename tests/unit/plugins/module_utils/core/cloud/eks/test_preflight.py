@@ -217,7 +217,7 @@ def test_efa_interfaces() -> None:
 
 def test_groups_without_a_launch_template_are_one_warning() -> None:
     there = frozenset({"gpu", "more", "system"})
-    found = replace(GOOD, node_groups=there, plain_groups=frozenset({"more", "system", "gone"}))
+    found = replace(GOOD, node_groups=there, groups_without_template=frozenset({"more", "system", "gone"}))
     problems, warnings = said(judge(plan(group(), group("more")), found))
     assert problems == ""
     assert warnings.startswith("node pools system, more: exist without a launch template, which EKS adds to none")

@@ -299,7 +299,7 @@ def test_node_groups_and_launch_templates() -> None:
         "updateConfig": {"maxUnavailable": 1, "updateStrategy": "MINIMAL"},
         "labels": {"modelplane.ai/pool": "gpu-l4", "modelplane.ai/gpu": "nvidia-l4"},
         "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}],
-        "templated": True,
+        "hasLaunchTemplate": True,
         "machineInTemplate": False,
         "instanceTypes": ["g6.12xlarge"],
         "launchTemplate": {
@@ -312,8 +312,8 @@ def test_node_groups_and_launch_templates() -> None:
     assert plain["body"] == body
     assert plain["initial"] == {"scalingConfig": {"desiredSize": 1}}
     assert plain["needs"] == [*first, *(f"mount-target-{zone}" for zone in ZONES)]
-    old = listed(options=Options(plain_groups=["gpu-l4"]))
-    as_it_was = {**body, "templated": False, "diskSize": 100}
+    old = listed(options=Options(groups_without_template=["gpu-l4"]))
+    as_it_was = {**body, "hasLaunchTemplate": False, "diskSize": 100}
     del as_it_was["launchTemplate"]
     assert old["node-group-gpu-l4"]["body"] == as_it_was
     assert "launch-template-gpu-l4" not in old
@@ -325,7 +325,7 @@ def test_node_groups_and_launch_templates() -> None:
         "version": ref(template, "LatestVersionNumber"),
     }
     assert not {"instanceTypes", "diskSize"} & set(fast["body"])
-    assert (fast["body"]["templated"], fast["body"]["machineInTemplate"]) == (True, True)
+    assert (fast["body"]["hasLaunchTemplate"], fast["body"]["machineInTemplate"]) == (True, True)
     data = EVERYTHING[template]["body"]["Data"]
     groups = [ref("security-group-efa", "GroupId"), ref("cluster", "resourcesVpcConfig.clusterSecurityGroupId")]
     assert [each["Groups"] for each in data["NetworkInterfaces"]] == [groups] * 4
