@@ -33,7 +33,9 @@ options:
     choices: [planned, built, applied]
     default: applied
   report:
-    description: A file that gets the page of the plan. It is not written in check mode.
+    description:
+      - A file that gets the page of the plan, in place of an earlier page alone. It is not written in check mode, and
+        writing it is no change.
     type: path
   rounds:
     description: The most rounds.

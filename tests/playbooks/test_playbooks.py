@@ -156,6 +156,16 @@ def test_plan_needs_no_inventory(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "plan.json").is_file()
 
 
+def test_plan_places_nothing_on_a_cluster_that_is_drained(tmp_path: Path) -> None:
+    for name, drained in (("all", {}), ("drained", {"fleet_drain": "byo-us-east"})):
+        play("plan", inventory=SAMPLE, fleet_build=str(tmp_path / name), **drained)
+    placed = {
+        name: {entry["cluster"] for entry in json.loads((tmp_path / name / "plan.json").read_text())["placements"]}
+        for name in ("all", "drained")
+    }
+    assert "byo-us-east" in placed["all"] - placed["drained"], placed
+
+
 SETS = ["e2e", "getting-started/aks", "getting-started/eks", "getting-started/gke", "getting-started/nebius"]
 
 

@@ -183,7 +183,7 @@ def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Se
 def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> list[str]:
     """Return the warnings of manifests, as `warn` adds them."""
     lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
-    return first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.resource_info returns all of them")
+    return first_lines(lines, _MOST_WARNINGS, "and {} more; the playbook modelplane.fleet.validate shows all of them")
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:

@@ -325,6 +325,8 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
         if isinstance(value, list):
             hint += "; write several as documents separated by ---, or as the items of kind: List"
+        if isinstance(value, str) and value.startswith("$ANSIBLE_VAULT"):
+            hint = "Manifests are read as they are: decrypt it, and keep secrets in Secrets of the cluster"
         return Problem(f"is {type_words(value)}, not a manifest", hint=hint), ""
     version, kind = value.get("apiVersion"), value.get("kind")
     other = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())

@@ -479,6 +479,19 @@ def is_whole_report(text: str) -> bool:
     return text.endswith(_REPORT_END)
 
 
+def write_report(path: str, text: str) -> None:
+    """Write the page of a plan to a file outside of the build folder, in place of an earlier page alone. Raises
+    StoreError."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not _is_report(Path(path).read_text(encoding="utf-8", errors="replace")):
+                raise StoreError(f"{path} was not written by modelplane.fleet: move it, or choose another fleet_report")
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "choose as fleet_report a file in a folder that can be written"
+        raise StoreError(f"{path} cannot be written: {error.strerror}; {hint}") from error
+
+
 def state_files(files: Mapping[str, str]) -> dict[str, str]:
     """The ModelReplicas and ModelEndpoints of a build, with which the next run starts."""
     return {name: text for name, text in files.items() if name.startswith("control/") and is_state(name)}

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, write_report
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
 
@@ -103,8 +103,7 @@ class _Work:
         self._observe()
         self._build()
         if self._settings.report and not self._settings.building.check_mode:
-            shutil.copyfile(os.path.join(self._built, REPORT_FILE), self._settings.report)
-            os.chmod(self._settings.report, 0o644)
+            write_report(self._settings.report, Path(self._built, REPORT_FILE).read_text(encoding="utf-8"))
         applying = self._settings.applying
         if self._settings.state != "applied" or applying is None:
             return

@@ -13,6 +13,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -20,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import OF_CLASS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
@@ -239,7 +241,16 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
         try:
             cluster_objects(cluster.model_copy(update={"spec": spec}), classes)
         except InvalidPool as error:
-            yield Problem(str(error), f"spec.nodePools[{index}]", ref=ref)
+            path = f"spec.nodePools[{index}]"
+            # The pool of controllers comes first in what is composed.
+            own = [problem for problem in error.problems if problem.path.startswith("spec.nodePools[1].")]
+            for problem in own:
+                field = problem.path.removeprefix("spec.nodePools[1].")
+                hint = problem.hint or ("Name the zones of its nodes" if field == "zones" else "")
+                place = f"{path}.{'className' if field in OF_CLASS else field}"
+                yield replace(problem, path=place, hint=hint, ref=ref)
+            if not own:
+                yield Problem(str(error), path, ref=ref)
 
 
 def _cleaned(value: Object) -> Object:

@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 ClusterT = TypeVar("ClusterT", bound=Cluster)
 
+OF_CLASS = ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb")
+"""Fields of a pool that come from the class of that of an InferenceCluster."""
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
 
@@ -99,11 +101,9 @@ def where_written(problem: Problem, cluster: Cluster) -> Problem:
     if not cluster.composed:
         return replace(problem, ref=Ref(cluster.kind, cluster.namespace, cluster.name))
     path = problem.path
-    for field in ("region", "project", "kubernetesVersion"):
-        if path == f"spec.{field}":
-            path = f"spec.cluster.{cluster.kind.removesuffix('Cluster').lower()}.{field}"
-    # The class says what the pool is made of.
-    for field in ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb"):
+    if path.startswith("spec.") and not path.startswith(("spec.nodePools", "spec.networking")):
+        path = f"spec.cluster.{cluster.kind.removesuffix('Cluster').lower()}.{path.removeprefix('spec.')}"
+    for field in OF_CLASS:
         path = path.replace(f".{field}", ".className")
     return replace(problem, path=path, ref=Ref("InferenceCluster", "", cluster.name))
 

@@ -8,7 +8,7 @@ ServingStack. Names and fields are those of the reference implementation, Modelp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -34,7 +34,12 @@ that GPU nodes can use."""
 
 
 class InvalidPool(Exception):  # noqa: N818
-    """Pool of a cluster that cannot be provisioned, with the reason."""
+    """Pool of a cluster that cannot be provisioned, with the reason. `problems`: those of the cluster (canonical path)
+    that it would become."""
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 def provider_config_name(cluster_name: str) -> str:
@@ -141,7 +146,7 @@ def _cloud_cluster(
     try:
         api.parse(composed)
     except api.InvalidResource as error:
-        raise InvalidPool(_message(cloud.kind, spec, error)) from error
+        raise InvalidPool(_message(cloud.kind, spec, error), error.problems) from error
     return composed
 
 

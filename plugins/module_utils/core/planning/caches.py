@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     cache_objects,
     claim_name,
     job_claim,
+    job_name,
     token_copy,
     token_copy_of,
 )
@@ -193,12 +194,20 @@ class _Stage:
             self._cache,
             actual.storage_class or kind,
             hydrate=progress.phase != "Ready" and not self._token_missing,
-            settled=not self._context.declared(cluster),
+            settled=self._is_settled(cluster, volume),
             options=self._context.composing,
             volume=volume,
             least_gib=actual.size_gib,
         )
         return phase, objects
+
+    def _is_settled(self, cluster: str, volume: str) -> bool:
+        """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""
+        if not self._context.declared(cluster):
+            return True
+        jobs = [value for value in self._volumes.earlier(self._key, cluster) if value["kind"] == "Job"]
+        name = job_name(*self._key, volume)
+        return not self._context.is_file(cluster) and any(job["metadata"]["name"] == name for job in jobs)
 
     @property
     def _desired_gib(self) -> int:

@@ -57,6 +57,11 @@ class Context:
         found = self.observed.clusters.get(cluster)
         return found.declared if found else not was_observed(self._status(cluster))
 
+    def is_file(self, cluster: str) -> bool:
+        """Return True when the objects of a workload cluster are known to be files."""
+        found = self.observed.clusters.get(cluster) if self.observed else None
+        return found is not None and found.declared
+
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
         """Return the gateway of a declared workload cluster whose manifest has none: its address, and its URL if that
         is not plain HTTP.

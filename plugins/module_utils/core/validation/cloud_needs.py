@@ -38,7 +38,11 @@ def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
         provisioning = inference_class.spec.provisioning if inference_class else None
         block = getattr(provisioning, cloud.name) if provisioning else None
         if block is not None:
-            needs = cloud.needs(cloud_pool(cloud, pool, block))
+            made = cloud_pool(cloud, pool, block)
+            if pool.capacity_block and "capacityBlock" not in made:
+                path = f"spec.nodePools[{index}].capacityBlock"
+                yield warning(f"does nothing on {cloud.source}", path, "Remove it, or choose another source")
+            needs = cloud.needs(made)
             places = {need.field: _written(need.field, pool, cloud) for need in needs}
             yield from _problem(needs, f"spec.nodePools[{index}]", f"{pool.name} (class {pool.class_name})", places)
 

@@ -338,9 +338,6 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield from _provisioning(pool, inference_class, source, path)
         else:
             yield from _class_reference(pool.class_name, f"{path}.className", fleet, source)
-        if source in registry.BY_SOURCE and not pool.zones:
-            hint = f"{source} node pools need at least one: zones: [...]"
-            yield warning("has no zones", path, hint, short(pool.name))
         home = _home(pool.fabric.type) if pool.fabric is not None else None
         if home is not None and source not in (home.source, "Existing"):
             fabric = pool.fabric.type

@@ -184,3 +184,17 @@ def test_the_host_of_a_cluster_whose_manifest_has_errors_belongs_to_the_fleet(fo
     with pytest.raises(build.ManifestError):
         folder.run(hosts=("east", "west"))
     folder.run(hosts=("east", "west"), invalid="hold")
+
+
+@pytest.mark.parametrize("limited", [{"east", "west"}, {"west"}], ids=["no cluster", "one cluster"])
+def test_a_run_beside_a_cluster_that_never_answered_changes_nothing_there(folder: Fleet, limited: set[str]) -> None:
+    folder.silent = {"west"}
+    folder.declared = {"east"}
+    folder.settle()
+    before = folder.objects("clusters")
+    assert [value for value in folder.objects("clusters/west") if value["kind"] == "Job"]
+    folder.silent, folder.declared, folder.absent = set(), {"east"} - limited, limited
+    folder.run()
+    assert folder.objects("clusters") == before
+    folder.run_unseen()
+    assert folder.objects("clusters") == before

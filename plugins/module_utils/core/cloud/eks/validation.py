@@ -10,7 +10,12 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
+    launch_templates,
+    names,
+    reading,
+    regions,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
     Validation,
@@ -21,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.valida
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 LARGEST, SMALLEST = 16, 28
 """Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""
@@ -307,8 +313,30 @@ def _of_networking_zones(cluster: reading.EksCluster) -> Iterator[Problem]:
         yield Problem(message, _ZONES, short_value(len(cluster.zones)), "Give one zone for each range")
 
 
+def _of_key(cluster: reading.EksCluster) -> Iterator[Problem]:
+    encryption = cluster.settings.encryption_config
+    if encryption and encryption.key_arn.split(":")[3] != cluster.region:
+        yield Problem(
+            f"is no key in {cluster.region}, where the cluster is",
+            "spec.encryptionConfig.keyArn",
+            short_value(encryption.key_arn),
+            "Choose a key of the region of the cluster",
+        )
+
+
+def _of_pool(cluster: reading.EksCluster, pool: Object, path: str) -> Iterator[Problem]:
+    zones = list(pool.get("zones") or ())
+    yield from of_pool_zones(cluster, pool, path, regions.REGION, "{}{}")
+    if launch_templates.reservation(pool) and len(zones) > 1:
+        hint = "Set the zone that the block was bought for"
+        yield Problem("must be one zone, as a Capacity Block is in one", f"{path}.zones", ", ".join(zones), hint)
+    for index, zone in enumerate(zones):
+        if cluster.zones and zone not in cluster.zones:
+            yield _without_subnet(cluster, zone, f"{path}.zones[{index}]", cluster.zones, ())
+
+
 def _of_pools(cluster: reading.EksCluster) -> Iterator[Problem]:
-    yield from of_pools(cluster, lambda pool, path: of_pool_zones(cluster, pool, path, regions.REGION, "{}{}"))
+    yield from of_pools(cluster, lambda pool, path: _of_pool(cluster, pool, path))
     used = sorted(cluster.pool_zones())
     if len(used) > len(cluster.subnet_cidrs):
         hint = f"Use fewer, {_directly(cluster)}" if cluster.composed else f"Use fewer, or add ranges to {_CIDRS}"
@@ -325,6 +353,7 @@ def _rules(cluster: reading.EksCluster, others: Sequence[reading.EksCluster]) ->
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
     yield from _of_networking_zones(cluster)
+    yield from _of_key(cluster)
     yield from _of_pools(cluster)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
@@ -168,6 +168,24 @@ def _of_room(cluster: reading.GkeCluster, ranges: Mapping[str, IPv4Network]) -> 
             )
 
 
+def _of_settings(cluster: reading.GkeCluster) -> Iterator[Problem]:
+    for index, network in enumerate(cluster.settings.master_authorized_networks or ()):
+        try:
+            ip_network(network.cidr_block)
+        except ValueError:
+            path = f"spec.masterAuthorizedNetworks[{index}].cidrBlock"
+            hint = "Write the first address of a range and its length, such as 203.0.113.0/24"
+            yield Problem("is no range of addresses", path, short_value(network.cidr_block), hint)
+    encryption = cluster.settings.database_encryption
+    if encryption and encryption.key_name.split("/")[3] != cluster.region:
+        yield Problem(
+            f"is no key in {cluster.region}, where the cluster is",
+            "spec.databaseEncryption.keyName",
+            short_value(encryption.key_name),
+            f"Choose a key whose name has locations/{cluster.region}",
+        )
+
+
 def _of_pools(cluster: reading.GkeCluster) -> Iterator[Problem]:
     yield from of_pools(cluster, lambda pool, path: _of_pool(cluster, pool, path))
 
@@ -184,6 +202,13 @@ def _of_pool(cluster: reading.GkeCluster, pool: Object, path: str) -> Iterator[P
     if not _NAME.fullmatch(machine):
         hint = "Write one such as g2-standard-8"
         yield Problem("is no name of a machine type", f"{path}.machineType", short_value(machine), hint)
+    if pool.get("flexStart") and pool["minNodeCount"]:
+        yield Problem(
+            "must be 0 with flexStart, whose nodes start when Google has free machines",
+            f"{path}.minNodeCount",
+            short_value(pool["minNodeCount"]),
+            "Set minNodeCount to 0, and maxNodeCount to as many as it may have",
+        )
     yield from _of_accelerators(pool, path, machine)
     yield from of_pool_zones(cluster, pool, path, regions.REGION, regions.ZONE_FORM)
 
@@ -221,6 +246,7 @@ def _rules(cluster: reading.GkeCluster, others: Sequence[reading.GkeCluster]) ->
     yield from _of_names(cluster, others)
     yield from _of_place(cluster)
     yield from _of_addresses(cluster)
+    yield from _of_settings(cluster)
     yield from _of_pools(cluster)
 
 

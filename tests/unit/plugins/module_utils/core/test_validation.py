@@ -160,15 +160,6 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             id="other provider",
         ),
         pytest.param(
-            {"cluster": change(CLUSTER, "    zones: [us-west1-a]\n", "")},
-            "warning",
-            POOL,
-            7,
-            "has no zones",
-            "zones: [...]",
-            id="zones",
-        ),
-        pytest.param(
             {"cluster": change(CLUSTER, "name: west", "name: " + "w" * 64)},
             "error",
             "metadata.name",

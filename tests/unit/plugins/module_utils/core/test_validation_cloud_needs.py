@@ -166,3 +166,8 @@ def test_spot_machines_of_controllers_are_usual(role: str) -> None:
 def test_machines_count_against_the_quota_of_their_family(machine: str, capacity: str, code: str) -> None:
     assert quotas.code(machine, capacity) == code
     assert bool(quotas.name(machine, capacity)) == bool(code)
+
+
+def test_a_capacity_block_on_a_cloud_without_them() -> None:
+    (found,) = [each for each in problems(*documents("GKE", "g2-standard-8", BLOCK)) if "does nothing" in each.message]
+    assert (found.path, found.message) == ("spec.nodePools[0].capacityBlock", "does nothing on GKE")

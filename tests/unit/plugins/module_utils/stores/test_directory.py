@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     StoreError,
     is_state,
     object_path,
+    write_report,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
@@ -667,3 +668,15 @@ def test_text_that_some_reader_takes_for_something_else_is_quoted() -> None:
     written = to_yaml({"values": ambiguous})
     for line, text in zip(written.splitlines()[1:], ambiguous, strict=True):
         assert line in (f'- "{text}"', f"- '{text}'"), line
+
+
+def test_a_page_elsewhere_replaces_a_page_alone(built: Path, tmp_path: Path) -> None:
+    page, path = (built / "report.html").read_text(), tmp_path / "fleet.html"
+    for _ in range(2):
+        write_report(str(path), page)
+        assert path.read_text() == page
+    for taken in (built / "plan.json", tmp_path, tmp_path / "nowhere" / "fleet.html"):
+        before = taken.read_bytes() if taken.is_file() else b""
+        with pytest.raises(StoreError, match="fleet_report"):
+            write_report(str(taken), page)
+        assert (taken.read_bytes() if taken.is_file() else b"") == before

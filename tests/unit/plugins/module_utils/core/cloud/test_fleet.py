@@ -253,9 +253,7 @@ def test_every_impossible_pool_is_reported() -> None:
         "InferenceCluster eks-us-west, spec.nodePools[1]: InferenceClass h100 does not exist",
         "InferenceCluster eks-us-west, spec.nodePools[2]: InferenceClass gke-l4 has no EKS provisioning block",
     ]
-    assert found["problems"][2].startswith(
-        "InferenceCluster eks-us-west, spec.nodePools[3]: EKSCluster cannot be composed: node pool nowhere: zones"
-    )
+    assert found["problems"][2].startswith("InferenceCluster eks-us-west, spec.nodePools[3].zones: must not be empty")
     assert len(found["problems"]) == 3
 
 
@@ -297,6 +295,12 @@ def test_clouds_refuse_clusters_of_resources_that_are_valid() -> None:
     of_cluster, of_kind = problems([CLASS, elsewhere, eks(gpu(zones=["us-west-2"]), name="own")])
     assert (str(of_cluster.ref), of_cluster.path) == ("InferenceCluster eks-us-west", "spec.nodePools[0].zones[1]")
     assert of_kind.path == "spec.nodePools[0].zones[0]"
+    pool = {"className": "l4", "zones": ["us-west-2a"]}
+    large, nowhere = ({**pool, "name": "a", "maxNodeCount": 2000}, {**pool, "name": "b", "zones": []})
+    (found,) = problems([CLASS, inference_cluster(large)])
+    assert (found.path, found.value) == ("spec.nodePools[0].maxNodeCount", "2000")
+    (found,) = problems([CLASS, inference_cluster(nowhere)])
+    assert (found.path, found.hint) == ("spec.nodePools[0].zones", "Name the zones of its nodes")
     # What is reported otherwise, or was not written by a user.
     assert problems([elsewhere]) == []
     assert problems([CLASS, made(elsewhere)]) == []

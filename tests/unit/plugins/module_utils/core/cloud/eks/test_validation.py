@@ -44,6 +44,27 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). Did you mean GPU?',
         ],
     ),
+    "a key elsewhere": (
+        eks(encryptionConfig={"keyArn": "arn:aws:kms:eu-west-1:123456789012:key/ab"}),
+        [
+            HERE + "spec.encryptionConfig.keyArn: is no key in us-west-2, where the cluster is (got "
+            '"arn:aws:kms:eu-west-1:123456789012:key/ab"). Choose a key of the region of the cluster'
+        ],
+    ),
+    "a block in two zones": (
+        eks(gpu(zones=["us-west-2a", "us-west-2b"], capacityBlock={"capacityReservationId": "cr-01"})),
+        [
+            HERE + "spec.nodePools[0].zones: must be one zone, as a Capacity Block is in one (got us-west-2a, "
+            "us-west-2b). Set the zone that the block was bought for"
+        ],
+    ),
+    "a pool beside the zones of the cluster": (
+        eks(gpu(zones=["us-west-2c"]), networking={"zones": ["us-west-2a", "us-west-2b"]}),
+        [
+            HERE + "spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in us-west-2a, us-west-2b "
+            '(got "us-west-2c"). Choose one of these, or add a range to spec.networking.subnetCidrs and its zone'
+        ],
+    ),
     "dots": (
         eks(name="eks.west"),
         [

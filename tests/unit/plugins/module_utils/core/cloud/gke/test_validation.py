@@ -212,6 +212,27 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             'ending with a letter or digit, as it becomes the value of a label of nodes (got "nvidia tesla")'
         ],
     ),
+    "what may reach the control plane": (
+        composed(masterAuthorizedNetworks=[{"cidrBlock": "10.0.0.0/24"}, {"cidrBlock": "10.0.0.1/24"}]),
+        [
+            COMPOSED + "spec.cluster.gke.masterAuthorizedNetworks[1].cidrBlock: is no range of addresses (got "
+            '"10.0.0.1/24"). Write the first address of a range and its length, such as 203.0.113.0/24'
+        ],
+    ),
+    "a key elsewhere": (
+        gke(databaseEncryption={"keyName": "projects/p/locations/global/keyRings/r/cryptoKeys/k"}),
+        [
+            HERE + "spec.databaseEncryption.keyName: is no key in us-central1, where the cluster is (got "
+            '"projects/p/locations/global/keyRings/r/cryptoKeys/k"). Choose a key whose name has locations/us-central1'
+        ],
+    ),
+    "flex-start with nodes at once": (
+        gke(gpu(flexStart=True, minNodeCount=1)),
+        [
+            HERE + "spec.nodePools[0].minNodeCount: must be 0 with flexStart, whose nodes start when Google has free "
+            "machines (got 1). Set minNodeCount to 0, and maxNodeCount to as many as it may have"
+        ],
+    ),
     "zones": (
         composed(
             {
