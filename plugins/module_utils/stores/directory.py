@@ -125,7 +125,8 @@ class DirectoryStore:
                 at = path if path.exists() else self.folder
                 self._may_only_read = f"{at} cannot be written: {error.strerror}"
                 return self._wait_for_writer(path)
-            raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
+            hint = "choose another fleet_build, or correct the rights of this one"
+            raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {hint}") from error
         try:
             # It is truncated, which another name of it would show.
             if os.fstat(descriptor).st_nlink > 1:
