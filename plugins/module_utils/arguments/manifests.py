@@ -44,7 +44,6 @@ RESOURCES: dict[str, Any] = {
     "chdir": {"type": "path"},
 }
 ENDPOINT_HOSTS: dict[str, Any] = {"endpoint_hosts": {"type": "list", "elements": "str", "default": []}}
-# A person reads some; the whole list is in the result.
 BUILD: dict[str, Any] = {
     **RESOURCES,
     "resources": {"type": "list", "elements": "path", "default": []},
@@ -65,6 +64,7 @@ BUILD: dict[str, Any] = {
 """The counterpart of the doc fragment `build`."""
 _NUMBERS = ("lease", "lock_timeout", "rollout", "rounds", "selector_budget", "stream_grace", "table_width", "wait")
 """Options of which no other package checks the minimum."""
+# A person reads some; the whole list is in the result of resource_info.
 _MOST_WARNINGS = 20
 
 

@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of EKSClusters beyond their schema: what AWS refuses, or what never becomes ready."""
+"""Validation of EKSClusters beyond their schema, which has the limits of single fields: what AWS refuses, or what never
+becomes ready."""
 
 from __future__ import annotations
 
