@@ -29,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.vol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import PhaseName
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, is_true
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, is_true
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,8 @@ class _Stage:
         """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""
         if not self._context.declared(cluster):
             return True
-        jobs = [value for value in self._volumes.earlier(self._key, cluster) if value["kind"] == "Job"]
-        name = job_name(*self._key, volume)
-        return not self._context.is_file(cluster) and any(job["metadata"]["name"] == name for job in jobs)
+        known = {(kind, name) for _, kind, _, name in map(identity, self._volumes.earlier(self._key, cluster))}
+        return not self._context.is_file(cluster) and ("Job", job_name(*self._key, volume)) in known
 
     @property
     def _desired_gib(self) -> int:
