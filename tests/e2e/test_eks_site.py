@@ -60,7 +60,6 @@ def test_one_command_leads_from_nothing_to_a_model_that_answers(world: World) ->
     live = world.live
     run = world.run("site").ok()
     assert live.is_true("InferenceCluster", SEED), run.output
-    live.settle(world.run)
     assert live.is_true("ModelService", "chat", "team"), run.output
     assert [entry["cluster"] for entry in live.plan()["placements"]] == [SEED]
     check_placement(live)
