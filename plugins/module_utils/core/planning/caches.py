@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
     SecretCopy,
     artifact,
@@ -205,8 +205,9 @@ class _Stage:
         """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""
         if not self._context.declared(cluster):
             return True
-        known = {(kind, name) for _, kind, _, name in map(identity, self._volumes.earlier(self._key, cluster))}
-        return not self._context.is_file(cluster) and ("Job", job_name(*self._key, volume)) in known
+        job = ("batch", "Job", names.workload_namespace(self._key[0]), job_name(*self._key, volume))
+        known = map(identity, self._volumes.earlier(self._key, cluster))
+        return not self._context.is_file(cluster) and job in known
 
     @property
     def _desired_gib(self) -> int:
