@@ -92,7 +92,7 @@ matrix: $(VENV)/tests.installed ## unit and playbook tests on each ansible-core 
 	@PYTHONPATH=.collections $(BIN)/python tests/cores.py matrix
 
 integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, simulated clouds; whole fleets on them
-	@$(BIN)/python -m pytest -q -rs -n 4 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
+	@$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
 
 interrupted: $(VENV)/tests.installed kube ## what takes long: failures at each call in turn, kills, changes of cloud clusters, and whole sites on them
 	@COLD=1 $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m interrupted
