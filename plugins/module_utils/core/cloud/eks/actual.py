@@ -67,7 +67,7 @@ def policy(found: Described, versions: Sequence[Described], document: Any) -> di
     )
     return {
         **tagged(found),
-        # What calls name it by.
+        # Calls name a policy by its ARN.
         "PolicyArn": found["Arn"],
         "Document": compare.policy_document(document),
         "OtherVersions": [each["VersionId"] for each in others],
