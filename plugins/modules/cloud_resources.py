@@ -181,9 +181,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 
 ARGUMENTS: dict[str, Any] = {

@@ -101,7 +101,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.account_keys import AccountKeys, Place

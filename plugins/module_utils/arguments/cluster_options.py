@@ -8,12 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
-    Connection,
-    SecretRef,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, SecretRef
 
 CONTROL = "control"
 

@@ -16,8 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import in_cluster, title
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import has_unknown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
 
 Found = dict[str, Any]
 _TAG = f"tag:{names.CLUSTER_TAG}"
@@ -58,6 +58,10 @@ class Finder:
         """Return the answer of a call that reads an object of a plan; raises AwsError."""
         return self.call(KINDS[resource["kind"]].service, operation, f"read {title(resource)}", **parameters)
 
+    def listed(self, resource: Resource, operation: str, key: str, **parameters: Any) -> list[Found]:
+        """Return all entries of an answer about an object of a plan that comes in pages; raises AwsError."""
+        return self.pages(KINDS[resource["kind"]].service, operation, key, f"find {title(resource)}", **parameters)
+
     def pages(self, service: str, operation: str, key: str, purpose: str, **parameters: Any) -> list[Found]:
         """Return all entries of an answer that comes in pages; raises AwsError."""
         client = self._account.client(service)
@@ -96,11 +100,8 @@ class Finder:
         """Return the VPC of a cluster. Should there be several with its owner tags, as AWS created one although its
         answer was lost, it is the one with most subnets that have them."""
         cluster = _cluster(resource)
-        by_tag, by_name = (
-            self.matching(resource, {_TAG: cluster}),
-            self.matching(resource, {"tag:Name": resource["name"]}),
-        )
-        found = {each["VpcId"]: each for each in (*by_tag, *by_name)}
+        searches: tuple[dict[str, str], ...] = ({_TAG: cluster}, {"tag:Name": resource["name"]})
+        found = {each["VpcId"]: each for filters in searches for each in self.matching(resource, filters)}
         if not found:
             return None
         inside: Counter[str] = Counter()
@@ -129,15 +130,14 @@ class Finder:
     # Rights
 
     def role(self, resource: Resource) -> Found:
-        purpose, name = f"read {title(resource)}", resource["name"]
-        found = self.read(resource, "get_role", RoleName=name)["Role"]
-        attached = self.pages("iam", "list_attached_role_policies", "AttachedPolicies", purpose, RoleName=name)
-        return form.role(found, attached)
+        named = {"RoleName": resource["name"]}
+        found = self.read(resource, "get_role", **named)["Role"]
+        return form.role(found, self.listed(resource, "list_attached_role_policies", "AttachedPolicies", **named))
 
     def policy(self, resource: Resource) -> Found:
-        purpose, arn = f"read {title(resource)}", self.policy_arn(resource)
+        arn = self.policy_arn(resource)
         found = self.read(resource, "get_policy", PolicyArn=arn)["Policy"]
-        versions = self.pages("iam", "list_policy_versions", "Versions", purpose, PolicyArn=arn)
+        versions = self.listed(resource, "list_policy_versions", "Versions", PolicyArn=arn)
         default = self.read(resource, "get_policy_version", PolicyArn=arn, VersionId=found["DefaultVersionId"])
         return form.policy(found, versions, default["PolicyVersion"]["Document"])
 
@@ -151,39 +151,25 @@ class Finder:
         return form.node_group(self.read(resource, "describe_nodegroup", **named)["nodegroup"])
 
     def addon(self, resource: Resource) -> Found:
-        cluster, name = in_cluster(resource), resource["name"]
-        answer = self.read(resource, "describe_addon", clusterName=cluster, addonName=name)
+        name = {"addonName": resource["name"]}
+        found = self.read(resource, "describe_addon", clusterName=in_cluster(resource), **name)["addon"]
         if "kubernetesVersion" not in resource["body"]:
-            return form.addon(answer["addon"], ())
+            return form.addon(found, ())
+        purpose = f"list the versions of addon {resource['name']}"
         try:
-            listed = self.pages(
-                "eks", "describe_addon_versions", "addons", f"list the versions of addon {name}", addonName=name
-            )
+            listed = self.pages("eks", "describe_addon_versions", "addons", purpose, **name)
         except AwsError as error:
             # It stays as it is.
-            return {**form.addon(answer["addon"], ()), "kubernetesVersions": None, "unchecked": str(error)}
-        return form.addon(answer["addon"], [version for each in listed for version in each["addonVersions"]])
+            return {**form.addon(found, ()), "kubernetesVersions": None, "unchecked": str(error)}
+        return form.addon(found, [version for each in listed for version in each["addonVersions"]])
 
     def pod_identity(self, resource: Resource) -> Found | None:
-        cluster, body = in_cluster(resource), resource["body"]
-        listed = self.pages(
-            "eks",
-            "list_pod_identity_associations",
-            "associations",
-            f"find {title(resource)}",
-            clusterName=cluster,
-            namespace=body["namespace"],
-            serviceAccount=body["serviceAccount"],
-        )
-        return next((self.association(cluster, each["associationId"]) for each in listed), None)
-
-    def association(self, cluster: str, identity: str) -> Found:
-        """Return a pod identity association by its id."""
-        purpose = f"read pod identity association {identity} of cluster {cluster}"
-        answer = self.call(
-            "eks", "describe_pod_identity_association", purpose, clusterName=cluster, associationId=identity
-        )
-        found: Found = answer["association"]
+        cluster, account = in_cluster(resource), {key: resource["body"][key] for key in ("namespace", "serviceAccount")}
+        listed = self.listed(resource, _IDENTITIES, "associations", clusterName=cluster, **account)
+        if not listed:
+            return None
+        named = {"clusterName": cluster, "associationId": listed[0]["associationId"]}
+        found: Found = self.read(resource, "describe_pod_identity_association", **named)["association"]
         return found
 
     def launch_template(self, resource: Resource) -> Found | None:
@@ -197,8 +183,7 @@ class Finder:
     # Files
 
     def file_system(self, resource: Resource) -> Found | None:
-        purpose, token = f"find {title(resource)}", resource["name"]
-        listed = self.pages("efs", "describe_file_systems", "FileSystems", purpose, CreationToken=token)
+        listed = self.listed(resource, "describe_file_systems", "FileSystems", CreationToken=resource["name"])
         found = next((each for each in listed if each["LifeCycleState"] != "deleted"), None)
         if found is None:
             return None
@@ -318,11 +303,12 @@ _SEARCHES: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "security-group": ({"vpc-id": "VpcId", "group-name": "name"},),
 }
 """Kinds of EC2 that are found by one search, or else by the next: filters, each with what its value is (_sought)."""
+_IDENTITIES = "list_pod_identity_associations"
 _IN_NETWORK = ("subnet", "route-table", "security-group", "nat-gateway")
 _IN_CLUSTER = (
     ("node-group", "list_nodegroups", "nodegroups"),
     ("addon", "list_addons", "addons"),
-    ("pod-identity", "list_pod_identity_associations", "associations"),
+    ("pod-identity", _IDENTITIES, "associations"),
 )
 
 

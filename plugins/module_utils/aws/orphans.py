@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS

@@ -22,7 +22,7 @@ _KIND = KINDS["node-group"]
 
 
 class NodeGroups:
-    """Sizes of node groups. See cloud.pool_sizes.PoolSizes for the methods.
+    """Sizes of node groups. See cloud.clusters.PoolSizes for the methods.
 
     `busy_seconds`, `busy_delay`: for how long, and how often, an update is sent again while EKS does another one.
     """

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
     Action,
     Backend,
@@ -29,11 +28,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.ki
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import has_unknown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import explained, of_causes
 
 # "Role with arn: … could not be assumed because it does not exist or the trusted entity is not correct",
 # "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole …",
@@ -52,9 +49,9 @@ Causes = tuple[tuple[str, str], ...]
 class AwsProvider(Provider):
     """Objects of AWS, by the SDK. See cloud.provider.Provider for the methods."""
 
-    kinds: Mapping[str, Kind] = KINDS
-    owners: Owners = OWNERS
-    error: type[CloudError] = AwsError
+    kinds = KINDS
+    owners = OWNERS
+    error = AwsError
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -212,11 +209,7 @@ class AwsProvider(Provider):
 
 def state_of(kind: str, actual: Actual) -> State:
     """Return the state of an object of a kind, with the causes of a bad one and what to do about them."""
-    found = state(KINDS[kind], actual)
-    if found.phase not in ("degraded", "failed"):
-        return found
-    causes = _causes(actual)
-    return replace(found, causes=causes, remediation=of_causes(hint_for, causes))
+    return explained(KINDS[kind].state(actual), _causes(actual), hint_for)
 
 
 def _explain(error: AwsError) -> None:

@@ -9,18 +9,19 @@ each is reconciled (reconciler.py) once what it needs is done. Objects of one sc
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import in_order
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Provider
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.reconciler import Done, Reconciler, Run, refusals
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import changed, diff
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import references, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 Survey = Mapping[str, Actual | None]  # pylint: disable=unsupported-binary-operation
@@ -66,7 +67,7 @@ class Engine:
         if self._changes.check_mode:
             self._preview(survey, unlisted)
             return {key: dict(actual or {}) for key, actual in survey.items()}
-        outcome = in_order(
+        done = self._in_order(
             {**self._needs, **graph.reverse(self._needs_of_unlisted(unlisted, unlisted))},
             lambda key, needed: (
                 self._delete(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
@@ -74,9 +75,7 @@ class Engine:
             # By then there is a new one in its place, where it can be had, and nothing that is listed uses it.
             {key: list(self._listed) for key in unlisted},
         )
-        self._note(outcome.done)
-        outcome.check(self._provider.error)
-        return {key: dict(outcome.done[key].actual or {}) for key in self._listed}
+        return {key: dict(done[key].actual or {}) for key in self._listed}
 
     def absent(self, *, purge: bool = False) -> list[str]:
         """Delete all but what is never deleted, and return the keys of what existed, without parts of others.
@@ -94,12 +93,10 @@ class Engine:
                 if self._run.phase(resource, survey.get(key)) != "deleting":
                     self._run.record("delete", resource)
             return [key for key in going if key in listed]
-        outcome = in_order(
+        self._in_order(
             graph.reverse({**self._needs, **self._needs_of_unlisted(unlisted, {**self._listed, **unlisted})}),
             lambda key, needed: self._delete(going[key], needed) if key in going else Done(),
         )
-        self._note(outcome.done)
-        outcome.check(self._provider.error)
         return [key for key in going if key in listed]
 
     # Survey
@@ -113,7 +110,7 @@ class Engine:
             resource = self._resolved(key, needed)
             return self._provider.find(resource) if compare else self._run.find_begun(resource)
 
-        order = {key: {each.key for each in references(self._listed[key]["body"])} for key in self._listed}
+        order = {key: {other for other, __ in references(self._listed[key]["body"])} for key in self._listed}
         outcome = in_order(order, read)
         outcome.check(self._provider.error)
         survey = {key: outcome.done[key] for key in self._listed}
@@ -159,7 +156,7 @@ class Engine:
     def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
         """Report what would change. What refers to an object sees it as it would be then."""
         expected = dict(survey)
-        for key in graph.order(self._needs):
+        for key in TopologicalSorter(self._needs).static_order():
             resource, actual = self._resolved(key, expected), survey[key]
             if not self._changes_kind(resource):
                 continue
@@ -214,8 +211,16 @@ class Engine:
             return None
         return Done(begun=True, pending=f"{self._provider.title(resource)} comes once {begun} is done: run again")
 
-    def _note(self, done: Mapping[str, Done]) -> None:
-        self.pending += [each.pending for each in done.values() if each.pending]
+    def _in_order(
+        self,
+        needs: graph.Needs,
+        work: Callable[[str, Mapping[str, Done]], Done],
+        after: graph.Needs | None = None,
+    ) -> Mapping[str, Done]:
+        outcome = in_order(needs, work, after)
+        self.pending += [each.pending for each in outcome.done.values() if each.begun]
+        outcome.check(self._provider.error)
+        return outcome.done
 
     # Order
 

@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
+    Actual,
+    Kind,
+    Resource,
+    State,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ runs change objects meanwhile.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 _ROUNDS = 10
@@ -37,7 +37,7 @@ _NEW_SECONDS = 120.0
 @dataclass(frozen=True)
 class Done:
     """The result of one object. `created`, `changed`: by this run, the latter also when it was created. `begun`: it is
-    not done, and was not waited for; `pending` says so where nothing else does."""
+    not done, and was not waited for; `pending` says so."""
 
     actual: Actual | None = None
     created: bool = False
@@ -47,7 +47,7 @@ class Done:
 
 
 class LaterError(Exception):
-    """It is begun, or cannot be begun now, and is not waited for. `str()`: what is pending; may be empty."""
+    """It is begun, or cannot be begun now, and is not waited for. `str()`: what is pending."""
 
 
 def refusals(title: str, changes: Sequence[Change]) -> list[str]:
@@ -136,11 +136,7 @@ class Run:
 
     def finish(self, operation: Operation | None) -> None:
         """Wait for an operation, and raise why it failed."""
-        if operation is None:
-            return
-        if not self.until_done:
-            raise LaterError
-        failed = self.over(operation)
+        failed = self.over(operation) if operation else None
         if failed:
             raise failed
 
@@ -149,35 +145,31 @@ class Run:
 
         The error of a change that is too early for too long is that of the cloud.
         """
-        errors: list[CloudError] = []
+        limit = time.monotonic() + min(_NEW_SECONDS, self.wait.timeout)
 
-        def again() -> PollResult:
+        def attempt() -> PollResult:
             try:
                 return PollResult(f"{action.title}: begun", done=True, value=action.send())
             except CloudError as error:
-                if not (error.busy or error.too_early):
+                if not (error.busy or (error.too_early and time.monotonic() < limit)):
                     raise
-                errors[:] = [error]
-                return PollResult(_waiting(action.title, error), value=error)
+                return PollResult(_waiting(action.title, error))
 
-        first = again()
-        if first.done:
-            begun: Operation | None = first.value
-            return begun
-        if not self.until_done:
+        begun: Operation | None = self.until(attempt, f"{action.title} to begin", _BUSY_DELAY)
+        return begun
+
+    def until(self, poll: Callable[[], PollResult], what: str, delay: float = math.inf) -> Any:
+        """Poll, and return the value; only when it is not done at once, wait for it with messages.
+
+        `delay`: seconds between two polls, at most.
+        """
+        first = poll()
+        if first.done and not first.failure:
+            return first.value
+        if not self.until_done and not first.failure:
             raise LaterError(f"{first.message}: run again")
-        limit = self.wait.timeout if first.value.busy else min(_NEW_SECONDS, self.wait.timeout)
-        attempts = [first]
-        wait = replace(self.wait, timeout=limit, delay=min(self.wait.delay, _BUSY_DELAY))
-        try:
-            waited: Operation | None = wait.until(
-                lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
-            )
-        except CloudError as error:
-            if error.code == WAIT_TIMEOUT and errors[-1].too_early:
-                raise errors[-1] from None
-            raise
-        return waited
+        polls = [first]
+        return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what)
 
     def pause(self, attempt: int) -> None:
         """Pause before every attempt but the first."""
@@ -297,25 +289,22 @@ class Reconciler:
         When it is busy, or was changed meanwhile, it is read and compared again.
         """
         reading: list[Actual] = [actual]
-        began = time.monotonic()
+        limit = time.monotonic() + _NEW_SECONDS
 
         def attempt() -> PollResult:
             actual = reading.pop() if reading else self._read_again()
             try:
                 return PollResult("", done=True, value=self._updated(actual))
             except CloudError as error:
-                too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
+                waits = error.busy or (error.too_early and time.monotonic() < limit)
                 # The absent object may be one that the call refers to, and may never appear.
-                meanwhile = error.outdated or (error.absent and not error.too_early)
-                if not (error.busy or meanwhile or too_early):
+                if not (waits or error.outdated or (error.absent and not error.too_early)):
                     raise
-                if (error.busy or too_early) and not self._run.until_done:
+                if waits and not self._run.until_done:
                     raise LaterError(f"{_waiting(self._title, error)}: run again") from None
-                waits = error.busy or too_early
                 return PollResult(_waiting(self._title, error) if waits else f"{self._title}: changed meanwhile")
 
-        wait = replace(self._run.wait, delay=min(self._run.wait.delay, _BUSY_DELAY))
-        updated: Actual = wait.until(attempt, f"update {self._title}")
+        updated: Actual = self._run.wait.at_most(_BUSY_DELAY).until(attempt, f"update {self._title}")
         return updated
 
     def _read_again(self) -> Actual:
@@ -407,10 +396,11 @@ class Reconciler:
             self._done = replace(self._done, actual=actual)
             state = self._run.state(self._resource, actual)
             failure = self._run.failure(self._resource, state) if state.phase == "failed" else ""
-            word = state.word or "there"
-            return PollResult(f"{self._title} is {word}", done=state.usable, failure=failure, value=actual)
+            message = f"{self._title} is {state.word or 'there'}"
+            return PollResult(message, done=state.usable, failure=failure, value=actual)
 
-        return self._until(poll, f"{self._title} to be ready")
+        ready: Actual = self._run.until(poll, f"{self._title} to be ready")
+        return ready
 
     def _until_gone(self, before: Actual) -> None:
         # A reading of a moment after the call may still be of before it.
@@ -426,18 +416,7 @@ class Reconciler:
             failure = f"it could not be deleted: {self._run.failure(self._resource, state)}" if failed else ""
             return PollResult(f"{self._title} is {state.word or 'there'}", failure=failure)
 
-        self._until(poll, f"{self._title} to be gone", f"{self._title} is being deleted: run again")
-
-    def _until(self, poll: Callable[[], PollResult], what: str, pending: str = "") -> Actual:
-        """Poll once, without a message when that is enough; then wait."""
-        first = poll()
-        if first.done and not first.failure:
-            actual: Actual = first.value
-            return actual
-        if not self._run.until_done and not first.failure:
-            raise LaterError(pending)
-        waited: Actual = self._run.wait.until(poll, what)
-        return waited
+        self._run.until(poll, f"{self._title} to be gone")
 
 
 def _waiting(title: str, error: CloudError) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import login as aws_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provider as aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.pool_sizes import NodeGroups
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import PoolSizes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Logins, PoolSizes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Backend
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as google_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google

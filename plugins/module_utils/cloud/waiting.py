@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
@@ -57,6 +57,10 @@ class Wait:
     delay: float
     progress: Callable[[str], None] = lambda _line: None
     error: type[CloudError] = CloudError
+
+    def at_most(self, delay: float) -> Wait:
+        """Return the limits with this many seconds between two polls, at most."""
+        return replace(self, delay=min(self.delay, delay))
 
     def until(self, poll: Callable[[], PollResult], what: str) -> Any:
         """Poll every `delay` seconds until it is done, and return the value of the last poll.

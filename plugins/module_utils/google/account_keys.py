@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.owners import OWNERS

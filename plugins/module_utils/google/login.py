@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins, authority
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Logins, authority
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT

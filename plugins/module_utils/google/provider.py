@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import (
     Action,
     Backend,
@@ -16,10 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider im
     Provider,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import bodies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, put
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource, State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     operations,
     owners,
@@ -29,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import explained
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
@@ -40,9 +38,9 @@ _SECRETS = ("clientKey", "password", "username")
 class GoogleProvider(Provider):
     """Objects of Google Cloud, by its REST APIs. See cloud.provider.Provider for the methods."""
 
-    kinds: Mapping[str, Kind] = KINDS
-    owners: Owners = owners.OWNERS
-    error: type[CloudError] = GoogleError
+    kinds = KINDS
+    owners = owners.OWNERS
+    error = GoogleError
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,11 +65,8 @@ class GoogleProvider(Provider):
         return _without_secrets(found) if there else None
 
     def state(self, resource: Resource, actual: Actual) -> State:
-        found = state(KINDS[resource["kind"]], actual)
-        if found.phase not in ("degraded", "failed"):
-            return found
-        causes = tuple((code, shown(message)) for code, message in operations.causes(actual))
-        return replace(found, causes=causes, remediation=of_causes(hint_for, causes))
+        causes = ((code, shown(message)) for code, message in operations.causes(actual))
+        return explained(KINDS[resource["kind"]].state(actual), causes, hint_for)
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
         """A network is in all regions, and lists its subnetworks."""
@@ -168,12 +163,9 @@ def _planned(actual: Actual) -> dict[str, Any]:
     """A node pool that is not listed, as a plan would list it."""
     body: dict[str, Any] = {}
     for field in KINDS["node-pool"].fields:
-        value, (*parents, last) = at(actual, field.path), field.path.split(".")
+        value = at(actual, field.path)
         if value is not None:
-            place = body
-            for parent in parents:
-                place = place.setdefault(parent, {})
-            place[last] = value
+            put(body, field.path, value)
     return body
 
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Login
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import Login
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client

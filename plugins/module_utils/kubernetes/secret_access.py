@@ -16,11 +16,7 @@ from collections.abc import Sequence
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
-    ApiError,
-    Forbidden,
-    Unreachable,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
 
 SECRETS_ROLE = "modelplane-workload-cluster-secrets"
 """The ClusterRole with the Secrets of a namespace of the fleet."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import POOL_SIZES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize

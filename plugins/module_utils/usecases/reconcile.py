@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied

@@ -9,12 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    ListMap,
-    Model,
-    Rule,
-    requires,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import ListMap, Model, Rule, requires
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
     CacheStatus,
     CapacityBlock,

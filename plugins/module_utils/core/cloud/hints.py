@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import State
 
 Codes = tuple[tuple[tuple[str, ...], str], ...]
 """Codes and the hints for them. A `*` at the end or the beginning of a code stands for anything."""
@@ -32,6 +35,14 @@ def of_text(table: Texts, message: str) -> str:
 def of_words(table: Codes, vague: tuple[str, ...], words: Iterable[str]) -> str:
     """Return the hint for the first code among words of a message that is not vague; empty when there is none."""
     return next((hint for word in words if not among(word, vague) and (hint := of_code(table, word))), "")
+
+
+def explained(found: State, causes: Iterable[tuple[str, str]], hint_for: Callable[[str, str], str]) -> State:
+    """Return a state; a bad one with its causes (codes and messages), and with what to do about them."""
+    if found.phase not in ("degraded", "failed"):
+        return found
+    reasons = tuple(causes)
+    return replace(found, causes=reasons, remediation=of_causes(hint_for, reasons))
 
 
 def of_causes(hint_for: Callable[[str, str], str], causes: Iterable[tuple[str, str]]) -> str:

@@ -24,10 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
-    excluded_networks,
-    inner_host,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import excluded_networks, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import (
     admit,
     network_policy,

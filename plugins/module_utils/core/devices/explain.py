@@ -22,10 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     OptMap,
     Select,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import (
-    check,
-    qualified_name,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check, qualified_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import compile_checked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import compare_to

@@ -26,10 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     CostLimitError,
     type_name,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import (
-    Device,
-    split_name,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
 
 # resource.k8s.io/v1: CELSelectorExpressionMaxLength.
 MAX_LENGTH = 10 * 1024

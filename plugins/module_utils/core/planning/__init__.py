@@ -10,10 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    model_replica,
-    replica_objects,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica, replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url

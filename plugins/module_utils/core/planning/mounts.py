@@ -14,11 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import is_rolled_out, serves
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import (
-    Volumes,
-    current,
-    previous,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes, current, previous
 
 
 def remount(

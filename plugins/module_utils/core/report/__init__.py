@@ -35,13 +35,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
-    Markup,
-    el,
-    items,
-    join,
-    link,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import Markup, el, items, join, link
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.paths import services_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE

@@ -8,11 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import (
-    Index,
-    serves,
-    serving_weight,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index, serves, serving_weight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
     Markup,

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     forks,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import Nodes

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Comparisons of an actual with a desired value, field by field. Each function takes the two, in this order.
+"""Fields of objects, and comparisons of an actual with a desired value, which take the two in this order.
 
 APIs leave out what has the default value of its type (0, false, empty), write numbers of 64 bits as texts, and fill in
 fields that were not asked for.
@@ -11,6 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+
+def at(value: Any, path: str) -> Any:
+    """Return the value at a path (with dots) of an object; None where there is none."""
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def put(target: dict[str, Any], path: str, value: Any) -> None:
+    """Set the value at a path (with dots) of an object, whose parts are copied."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        target[parent] = target = dict(target.get(parent) or {})
+    target[last] = value
 
 
 def value(actual: Any, desired: Any) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, put
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import UNKNOWN, has_unknown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Field, Kind
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN, has_unknown
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,8 @@ def changed(kind: Kind, actual: Actual, changes: Sequence[Change]) -> dict[str, 
     expected = {**actual, **(dict.fromkeys(kind.computed, UNKNOWN) if changes else {})}
     places = {each.path: each.actual or each.path for each in kind.fields}
     for change in changes:
-        *parents, last = places[change.field].split(".")
-        place = expected
-        for parent in parents:
-            place[parent] = dict(place.get(parent) or {})
-            place = place[parent]
-        place[last] = change.after
+        put(expected, places[change.field], change.after)
     return expected
-
-
-def at(value: Any, path: str) -> Any:
-    """Return the value at a path (with dots) of an object; None where there is none."""
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def _change(field: Field, actual: Actual, desired: Mapping[str, Any]) -> Change | None:

@@ -1,23 +1,66 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Order of objects that need each other."""
+"""References of objects to each other, and the order that follows.
+
+A reference is `{"ref": KEY, "field": PATH}` in place of a value, as the cloud gives many objects their ids when they
+are created. It is replaced by the value at PATH (with dots) of the actual state of the object KEY; while that does not
+exist, by UNKNOWN.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references
 
 Needs = Mapping[str, Collection[str]]
 """Keys, each with the keys of what it needs."""
+UNKNOWN = "(known after creation)"
+"""Stands for a value that is not known yet, in check mode and before the object is created."""
+_KEYS = {"ref", "field"}
+
+
+def references(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the references in a body, in depth: key and path."""
+    return ((str(leaf["ref"]), str(leaf["field"])) for leaf in _leaves(value) if _is_reference(leaf))
+
+
+def resolve(value: Any, actual: Mapping[str, Mapping[str, Any] | None]) -> Any:
+    """Return a body with values in place of its references. `actual`: the actual state of each object by its key."""
+    if _is_reference(value):
+        found = at(actual.get(str(value["ref"])), str(value["field"]))
+        return UNKNOWN if found is None else found
+    if isinstance(value, Mapping):
+        return {key: resolve(each, actual) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(each, actual) for each in value]
+    return value
+
+
+def has_unknown(value: Any) -> bool:
+    """Return whether a value, in depth, is not known yet."""
+    return any(leaf == UNKNOWN for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if _is_reference(value) or not isinstance(value, (Mapping, list, tuple)):
+        yield value
+    else:
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(each)
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == _KEYS
 
 
 def needs(resources: Iterable[Resource]) -> dict[str, list[str]]:
     """Return what each object needs: as the list says, and what its body refers to."""
     return {
-        each["key"]: list(dict.fromkeys([*each["needs"], *(found.key for found in references(each["body"]))]))
+        each["key"]: list(dict.fromkeys([*each["needs"], *(key for key, __ in references(each["body"]))]))
         for each in resources
     }
 
@@ -33,11 +76,6 @@ def problem(graph: Needs) -> str:
     except CycleError as error:
         return f"these need each other: {', '.join(sorted(set(error.args[1])))}"
     return ""
-
-
-def order(graph: Needs) -> list[str]:
-    """Return the keys, each after what it needs."""
-    return list(TopologicalSorter(graph).static_order())
 
 
 def reverse(graph: Needs) -> dict[str, list[str]]:

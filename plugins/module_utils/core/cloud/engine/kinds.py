@@ -28,7 +28,7 @@ class Resource(TypedDict):
     """An object as a plan lists it.
 
     `key`: its name in the list. `name`: its name in the cloud. `parent`: what it is in, such as `projects/p/global` or
-    a region. `body`: the fields that its API takes; values may be references to other objects (references.py).
+    a region. `body`: the fields that its API takes; values may be references to other objects (graph.py).
     `needs`: keys of what has to exist before; references are needs, too. `initial`: more fields that it is created
     with, which are not compared later, as objects that exist keep what they have.
     """
@@ -40,6 +40,34 @@ class Resource(TypedDict):
     body: dict[str, Any]
     needs: list[str]
     initial: NotRequired[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class State:
+    """`word`: what the API says, empty for a kind without states. `causes`: why it is degraded or failed, as codes and
+    messages. `remediation`: what to do about them."""
+
+    word: str = ""
+    phase: Phase = "ready"
+    causes: tuple[tuple[str, str], ...] = ()
+    remediation: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Return true if there is nothing to wait for: it is at rest, well or not."""
+        return self.phase in ("ready", "degraded", "failed")
+
+    @property
+    def ending(self) -> bool:
+        """Return true if it has to be created again: it is being deleted, or never became usable."""
+        return self.phase in ("failed", "deleting")
+
+    @property
+    def message(self) -> str:
+        """The causes in one line; empty without any."""
+        return "; ".join(
+            ": ".join(filter(None, (code, text.rstrip(". ")))) for code, text in self.causes if code or text
+        )
 
 
 @dataclass(frozen=True)
@@ -87,3 +115,8 @@ class Kind:
     never_deleted: bool = False
     uses: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+
+    def state(self, actual: Actual) -> State:
+        """Return the state of an object of this kind, without causes."""
+        word = str(compare.at(actual, self.status) or "") if self.status else ""
+        return State(word, self.phases.get(word, "changing")) if word else State()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Kind
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import minors, numbers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at, minors, numbers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS

@@ -40,20 +40,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Select,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import (
-    regex_for,
-    total_of,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import regex_for, total_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import (
     FUNCTIONS,
     METHODS,
     TYPE_NAMES,
     Overload,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.formats import (
-    CLAUSE_TYPES,
-    clauses,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.formats import CLAUSE_TYPES, clauses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS, OPERATORS

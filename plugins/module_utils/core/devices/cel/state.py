@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    CelMap,
-    CostLimitError,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import CelMap, CostLimitError
 
 # Kubernetes' limit for a device selector (resource.k8s.io/v1, CELSelectorExpressionMaxCost).
 COST_LIMIT = 1_000_000

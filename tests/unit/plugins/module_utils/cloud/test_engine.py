@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import reconciler
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import UNKNOWN, has_unknown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
     Actual,
     Field,
     Kind,
     Phase,
     Resource,
+    State,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN, has_unknown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
 
 OWNER = {"cluster": "west", "manager": "us", "fleet": "default"}
 PHASES: Mapping[str, Phase] = {"ACTIVE": "ready", "FAILED": "failed", "CREATING": "creating"}
@@ -110,7 +110,7 @@ class Memory:
             return None if found is None else dict(found)
 
     def state(self, resource: Resource, actual: Actual) -> State:
-        return state(self.kinds[resource["kind"]], actual)
+        return self.kinds[resource["kind"]].state(actual)
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
         if actual.get("Region") and len(list(listed)) > 0:
@@ -378,7 +378,8 @@ def test_what_needs_a_failed_object_is_not_begun(cloud: Memory) -> None:
 def test_without_waiting_the_next_run_goes_on(cloud: Memory) -> None:
     run, _ = engine(cloud, net(), group(), until_done=False)
     run.present()
-    assert (cloud.calls, run.pending) == (["create net"], ["group group comes once net is done: run again"])
+    assert cloud.calls == ["create net"]
+    assert run.pending == ["create net is under way: run again", "group group comes once net is done: run again"]
     run, _ = engine(cloud, net(), group(), until_done=False)
     run.present()
     assert cloud.calls == ["create net", "create group"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import UNKNOWN
 from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module

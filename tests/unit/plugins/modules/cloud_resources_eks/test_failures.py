@@ -245,5 +245,5 @@ def test_without_waiting_each_run_goes_on_where_the_last_one_ended(cluster: Clus
     assert all(line.endswith(": run again") for line in first)
     cluster.unchanged()
     first, *_ = until_done(state="absent")
-    assert any("is being deleted: run again" in line for line in first)
+    assert any("is DELETING: run again" in line for line in first)
     assert cluster.account() == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import UNKNOWN
 from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.cloud_resources_eks.eks_account import (
     OPTIONS,
     Cluster,

@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import at
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.graph import references
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import eks, gpu
 
 Json = dict[str, Any]

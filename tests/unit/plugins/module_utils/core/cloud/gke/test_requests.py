@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     operations,
     owners,
@@ -284,7 +283,7 @@ STATES: dict[str, tuple[str, Object, tuple[str, str], list[tuple[str, str]]]] = 
 
 @pytest.mark.parametrize(("kind", "actual", "expected", "causes"), STATES.values(), ids=STATES)
 def test_states(kind: str, actual: Object, expected: tuple[str, str], causes: list[tuple[str, str]]) -> None:
-    found = state(KINDS[kind], actual)
+    found = KINDS[kind].state(actual)
     assert (found.word, found.phase) == expected
     if found.phase in ("degraded", "failed"):
         assert operations.causes(actual) == causes

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Interface between clients of API servers and a cloud: logins at its clusters."""
+"""Interface between the fleet and the clusters of a cloud: logins, and sizes of node pools."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 
 
@@ -22,6 +23,15 @@ def authority(encoded: str, title: str) -> str:
         return base64.b64decode(encoded, validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         raise AccessError(f"{title}: its certificate authority is not base64 of a PEM text") from None
+
+
+@dataclass(frozen=True)
+class CloudConnection:
+    """Login at a cluster by its name in a cloud. `cloud`: its name in the registries. `options`: those of a connection
+    that have a value."""
+
+    cloud: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Login(Protocol):
@@ -54,3 +64,14 @@ class Logins:
     domains: tuple[str, ...]
     auth_providers: Mapping[str, Mint] = field(default_factory=dict)
     of_key: Callable[[Mapping[str, Any], str], Grant | None] = lambda _key, _title: None
+
+
+class PoolSizes(Protocol):
+    """Sizes of the node pools of clusters, which `options` (of a login) name. The methods raise a CloudError. Clouds
+    have them whose autoscalers do not start the first node of a pool with devices to claim."""
+
+    def read(self, options: Mapping[str, str], pool: str, fleet: str) -> PoolSize | None:
+        """Return the size of a pool; None when there is no such pool. `fleet`: the fleet that has to own it."""
+
+    def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
+        """Set the desired number of nodes of a pool, and return once the cloud has begun."""
