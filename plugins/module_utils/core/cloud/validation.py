@@ -154,6 +154,12 @@ def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]])
         yield from more(pool, path)
 
 
+def of_key(cluster: Cluster, key: str, region: str, path: str, hint: str) -> Iterator[Problem]:
+    """Return what is wrong with the key that encrypts Secrets. `region`: where the key is, as its name says."""
+    if region != cluster.region:
+        yield Problem(f"is no key in {cluster.region}, where the cluster is", path, short_value(key), hint)
+
+
 def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
     """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
     of a zone of that of its region and its letter."""

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
     Validation,
+    of_key,
     of_pool_zones,
     of_pools,
     of_range,
@@ -316,13 +317,9 @@ def _of_networking_zones(cluster: reading.EksCluster) -> Iterator[Problem]:
 
 def _of_key(cluster: reading.EksCluster) -> Iterator[Problem]:
     encryption = cluster.settings.encryption_config
-    if encryption and encryption.key_arn.split(":")[3] != cluster.region:
-        yield Problem(
-            f"is no key in {cluster.region}, where the cluster is",
-            "spec.encryptionConfig.keyArn",
-            short_value(encryption.key_arn),
-            "Choose a key of the region of the cluster",
-        )
+    if encryption:
+        key, hint = encryption.key_arn, "Choose a key of the region of the cluster"
+        yield from of_key(cluster, key, key.split(":")[3], "spec.encryptionConfig.keyArn", hint)
 
 
 def _of_pool(cluster: reading.EksCluster, pool: Object, path: str) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
     Validation,
+    of_key,
     of_pool_zones,
     of_pools,
     of_range,
@@ -178,13 +179,9 @@ def _of_settings(cluster: reading.GkeCluster) -> Iterator[Problem]:
             hint = "Write the first address of a range and its length, such as 203.0.113.0/24"
             yield Problem("is no range of addresses", path, short_value(network.cidr_block), hint)
     encryption = cluster.settings.database_encryption
-    if encryption and encryption.key_name.split("/")[3] != cluster.region:
-        yield Problem(
-            f"is no key in {cluster.region}, where the cluster is",
-            "spec.databaseEncryption.keyName",
-            short_value(encryption.key_name),
-            f"Choose a key whose name has locations/{cluster.region}",
-        )
+    if encryption:
+        key, hint = encryption.key_name, f"Choose a key whose name has locations/{cluster.region}"
+        yield from of_key(cluster, key, key.split("/")[3], "spec.databaseEncryption.keyName", hint)
 
 
 def _of_pools(cluster: reading.GkeCluster) -> Iterator[Problem]:
