@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, nearest_key, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
@@ -38,7 +39,6 @@ _GPU_LABELS = (
     *(cloud.platform.gpu_label for cloud in CLOUDS if cloud.platform.gpu_label),
 )
 """Labels of nodes with GPUs: of NVIDIA's GPU feature discovery, of Node Feature Discovery, of clouds."""
-_LEAST_KUBELET = (1, 34)
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
             "kubectl uncordon NAME, or take the label of the pool off",
         ),
         (
-            [node for node in nodes if (0, 0) < _kubelet(node) < _LEAST_KUBELET],
+            [node for node in nodes if (0, 0) < _kubelet(node) < LEAST_KUBERNETES],
             "has a kubelet older than 1.34: pods claim devices with Kubernetes 1.34 and newer",
             "Upgrade the nodes",
         ),

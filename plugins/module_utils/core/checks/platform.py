@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     pool_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
@@ -195,14 +196,14 @@ def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
 def kubernetes(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield whether pods can claim devices at all."""
     version = ".".join(map(str, snapshot.version))
-    if snapshot.version < (1, 34) or not snapshot.devices:
+    if snapshot.version < LEAST_KUBERNETES or not snapshot.devices:
         serves = "serves" if snapshot.devices else "does not serve"
         yield Finding(
             "kubernetes",
             "API server",
             f"it is Kubernetes {version} and {serves} resource.k8s.io/v1",
             "Pods claim devices with Kubernetes 1.34 and newer: upgrade the cluster"
-            if snapshot.version < (1, 34)
+            if snapshot.version < LEAST_KUBERNETES
             else "Let the API server serve it (--runtime-config), which is the default of Kubernetes",
         )
 

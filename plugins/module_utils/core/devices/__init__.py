@@ -19,3 +19,6 @@ Known differences from Kubernetes, all of them to the careful side or out of the
   lists that share parts, states of a regular expression) is charged here, so an evaluation may be stopped earlier.
 - Maps are read in the order they were written in, where Kubernetes has none.
 """
+
+LEAST_KUBERNETES = (1, 34)
+"""The first version of Kubernetes whose pods claim devices by resource.k8s.io/v1."""

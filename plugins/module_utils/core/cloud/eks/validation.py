@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.valida
     of_pool_zones,
     of_pools,
     of_range,
+    of_version,
     where_written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -219,13 +220,8 @@ def _of_place(cluster: reading.EksCluster) -> Iterator[Problem]:
         zone = cluster.region[:-1]
         hint = f"Write {zone}" if regions.REGION.fullmatch(zone) else "Write a region such as us-west-2"
         yield Problem("is no name of an AWS region", "spec.region", short_value(cluster.region), hint)
-    if not _VERSION.fullmatch(cluster.version):
-        yield Problem(
-            "must be a minor version of Kubernetes, as EKS chooses the patch",
-            "spec.kubernetesVersion",
-            short_value(cluster.version),
-            'Write it such as "1.36"',
-        )
+    meaning = "a minor version of Kubernetes, as EKS chooses the patch"
+    yield from of_version(cluster, _VERSION, meaning, "1.36")
 
 
 def _of_addresses(cluster: reading.EksCluster) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.valida
     of_pool_zones,
     of_pools,
     of_range,
+    of_version,
     where_written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -120,13 +121,7 @@ def _of_place(cluster: reading.GkeCluster) -> Iterator[Problem]:
         region, __, _letter = cluster.region.rpartition("-")
         hint = f"Write {region}" if regions.REGION.fullmatch(region) else "Write a region such as us-central1"
         yield Problem("is no name of a region of Google Cloud", "spec.region", short_value(cluster.region), hint)
-    if not _VERSION.fullmatch(cluster.version):
-        yield Problem(
-            "must be a version of Kubernetes",
-            "spec.kubernetesVersion",
-            short_value(cluster.version),
-            'Write it such as "1.35"',
-        )
+    yield from of_version(cluster, _VERSION, "a version of Kubernetes", "1.35")
     if cluster.project:
         yield from of_project(cluster, cluster.project)
 

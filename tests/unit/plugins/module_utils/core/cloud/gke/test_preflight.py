@@ -189,14 +189,15 @@ def test_versions_that_are_offered(version: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "offered"),
-    [("1.3", "1.34, 1.35, 1.36"), ("1.33", "1.34, 1.35, 1.36"), ("1.35.1", "1.35.3")],
+    [("1.37", "1.34, 1.35, 1.36"), ("1.340", "1.34, 1.35, 1.36"), ("1.35.1", "1.35.3")],
 )
 def test_versions_that_are_not(version: str, offered: str) -> None:
     assert problem(judged(kubernetesVersion=version)).endswith(f"It offers {offered}")
 
 
 def test_a_cluster_that_is_newer_already() -> None:
-    assert judged(kubernetesVersion="1.33", found=replace(GOOD, **THERE)) == Verdict((), ())
+    newest = replace(GOOD, versions=GOOD.versions[:1], **THERE)
+    assert judged(kubernetesVersion="1.34", found=newest) == Verdict((), ())
     assert "1.37" in problem(judged(kubernetesVersion="1.37", found=replace(GOOD, **THERE)))
 
 
