@@ -277,6 +277,7 @@ def interrupted(test: Any) -> Any:
 # The tests go through the stages in this order, so that each finds the fleet where it wants it.
 
 
+@interrupted
 def test_the_api_server_of_a_cluster_is_killed_in_the_middle_of_an_apply(course: Course, fleet: Fleet) -> None:
     course.arrive("one")
     course.arrive(EMPTY)

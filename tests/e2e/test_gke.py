@@ -2,8 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """GKE clusters are made, changed and removed by `provision`, in a project that is acted and on real API servers.
 
-The tests of this file are one story and run in their order: each begins with what the one before it left. Clusters are
-made and removed in `make test`; with what goes wrong and what changes in `make interrupted`.
+The tests of this file are one story and run in their order: each begins with what the one before it left. The same
+story on EKS is in `make test`, and this one in `make interrupted`: the clouds differ in their tables, which
+unit/plugins/modules and unit/roles hold to the project that is acted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from ansible_collections.modelplane.fleet.tests.e2e.gke_expected import Cluster,
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM
 from ansible_collections.modelplane.fleet.tests.gcp.made import Project
 from google.oauth2 import service_account
+
+pytestmark = pytest.mark.interrupted
 
 FAST = "fast"
 FAR = "europe-west4"
@@ -119,7 +122,6 @@ def empty(world: World) -> Content:
 # Making it, with what goes wrong on the way
 
 
-@pytest.mark.interrupted
 @pytest.mark.usefixtures("empty")
 def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -> None:
     zones = DESIRED[SEED].pools["gpu-l4"].zones
@@ -145,7 +147,6 @@ def test_what_google_has_no_room_for_is_reported_with_what_to_do(world: World) -
     assert world.double.refusals() == []
 
 
-@pytest.mark.interrupted
 def test_the_next_run_goes_on_from_there(world: World) -> None:
     before = {cluster: _identifiers(world, cluster) for cluster in REGIONS}
     run = world.provision().ok()
@@ -219,7 +220,6 @@ def test_a_second_run_changes_nothing(world: World) -> None:
 # Changes in place
 
 
-@pytest.mark.interrupted
 def test_all_that_google_can_change_is_changed(world: World) -> None:
     before = {cluster: _identifiers(world, cluster) for cluster in REGIONS}
     account, project = email(SEED, world.project), f"projects/{world.project}"
@@ -291,7 +291,6 @@ def _take_right(world: World, account: str) -> None:
     world.call("cloudresourcemanager", "POST", f"{place}:setIamPolicy", {"policy": policy})
 
 
-@pytest.mark.interrupted
 def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: World) -> None:
     secrets = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
     keys = {cluster: _key_secret(world, cluster)["data"] for cluster in REGIONS}
@@ -308,7 +307,6 @@ def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: W
         assert _key_secret(world, cluster)["data"] == keys[cluster]
 
 
-@pytest.mark.interrupted
 def test_what_google_cannot_change_and_a_cluster_with_replicas_are_left_as_they_are(world: World) -> None:
     before = world.content()
     with world.kept(), world.replica(SEED), world.of_host(SEED, gke_cluster_state="absent"):

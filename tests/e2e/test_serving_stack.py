@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The life of the serving stack on two bare clusters, step by step. East has its charts in a folder and is served by
-Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3. An upgrade that is killed and
-the removal from both are in `make interrupted`; test_site has a removal too."""
+Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3. Upgrades, one of
+which is killed, and the removal from both are in `make interrupted`; test_site has a removal too."""
 
 from __future__ import annotations
 
@@ -140,6 +140,33 @@ def test_a_node_that_publishes_no_devices_is_named(stack: Stack) -> None:
     assert stack.run("--limit", "east").ok().changed == 0
 
 
+def test_a_second_run_changes_nothing_and_asks_no_registry(stack: Stack) -> None:
+    asked = stack.mirror.asked
+    with Writes(stack.live) as writes:
+        assert stack.run().ok().changed == 0
+    # Webhooks are asked in dry runs whether they work.
+    assert writes.lasting == []
+    assert stack.mirror.asked == asked
+
+
+def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> None:
+    broken = fleets.cluster("east").replace("Existing", "Moon")
+    stack.live.write("fleet.yaml", fleets.CLASSES + broken + fleets.cluster("west"))
+    stack.live.settings |= {"fleet_invalid": "hold"}
+    values = {"envoy-gateway": {"global": {"test": {"fail": "image-pull"}}}}
+    checked = stack.run("--check", "-e", json.dumps({"serving_stack_values": values})).ok()
+    assert "Moon" in checked.output
+    assert (checked.recap["east"]["changed"], checked.recap["west"]["changed"] > 0) == (0, True)
+    removed = stack.run("-e", "serving_stack_state=absent", "--limit", "east")
+    assert removed.recap["east"]["failed"] == 1
+    assert "1 error in the manifests" in removed.output
+    assert set(releases(stack.live, "east")) == RELEASES
+    del stack.live.settings["fleet_invalid"]
+    stack.live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+
+
+@pytest.mark.interrupted
+@pytest.mark.usefixtures("installed")
 def test_one_component_is_upgraded_with_its_definitions(stack: Stack) -> None:
     stack.mirror.add(pack(stack.charts, only=["lws"], versions={"lws": NEW}))
     before = {cluster: releases(stack.live, cluster) for cluster in stack.live.workloads}
@@ -154,31 +181,6 @@ def test_one_component_is_upgraded_with_its_definitions(stack: Stack) -> None:
         definition = plane.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
         assert definition is not None
         assert definition["metadata"]["annotations"][VERSION_ANNOTATION] == NEW
-
-
-def test_a_second_run_changes_nothing_and_asks_no_registry(stack: Stack) -> None:
-    asked = stack.mirror.asked
-    with Writes(stack.live) as writes:
-        assert stack.run().ok().changed == 0
-    # Webhooks are asked in dry runs whether they work.
-    assert writes.lasting == []
-    assert stack.mirror.asked == asked
-
-
-def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> None:
-    broken = fleets.cluster("east").replace("Existing", "Moon")
-    stack.live.write("fleet.yaml", fleets.CLASSES + broken + fleets.cluster("west"))
-    stack.live.settings |= {"fleet_invalid": "hold"}
-    variables = json.dumps({"serving_stack_versions": {"leader-worker-set": OLD}})
-    checked = stack.run("--check", "-e", variables).ok()
-    assert "Moon" in checked.output
-    assert (checked.recap["east"]["changed"], checked.recap["west"]["changed"] > 0) == (0, True)
-    removed = stack.run("-e", "serving_stack_state=absent", "--limit", "east")
-    assert removed.recap["east"]["failed"] == 1
-    assert "1 error in the manifests" in removed.output
-    assert set(releases(stack.live, "east")) == RELEASES
-    del stack.live.settings["fleet_invalid"]
-    stack.live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
 
 
 @pytest.mark.interrupted

@@ -1,6 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The equipment itself: programs, charts and servers do what tests of the serving stack take for granted."""
+"""The equipment itself: programs, charts and servers do what tests of the serving stack take for granted.
+
+Those tests fail too where it does not, so this is in `make interrupted`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from ansible_collections.modelplane.fleet.tests.stack.programs import MAJORS, He
 from ansible_collections.modelplane.fleet.tests.stack.releases import ALL, CONTROL, VERSIONS, WORKLOADS
 from ansible_collections.modelplane.fleet.tests.stack.sources import HttpRepository, OciRegistry
 from kubernetes.dynamic.exceptions import NotFoundError, ResourceNotFoundError
+
+pytestmark = pytest.mark.interrupted
 
 # Chart -> values that turn every image into one of MIRROR, and the pull secret.
 MIRROR = "mirror.example/it"

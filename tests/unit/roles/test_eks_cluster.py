@@ -131,6 +131,7 @@ def written(
     return {"fleet_resources": [str(path)]}
 
 
+@pytest.mark.interrupted
 def test_a_run_that_was_refused_is_continued_and_all_goes_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
     cidrs = ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]
     desired = written(tmp_path, cidrs, "EFA", ["gpu", "gone"])

@@ -134,6 +134,7 @@ def test_check_mode_reports_what_would_be_made_and_what_could_not_be_removed_and
     assert [words for words in message if words not in ran.output] == []
 
 
+@pytest.mark.interrupted
 def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_the_cluster(fleet: Fleet) -> None:
     first = fleet.run()
     assert first.failed == 1
