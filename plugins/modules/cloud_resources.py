@@ -112,6 +112,8 @@ notes:
   - An object that works in part only, such as a cluster in C(DEGRADED), is a warning, with the reason that the cloud
     gives.
 seealso:
+  - plugin: modelplane.fleet.eks_plan
+    plugin_type: filter
   - plugin: modelplane.fleet.gke_plan
     plugin_type: filter
   - module: modelplane.fleet.gcp_service_account_key

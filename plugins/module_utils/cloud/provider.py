@@ -108,8 +108,8 @@ class Provider(Protocol):
         object, and updates what the call did not set."""
 
     def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
-        """Return the changes that make an object what is desired, in their order. All have an
-        `update`. The engine reads the object again, and compares it again, when all are done."""
+        """Return the changes that make an object what is desired, in their order; all have an `update`. The engine
+        waits until the object is ready, and reads and compares it again where one was refused that may be sent later."""
 
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""

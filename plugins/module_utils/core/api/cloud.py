@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Parts that cluster kinds share: credentials, Capacity Blocks, pool sizes, produced Secrets."""
+"""Parts that cluster kinds share: their base class, credentials, Capacity Blocks, status, the rule of pool sizes."""
 
 from __future__ import annotations
 

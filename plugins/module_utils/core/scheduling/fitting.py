@@ -61,7 +61,7 @@ class EngineFit:
 
 
 class FleetCapacity:
-    """The ledgers of all pools of the fleet, and what fits where."""
+    """The ledgers of all pools of the fleet; `place` puts a replica on the pools of one cluster."""
 
     def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
         self.options = options

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation across resources: references, selectors, and invalid combinations.
+"""Validation of what resources mean, alone and together: references, selectors, and invalid combinations.
 
-All resources here are valid by themselves. Problems have the identity of their resource and the canonical path. A
-reference to an invalid resource is not reported again.
+The fields of all resources here are valid, but for those of `problems_of_invalid`. Problems have the identity of their
+resource and the canonical path. A reference to an invalid resource is not reported again.
 """
 
 from __future__ import annotations

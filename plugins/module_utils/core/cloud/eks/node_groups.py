@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The managed node groups of an EKSCluster, one for each pool."""
+"""Entries of a plan for the managed node groups of an EKSCluster, one for each pool; resources.py makes the bodies."""
 
 from __future__ import annotations
 
