@@ -109,7 +109,7 @@ class Provider(Protocol):
 
     def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
         """Return the changes that make an object what is desired, in their order; all have an `update`. The engine
-        waits until the object is ready, and reads and compares it again where one was refused that may be sent later."""
+        waits until the object is ready, and reads and compares it again where one was refused for a while."""
 
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
