@@ -15,9 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import I
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
@@ -159,13 +157,9 @@ def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]])
 def of_version(cluster: Cluster, form: re.Pattern[str], meaning: str, example: str) -> Iterator[Problem]:
     """Return what is wrong with the version of Kubernetes. `form`: the versions that the cloud takes, with their
     `meaning` and an `example` for messages."""
-    path, written = "spec.kubernetesVersion", short_value(cluster.version)
     if not form.fullmatch(cluster.version):
-        yield Problem(f"must be {meaning}", path, written, f'Write it such as "{example}"')
-    elif numbers(cluster.version)[:2] < LEAST_KUBERNETES:
-        least = ".".join(map(str, LEAST_KUBERNETES))
-        message = f"is too old: pods claim devices with Kubernetes {least} and newer"
-        yield Problem(message, path, written, f"Set {least} or newer")
+        hint = f'Write it such as "{example}"'
+        yield Problem(f"must be {meaning}", "spec.kubernetesVersion", short_value(cluster.version), hint)
 
 
 def of_key(cluster: Cluster, key: str, region: str, path: str, hint: str) -> Iterator[Problem]:

@@ -103,13 +103,6 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             'patch (got "v1.36"). Write it such as "1.36"'
         ],
     ),
-    "a version without devices": (
-        eks(kubernetesVersion="1.33"),
-        [
-            HERE + "spec.kubernetesVersion: is too old: pods claim devices with Kubernetes 1.34 and newer (got "
-            '"1.33"). Set 1.34 or newer'
-        ],
-    ),
     "a twin is another's range": (
         network("10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20", "10.0.48.0/20"),
         [

@@ -78,14 +78,6 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             'such as "1.35"'
         ],
     ),
-    "a version without devices": (
-        composed(kubernetesVersion="1.33.4-gke.1000"),
-        [
-            COMPOSED
-            + "spec.cluster.gke.kubernetesVersion: is too old: pods claim devices with Kubernetes 1.34 and newer "
-            '(got "1.33.4-gke.1000"). Set 1.34 or newer'
-        ],
-    ),
     "the name of a project": (
         composed(project="My Project"),
         [
