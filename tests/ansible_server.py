@@ -14,6 +14,7 @@ for each environment.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import hashlib
@@ -26,7 +27,6 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType
@@ -35,6 +35,8 @@ from typing import Any, NoReturn, cast
 from ansible._internal._templating import _jinja_bits
 from ansible.plugins import loader
 from ansible.utils.path import cleanup_tmp_file
+from jinja2 import nodes
+from jinja2.environment import TemplateExpression
 
 _PROGRAMS = {
     "ansible": ("ansible.cli.adhoc", "AdHocCLI"),
@@ -71,6 +73,11 @@ def prepare() -> None:
     # Each run reads the documentation of these, for their options.
     for plugins in (loader.become_loader, loader.callback_loader, loader.connection_loader, loader.shell_loader):
         list(plugins.all(class_only=True))
+    # Each task would read the types of the fields of results, as ansible-core 2.21 does.
+    with contextlib.suppress(ImportError, AttributeError):
+        results = importlib.import_module("ansible._internal._task").UnifiedTaskResult
+        for of_module in (True, False):
+            results.get_result_key_to_resolved_field_mapping(source_is_module=of_module)
     # Otherwise the first collection in each fork, and in each worker of it, copies the memory of all these imports.
     gc.collect()
     gc.freeze()
@@ -83,6 +90,14 @@ def keep_templates(folder: Path) -> None:
     environment: Any = _jinja_bits.AnsibleEnvironment
     compile_template, compile_expression = environment.compile, environment.compile_expression
     expression = ContextVar("expression", default="")
+    # Each process would create its own.
+    _ = environment().lexer
+
+    def place(self: Any, kind: type, text: str) -> Path:
+        context = _jinja_bits._TemplateCompileContext.current(optional=True)
+        settings = [getattr(self, name) for name in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES]
+        key = repr([kind, str(text), settings, context and context.escape_backslashes])
+        return folder / hashlib.sha256(key.encode()).hexdigest()
 
     def kept_template(self: Any, source: Any, *arguments: Any, **options: Any) -> CodeType:
         # An expression comes here as a syntax tree.
@@ -90,11 +105,14 @@ def keep_templates(folder: Path) -> None:
         make = functools.partial(compile_template, self, source, *arguments, **options)
         if not text or any(arguments) or options:
             return cast(CodeType, make())
-        context = _jinja_bits._TemplateCompileContext.current(optional=True)
-        settings = [getattr(self, name) for name in _jinja_bits._TEMPLATE_OVERRIDE_FIELD_NAMES]
-        return kept(folder, [type(source), str(text), settings, context and context.escape_backslashes], make)
+        path = place(self, type(source), text)
+        return kept(path) or keep(path, make())
 
     def kept_expression(self: Any, source: str, undefined_to_none: bool = True) -> Any:
+        code = kept(place(self, nodes.Template, source))
+        if code:
+            template = self.template_class.from_code(self, code, self.make_globals(None))
+            return TemplateExpression(template, undefined_to_none)
         token = expression.set(source)
         try:
             return compile_expression(self, source, undefined_to_none)
@@ -104,17 +122,20 @@ def keep_templates(folder: Path) -> None:
     environment.compile, environment.compile_expression = kept_template, kept_expression
 
 
-def kept(folder: Path, key: object, make: Callable[[], CodeType]) -> CodeType:
-    """Return the code that a file of the folder has, or make it."""
-    path = folder / hashlib.sha256(repr(key).encode()).hexdigest()
+def kept(path: Path) -> CodeType | None:
+    """Return the code that a file has; None without one."""
     try:
         return cast(CodeType, marshal.loads(path.read_bytes()))
     except FileNotFoundError:
-        made = make()
+        return None
+
+
+def keep(path: Path, code: CodeType) -> CodeType:
+    """Write code to a file, and return it."""
     partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(marshal.dumps(made))
+    partial.write_bytes(marshal.dumps(code))
     partial.replace(path)
-    return made
+    return code
 
 
 def become(request: dict[str, Any]) -> NoReturn:

@@ -161,8 +161,9 @@ print("\\n".join(sorted(sys.modules)))
 """
 
 
-def test_modules_are_imported_before_processes_are_forked_for_tasks() -> None:
+def test_modules_and_filters_are_loaded_before_processes_are_forked_for_tasks() -> None:
     environment = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "HOME": "/nonexistent"}
     command = [sys.executable, "-c", PARSE]
     done = subprocess.run(command, capture_output=True, check=True, text=True, cwd="/", env=environment)
-    assert "ansible_collections.modelplane.fleet.plugins.modules.schedule" in done.stdout.split()
+    for loaded in ("modules.schedule", "filter.topology", "filter.engines"):
+        assert f"ansible_collections.modelplane.fleet.plugins.{loaded}" in done.stdout.split()
