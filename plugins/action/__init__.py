@@ -10,6 +10,7 @@ one that a task uses, Ansible loads all filters of its collection.
 
 from __future__ import annotations
 
+import contextlib
 import pkgutil
 
 from ansible import context  # type: ignore[attr-defined]
@@ -19,4 +20,6 @@ from ansible_collections.modelplane.fleet.plugins.plugin_utils import byte_code
 
 if not any(context.CLIARGS.get(name) for name in ("syntax", "listhosts", "listtags", "listtasks")):
     byte_code.load(*(f"modules.{module.name}" for module in pkgutil.iter_modules(modules.__path__)))
-    filter_loader.get("modelplane.fleet.topology")
+    # Where Python's own loader imports the collection, Ansible knows no filter of it.
+    with contextlib.suppress(KeyError):
+        filter_loader.get("modelplane.fleet.topology")
