@@ -32,8 +32,8 @@ $(VENV)/tests.installed: tests/requirements.txt $(VENV)/runtime.installed
 setup: $(VENV)/tests.installed ## fill .venv with what tests need
 
 quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
-	@$(BIN)/ansible-playbook modelplane.fleet.site -i $(INVENTORY)
-	@echo "Every object is a file under build/ now; build/plan.json has all placements and reasons."
+	@$(BIN)/ansible-playbook modelplane.fleet.plan -i $(INVENTORY)
+	@echo "Every object is a file under build/ now; build/plan.json has all placements and reasons, build/report.html shows them."
 	@echo "Try next: . $(BIN)/activate, edit inventories/quickstart/manifests/models.yaml (replicas: 3, say), and see what would change:"
 	@echo "  ansible-playbook modelplane.fleet.plan -i $(INVENTORY) --check --diff"
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"

@@ -125,12 +125,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     build_result,
     build_warnings,
     check_values,
+    counts_diff,
     file_diff,
     prepare,
     run,
     settings,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
@@ -151,7 +153,7 @@ def work(module: AnsibleModule) -> None:
     warn(module, outcome.loaded, more=build_warnings(outcome))
     result = {"changed": bool(outcome.changes), **build_result(outcome, module.params["table_width"])}
     if module._diff:
-        result["diff"] = file_diff(outcome)
+        result["diff"] = [*counts_diff(object_changes(outcome.changes)), *file_diff(outcome)]
     module.exit_json(**result)
 
 

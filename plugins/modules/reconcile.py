@@ -26,17 +26,37 @@ description:
 options:
   state:
     description:
-      - V(planned) writes nothing but O(report).
+      - V(planned) writes nothing but O(reports).
       - V(built) writes the build folder O(path).
       - V(applied) applies it as well.
     type: str
     choices: [planned, built, applied]
     default: applied
-  report:
+  reports:
     description:
-      - A file that gets the page of the plan, in place of an earlier page alone. It is not written in check mode, and
-        writing it is no change.
-    type: path
+      - Files that get the page of the plan, or where they end in C(.json) the status of the fleet, in place of earlier
+        ones alone. They are not written in check mode, and writing them is no change.
+    type: list
+    elements: path
+    default: []
+  view:
+    description:
+      - What RV(shown) and RV(document) are of.
+      - V(plan) has placements, and why replicas are pending. V(status) has the fleet as it is, and what the next run
+        changes.
+    type: str
+    choices: [plan, status]
+    default: plan
+  strict:
+    description:
+      - Kinds of findings that are in RV(refused), and that a pipeline fails for.
+      - V(pending), replicas that no cluster can take. V(unready), replicas, services, clusters and caches that are not
+        ready, as far as they are read. V(unreachable), clusters that did not answer. V(drift), what was changed, or in
+        check mode would be. V(warnings), all warnings.
+    type: list
+    elements: str
+    choices: [pending, unready, unreachable, drift, warnings]
+    default: []
   rounds:
     description: The most rounds.
     type: int
@@ -85,6 +105,7 @@ options:
     default: []
 extends_documentation_fragment:
   - modelplane.fleet.build
+  - modelplane.fleet.output
   - modelplane.fleet.clusters
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
@@ -92,7 +113,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Observes, decides and compares, and writes nothing; O(report) neither.
+    description: Observes, decides and compares, and writes nothing; O(reports) neither.
   diff_mode:
     support: full
     description:
@@ -123,6 +144,40 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+shown:
+  description: What O(view) asks for, as text, line by line; the last line sums up the run.
+  returned: when O(output) is V(yaml), or V(table) without O(query)
+  type: list
+  elements: str
+  sample:
+    - DEPLOYMENT       READY  CLUSTER     POOL    DEVICES  AGE  STATUS
+    - ml-team/qwen3-8b 1/1    us-central  gpu-l4  1 gpu    5m   Serving
+    - ""
+    - "3 clusters: 3 unchanged; no object changed; 4 of 5 replicas serve"
+document:
+  description: What O(view) asks for, or what O(query) selects of it, as a value.
+  returned: when there is no RV(shown)
+  type: raw
+  sample: {schemaVersion: 1}
+outcome:
+  description:
+    - Counts, a line that sums them up, and findings, for pipelines. C(docs/schemas/outcome.json) has its format.
+  returned: success
+  type: dict
+  sample:
+    schemaVersion: 1
+    changes: false
+    summary: "3 clusters: 3 unchanged; no object changed; 4 of 5 replicas serve"
+    clusters: {total: 3, changed: 0, unchanged: 3, failed: 0}
+    objects: {cluster: "", created: 0, changed: 0, removed: 0}
+    replicas: {desired: 5, placed: 4, pending: 1, serving: 4}
+    findings: {pending: ["ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"], unready: []}
+refused:
+  description: The findings of the kinds that O(strict) names, a line each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["pending: ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"]
 table:
   description: The plan for people, line by line.
   returned: success
@@ -150,7 +205,19 @@ clusters:
       of the last step that failed.
   returned: success
   type: dict
-  sample: {onprem: {changed: true, failed: false, msg: "", version: "1.36", gateway: 203.0.113.10}}
+  sample:
+    onprem: {changed: true, failed: false, unreachable: false, msg: "", version: "1.36", gateway: 203.0.113.10}
+changed_clusters:
+  description: The workload clusters that changed, or in check mode would, those of files too.
+  returned: success
+  type: list
+  elements: str
+  sample: [onprem]
+control_changed:
+  description: Whether the build folder or the control cluster changed.
+  returned: success
+  type: bool
+  sample: false
 resized:
   description:
     - The pools whose sizes were changed in their cloud, or in check mode would be. A pool that is left by its last
@@ -184,6 +251,7 @@ failed_clusters:
   sample: []
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -193,24 +261,38 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
     libraries,
     manifests,
     observed_fleet,
+    output,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
     cloud_connections,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import (
+    STRICT,
+    Outcome,
+    outcome,
+    refused,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **manifests.BUILD,
+        **output.OUTPUT,
         **CLUSTERS,
         **observed_fleet.UNREAD,
         "state": {"type": "str", "choices": ["planned", "built", "applied"], "default": "applied"},
-        "report": {"type": "path"},
+        "reports": {"type": "list", "elements": "path", "default": []},
+        "view": {"type": "str", "choices": ["plan", "status"], "default": "plan"},
+        "strict": {"type": "list", "elements": "str", "choices": list(STRICT), "default": []},
         "rounds": {"type": "int", "default": 6},
         "wait": {"type": "float", "default": 900.0},
         "lease": {"type": "float", "default": 60.0},
@@ -230,18 +312,21 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     manifests.prepare(module)
     manifests.check_values(module)
+    output.check_query(module)
+    settings = _settings(module)
     done = reconcile.Run()
     try:
         with manifests.failures(module):
             try:
-                reconcile.run(_settings(module), done)
+                reconcile.run(settings, done)
             finally:
-                _warn(module, done)
+                for line in _warnings(module, done):
+                    module.warn(line)
     except reconcile.ControlClusterError as error:
         module.fail_json(msg=_control_message(error))
     except (ApiError, ArgumentsError, InUseError, apply_results.ApplyError) as error:
         module.fail_json(msg=str(error))
-    result = _result(module, done)
+    result = _result(module, settings, done)
     if result["failed_clusters"] and module.params["on_error"] == "fail":
         module.fail_json(**result)
     module.exit_json(**result)
@@ -257,7 +342,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
         rounds=params["rounds"],
         wait=params["wait"],
         lease=params["lease"],
-        report=params["report"] or "",
+        reports=tuple(params["reports"]),
         say=module.log,
     )
     if not params["clusters"] and params["control"] is None:
@@ -271,16 +356,15 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     )
 
 
-def _warn(module: AnsibleModule, done: reconcile.Run) -> None:
-    """Add the warnings of all steps to the task, each once."""
+def _warnings(module: AnsibleModule, done: reconcile.Run) -> list[str]:
+    """Return the warnings of all steps, each once."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
-    for outcome in done.builds:
-        lines += manifests.warnings(outcome.loaded, more=manifests.build_warnings(outcome))
+    for built in done.builds:
+        lines += manifests.warnings(built.loaded, more=manifests.build_warnings(built))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
         lines += apply_results.warnings(outcomes, failures=module.params["on_error"] == "report")
     lines += sorted(done.sizes.notes)
-    for line in dict.fromkeys(lines):
-        module.warn(line)
+    return list(dict.fromkeys(lines))
 
 
 def _control_message(error: reconcile.ControlClusterError) -> str:
@@ -289,10 +373,46 @@ def _control_message(error: reconcile.ControlClusterError) -> str:
     return (message.partition("\n")[2] or message) if error.compared else f"control: {message}"
 
 
-def _result(module: AnsibleModule, done: reconcile.Run) -> dict[str, Any]:
+def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile.Run) -> dict[str, Any]:
+    clusters = _clusters(done)
+    failed = [name for name, found in clusters.items() if found["failed"]]
+    written = done.builds if module.params["state"] != "planned" else []
+    built = manifests.build_result(done.builds[-1], module.params["table_width"])
+    control_changed = any(each.changes for each in written) or any(
+        each.control is not None and not isinstance(each.control, Failure) and each.control.changed
+        for each in done.applied
+    )
+    objects = reconcile.object_changes(settings, done)
+    found = _outcome(module, done, objects, failed)
+    result: dict[str, Any] = {
+        "changed": control_changed or any(each.changed for each in done.applied) or bool(done.sizes.resized),
+        "control_changed": control_changed,
+        "changed_clusters": sorted(
+            {each.cluster for each in objects if each.cluster} | {each.cluster for each in done.sizes.resized}
+        ),
+        **{name: built[name] for name in ("table", "services", "summary")},
+        **_shown(module, done, built, found.summary),
+        "outcome": api.wire(found),
+        "refused": refused(found, module.params["strict"]),
+        "clusters": clusters,
+        "resized": [asdict(each) for each in done.sizes.resized],
+        "failed_clusters": failed,
+    }
+    if failed:
+        result["msg"] = "\n".join(f"{name}: {clusters[name]['msg']}" for name in failed)
+    if module._diff:
+        result["diff"] = manifests.counts_diff(objects)
+        result["diff"] += [entry for outcome in written for entry in manifests.file_diff(outcome)]
+        result["diff"] += [entry for outcomes in done.applied for entry in apply_results.diffs(outcomes)]
+        result["diff"] += [_size_diff(each) for each in done.sizes.resized]
+    return result
+
+
+def _clusters(done: reconcile.Run) -> dict[str, dict[str, Any]]:
+    """Return each workload cluster, with the last of its steps that failed."""
     clusters = observed_fleet.clusters(done.observed[-1]) if done.observed else {}
-    for name, outcome in done.clusters.items():
-        applied = apply_results.cluster_result(outcome)
+    for name, last in done.clusters.items():
+        applied = apply_results.cluster_result(last)
         clusters[name]["changed"] = applied["changed"]
         if applied["failed"] and not clusters[name]["failed"]:
             clusters[name] |= {"failed": True, "msg": applied["msg"]}
@@ -301,25 +421,36 @@ def _result(module: AnsibleModule, done: reconcile.Run) -> dict[str, Any]:
     for name, message in done.sizes.failed.items():
         if not clusters[name]["failed"]:
             clusters[name] |= {"failed": True, "msg": message}
-    failed = [name for name, found in clusters.items() if found["failed"]]
-    written = done.builds if module.params["state"] != "planned" else []
-    built = manifests.build_result(done.builds[-1], module.params["table_width"])
-    result: dict[str, Any] = {
-        "changed": any(each.changes for each in written)
-        or any(each.changed for each in done.applied)
-        or bool(done.sizes.resized),
-        **{name: built[name] for name in ("table", "services", "summary")},
-        "clusters": clusters,
-        "resized": [asdict(each) for each in done.sizes.resized],
-        "failed_clusters": failed,
-    }
-    if failed:
-        result["msg"] = "\n".join(f"{name}: {clusters[name]['msg']}" for name in failed)
-    if module._diff:
-        result["diff"] = [entry for outcome in written for entry in manifests.file_diff(outcome)]
-        result["diff"] += [entry for outcomes in done.applied for entry in apply_results.diffs(outcomes)]
-        result["diff"] += [_size_diff(each) for each in done.sizes.resized]
-    return result
+    return clusters
+
+
+def _outcome(
+    module: AnsibleModule, done: reconcile.Run, objects: Sequence[ObjectChanges], failed: Sequence[str]
+) -> Outcome:
+    return outcome(
+        done.builds[-1].fleet_status,
+        objects,
+        failed,
+        _warnings(module, done),
+        resized=[each.cluster for each in done.sizes.resized],
+        is_preview=module.check_mode or module.params["state"] == "planned",
+    )
+
+
+def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any], summary: str) -> dict[str, Any]:
+    last, width = done.builds[-1], module.params["table_width"]
+    document: Mapping[str, Any]
+    if module.params["view"] == "status":
+        found = last.fleet_status
+        table, document = tables(found, last.now, width), api.wire(found)
+    else:
+        document = api.wire(plan_output.document(last.plan))
+        table = [*built["table"], *(["", *built["services"]] if built["services"] else [])]
+        sizes = [
+            f"{each.cluster}: node pool {each.pool}: {each.before} to {each.after} nodes" for each in done.sizes.resized
+        ]
+        table += ["", *sizes] if sizes else []
+    return output.shown(module, [*table, "", summary], document)
 
 
 def _size_diff(resize: Resize) -> dict[str, str]:

@@ -22,6 +22,7 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.endpoint_hosts
+  - modelplane.fleet.output
   - modelplane.fleet.attributes.read_only
 """
 
@@ -34,6 +35,18 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+shown:
+  description: The resources as text, line by line.
+  returned: when O(output) is V(yaml), or V(table) without O(query)
+  type: list
+  elements: str
+  sample: ["InferenceCluster: us-west", "ModelDeployment: ml-team/qwen3-8b"]
+document:
+  description:
+    - The other results, or what O(query) selects of them, as a value. C(docs/schemas/validate.json) has its format.
+  returned: when there is no RV(shown)
+  type: raw
+  sample: {schemaVersion: 1}
 resources:
   description: The valid resources by kind.
   returned: success
@@ -70,10 +83,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     prepare,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.output import OUTPUT, check_query, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
+SCHEMA_VERSION = 1
+"""Version of the format of the document. It changes with a field that is removed or gets another meaning."""
+_MOST_NAMES = 20
+
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, "fail_on_error": {"type": "bool", "default": True}},
+    "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, **OUTPUT, "fail_on_error": {"type": "bool", "default": True}},
     "supports_check_mode": True,
 }
 
@@ -81,6 +100,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
+    check_query(module)
     loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error")
     warn(module, loaded, errors=False)
     if loaded.errors and module.params["fail_on_error"]:
@@ -89,13 +109,14 @@ def work(module: AnsibleModule) -> None:
     for resource in loaded.resources:
         name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
         resources.setdefault(resource.kind, []).append(name)
-    module.exit_json(
-        changed=False,
-        resources=resources,
-        errors=[str(problem) for problem in loaded.errors],
-        warnings_found=[str(problem) for problem in loaded.warnings],
-        ignored=list(loaded.ignored),
-    )
+    found = {
+        "resources": resources,
+        "errors": [str(problem) for problem in loaded.errors],
+        "warnings_found": [str(problem) for problem in loaded.warnings],
+        "ignored": list(loaded.ignored),
+    }
+    table = [f"{kind}: {some(sorted(names), _MOST_NAMES)}" for kind, names in sorted(resources.items())]
+    module.exit_json(changed=False, **found, **shown(module, table, {"schemaVersion": SCHEMA_VERSION, **found}))
 
 
 def main() -> None:

@@ -123,7 +123,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
@@ -138,7 +139,9 @@ def work(module: AnsibleModule) -> None:
     check_values(module)
     outcome = run(module, build.decide, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
-    module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))
+    module.exit_json(
+        changed=False, removed=plan_output.removed(outcome.plan), **api.wire(plan_output.document(outcome.plan))
+    )
 
 
 def main() -> None:

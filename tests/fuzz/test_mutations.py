@@ -18,8 +18,8 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.table import table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -78,7 +78,9 @@ def test_check_mode_and_diff_are_the_same(tmp_path: Path, python: str) -> None:
     )
     assert found["changed"]
     assert "plan.json" in found["added"]
-    assert {entry["after_header"] for entry in found["diff"]} >= {"plan.json"}
+    counts, *files = found["diff"]
+    assert "cluster gke-us-central: " in counts["prepared"]
+    assert {"control/", "clusters"} == {entry["after_header"][:8] for entry in files}
     assert not (tmp_path / "build").exists()
 
 

@@ -30,7 +30,7 @@ LAYERS = [
     ("module_utils/kubernetes/credentials", "module_utils/kubernetes/errors"),
     ("module_utils/http",),
     ("module_utils/core/report",),
-    ("module_utils/core/table",),
+    ("module_utils/core/output",),
     (
         "module_utils/core/planning",
         "module_utils/core/load",

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, nearest_key, some
 
@@ -50,7 +51,11 @@ OF_FLEET: dict[str, Any] = {
     "fleet_definitions": {"type": "bool"},
     "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_drain": {"type": "list", "elements": "str"},
-    "fleet_report": {"type": "str"},
+    "fleet_report": {"type": "list", "elements": "str"},
+    "fleet_output": {"type": "str", "choices": ["table", "json", "yaml"]},
+    "fleet_query": {"type": "str"},
+    "fleet_strict": {"type": "list", "elements": "str", "choices": list(STRICT)},
+    "fleet_detailed_exit": {"type": "bool"},
     "fleet_loop_interval": {"type": "float"},
     "fleet_loop_resync": {"type": "float"},
     "fleet_loop_turns": {"type": "int"},

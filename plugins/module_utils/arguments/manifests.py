@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
@@ -18,17 +18,27 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.invento
     number_problems,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    ObjectChanges,
+    changes_text,
+    place_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+    PLAN_FILE,
+    REPORT_FILE,
+    StoreError,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
     ManifestError,
     Outcome,
@@ -155,9 +165,9 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
 def build_result(outcome: Outcome, width: int) -> dict[str, Any]:
     """Return what a build decided and changed, with tables of lines of at most `width` characters."""
     return {
-        "table": table.table(outcome.plan, width),
-        "services": table.services_table(outcome.plan, width),
-        "summary": table.document(outcome.plan)["summary"],
+        "table": plan_output.table(outcome.plan, width),
+        "services": plan_output.services_table(outcome.plan, width),
+        "summary": api.wire(plan_output.document(outcome.plan).summary),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
         "removed": list(outcome.changes.removed),
@@ -187,7 +197,7 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """Return a diff per file except the report page, with secrets masked."""
+    """Return a diff per file, with secrets masked, except those that repeat others: plan.json and the page."""
     changes = outcome.changes
     return [
         {
@@ -197,8 +207,14 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
             "after": _masked_after(outcome.before.get(name, ""), outcome.after.get(name, "")),
         }
         for name in sorted((*changes.added, *changes.changed, *changes.removed))
-        if name != REPORT_FILE
+        if name not in (PLAN_FILE, REPORT_FILE)
     ]
+
+
+def counts_diff(objects: Iterable[ObjectChanges]) -> list[dict[str, str]]:
+    """Return what a diff begins with: the number of objects that change on each cluster."""
+    lines = [f"{place_of(each)}: {changes_text(each)}\n" for each in objects]
+    return [{"prepared": "".join(lines)}] if lines else []
 
 
 def _masked_after(before: str, after: str) -> str:

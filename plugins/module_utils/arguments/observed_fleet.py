@@ -55,10 +55,11 @@ def clusters(fleet: FleetSnapshot) -> dict[str, dict[str, Any]]:
 
 def _cluster(seen: ClusterSnapshot) -> dict[str, Any]:
     if seen.unreachable:
-        return {"changed": False, "failed": True, "msg": seen.unreachable}
+        return {"changed": False, "failed": True, "unreachable": True, "msg": seen.unreachable}
     return {
         "changed": False,
         "failed": False,
+        "unreachable": False,
         "msg": seen.summary,
         "version": seen.version,
         "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in seen.nodes.items()},

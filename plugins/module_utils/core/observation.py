@@ -16,6 +16,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
+        version: "1.36"                          # of Kubernetes
         objects: [<Kubernetes object>, ...]
 
 Beyond identity nothing of an object is checked: it is foreign data, read through `core/wire.py`.
@@ -41,6 +42,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     identity,
 )
 
+NOT_THIS_RUN = "not part of this run"
+"""Message about a cluster that was not to be read."""
+
 
 @dataclass(frozen=True)
 class Component:
@@ -59,7 +63,7 @@ class ObservedCluster:
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
     stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
-    `nodes` are the nodes per pool that are Ready.
+    `nodes` are the nodes per pool that are Ready. `version` is that of Kubernetes.
     """
 
     unreachable: str = ""
@@ -68,6 +72,7 @@ class ObservedCluster:
     objects: Objects = field(default_factory=Objects)
     nodes: Mapping[str, int] = field(default_factory=dict)
     declared: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,7 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         **provisioned,
         "stack": _component_wire(cluster.stack),
         "nodes": dict(sorted(cluster.nodes.items())),
+        "version": cluster.version,
         "objects": [dict(value) for value in cluster.objects],
     }
 
@@ -194,7 +200,7 @@ def _component(value: Any, path: str) -> Component:
 
 
 def _cluster(value: Any, path: str) -> ObservedCluster:
-    found = _map(value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "objects")
+    found = _map(value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "version", "objects")
     declared = found.get("declared", False)
     if not isinstance(declared, bool):
         raise ObservationError(f"{path}.declared", short_value(declared), "true or false")
@@ -214,6 +220,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         stack=_component(found.get("stack"), f"{path}.stack"),
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
+        version=_text(found.get("version"), f"{path}.version"),
     )
     if not cluster.unreachable and found.get("objects") is None:
         # A cluster that was never read must not count as "nothing runs there".

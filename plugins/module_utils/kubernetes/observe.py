@@ -44,8 +44,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 JOB_LABEL = "batch.kubernetes.io/job-name"
-NOT_THIS_RUN = "not part of this run"
-"""Message about a cluster that was not to be read."""
 
 _ROUTE = (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute")
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
@@ -139,6 +137,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         "unreachable": "",
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
+        "version": version,
         "objects": sorted([*found, *pods, *([trim(gateway)] if gateway else [])], key=_order),
     }
     if cluster.provisioned:
@@ -192,7 +191,7 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
     return [
         {"namespace": text(pod, "metadata", "namespace"), "name": text(pod, "metadata", "name"), "reasons": reasons}
         for pod in pods
-        if (reasons := failures(pod)) and not text(pod, "metadata", "deletionTimestamp")
+        if (reasons := list(map(str, failures(pod)))) and not text(pod, "metadata", "deletionTimestamp")
     ]
 
 

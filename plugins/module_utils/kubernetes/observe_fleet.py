@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -15,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
-    NOT_THIS_RUN,
     ClusterSnapshot,
     observe_cluster,
     unreachable,

@@ -40,7 +40,7 @@ HEADER = f"{_MARK} Changes made here are overwritten.\n"
 STATE_HEADER = f"{_MARK} Changes made here are overwritten. The last line is that of three dots.\n"
 _END = "...\n"
 PLAN_FILE = "plan.json"
-_PLAN_MARK = '"generator": "modelplane.fleet"'
+_DOCUMENT_MARK = '"generator": "modelplane.fleet"'
 REPORT_FILE = "report.html"
 _REPORT_MARK = '<meta name="generator" content="modelplane.fleet"'
 _REPORT_START = '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -180,7 +180,7 @@ class DirectoryStore:
                     "changed nor removed: move it out of the build folder"
                 )
             found[name] = text
-        for name, is_ours in ((PLAN_FILE, _is_plan), (REPORT_FILE, _is_report)):
+        for name, is_ours in ((PLAN_FILE, _is_document), (REPORT_FILE, _is_report)):
             path = self.folder / name
             if os.path.lexists(path):
                 found[name] = read_text(path, cut=True)
@@ -458,9 +458,9 @@ HOW_TO_RESTORE = (
 )
 
 
-def _is_plan(text: str) -> bool:
-    """Return whether plan.json is ours, or the beginning of ours."""
-    if _PLAN_MARK in text:
+def _is_document(text: str) -> bool:
+    """Return whether a document such as plan.json is ours, or the beginning of ours."""
+    if _DOCUMENT_MARK in text:
         return True
     with contextlib.suppress(ValueError):
         json.loads(text)
@@ -481,11 +481,12 @@ def is_whole_report(text: str) -> bool:
 
 
 def write_report(path: str, text: str) -> None:
-    """Write the page of a plan to a file outside of the build folder, in place of an earlier page alone. Raises
+    """Write a page or a document to a file outside of the build folder, in place of an earlier one alone. Raises
     StoreError."""
+    is_ours = _is_document if path.endswith(".json") else _is_report
     try:
         with contextlib.suppress(FileNotFoundError):
-            if not _is_report(Path(path).read_text(encoding="utf-8", errors="replace")):
+            if not is_ours(Path(path).read_text(encoding="utf-8", errors="replace")):
                 raise StoreError(f"{path} was not written by modelplane.fleet: move it, or choose another fleet_report")
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -518,6 +519,8 @@ def object_path(top: str, value: Mapping[str, object]) -> str:
     return f"{top}/namespaces/{namespace}/{name}" if namespace else f"{top}/cluster-scoped/{name}"
 
 
-def plan_text(plan: Mapping[str, object]) -> str:
-    """The text of plan.json."""
-    return json.dumps({"generator": "modelplane.fleet", **plan}, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+def document_text(document: Mapping[str, object]) -> str:
+    """Return the text of a document for programs, such as plan.json."""
+    return (
+        json.dumps({"generator": "modelplane.fleet", **document}, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -16,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.events import record_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import RENEWALS, Lease, lease_name
@@ -262,9 +264,14 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
         before = client.requests.copy()
         applied = apply(client, desired.objects, options)
         statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
+        results = (*applied.results, *statuses)
+        notes = applied.notes
+        if not options.check_mode and not settings.absent and not settings.record:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            notes = (*notes, *record_events(client, results, now, options.fleet))
         spent = client.requests.copy()
         spent.subtract(before)
         requests = {verb: count for verb, count in spent.items() if count}
-        return replace(applied, results=(*applied.results, *statuses), requests=requests)
+        return replace(applied, results=results, notes=notes, requests=requests)
 
     return work

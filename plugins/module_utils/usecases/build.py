@@ -11,9 +11,10 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
@@ -22,6 +23,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
@@ -30,7 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
@@ -41,11 +45,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     Changes,
     DirectoryStore,
     StoreError,
+    document_text,
     file_text,
     is_state,
     is_whole_report,
     object_path,
-    plan_text,
     state_files,
     status_files,
 )
@@ -95,7 +99,8 @@ class Settings:
 @dataclass(frozen=True)
 class Outcome:
     """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
-    about the run itself, not about manifests."""
+    about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
+    `now` (RFC 3339)."""
 
     plan: Plan
     loaded: Loaded
@@ -104,6 +109,13 @@ class Outcome:
     after: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     published: Sequence[Mapping[str, Any]] = ()
+    statuses: tuple[Object, ...] = ()
+    now: str = ""
+
+    @cached_property
+    def fleet_status(self) -> FleetStatus:
+        """Return the status of the fleet, with what the build changes."""
+        return fleet_status(self.plan, self.statuses, self.changes, self.now)
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,9 @@ def build(settings: Settings, render: Callable[[Plan, Changes], str] = draw) -> 
     # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
         before = _read(store, settings)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         outcome = _decide(settings, before)
+        outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
         after = _files(outcome)
         pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
         changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
@@ -446,10 +460,9 @@ def _files(outcome: Outcome) -> dict[str, str]:
         known = _known_statuses(outcome)
         files = {name: text for name, text in status_files(outcome.before).items() if name in known}
     else:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        placed += [("status", value) for value in statuses(decided, now)]
+        placed += [("status", value) for value in outcome.statuses]
     for top, value in placed:
         name = object_path(top, value)
         files[name] = file_text(name, to_yaml(value))
-    files[PLAN_FILE] = plan_text(table.document(decided))
+    files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
     return files

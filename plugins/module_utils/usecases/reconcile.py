@@ -7,37 +7,52 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, counted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    object_changes as changes_in_build,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, write_report
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+    REPORT_FILE,
+    Changes,
+    document_text,
+    write_report,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
 
 State = Literal["planned", "built", "applied"]
 # A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
 _ROUTING_SECONDS = 20.0
+_COUNTED: Mapping[str, str] = MappingProxyType(
+    {"created": "created", "updated": "changed", "recreated": "changed", "deleted": "removed"}
+)
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run.
 
-    `building`: the build, without observations and preview; in its check mode nothing is written but `report`.
+    `building`: the build, without observations and preview; in its check mode nothing is written but `reports`.
     `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
     lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
     `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
-    `report`: a file for the page of a plan. `cloud_connections`: of clusters in clouds, for the sizes of their pools.
-    `say` gets a line as each step begins.
+    `reports`: files for the page of a plan, or where they end in `.json` for the status. `cloud_connections`: of
+    clusters in clouds, for the sizes of their pools. `say` gets a line as each step begins.
     """
 
     building: build.Settings
@@ -47,7 +62,7 @@ class Settings:
     rounds: int = 6
     wait: float = 0.0
     lease: float = 60.0
-    report: str = ""
+    reports: tuple[str, ...] = ()
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _step: None
 
@@ -83,6 +98,44 @@ def run(settings: Settings, done: Run) -> None:
         _Work(settings, done, folder).run()
 
 
+def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
+    """Return the objects that a run changed on each cluster, or in check mode would change.
+
+    Of clusters that it does not apply to, they are those of the build folder."""
+    found = {each.cluster: each for each in changes_in_build(_files(done.builds))}
+    applying = settings.applying if settings.state == "applied" else None
+    if applying is not None:
+        applied: dict[str, list[Applied]] = {target.name: [] for target in applying.targets}
+        if applying.control is not None:
+            applied[""] = []
+        for outcomes in done.applied:
+            for cluster, outcome in (*outcomes.clusters.items(), ("", outcomes.control)):
+                if isinstance(outcome, Applied):
+                    applied[cluster].append(outcome)
+        found |= {cluster: counted(cluster, _counts(each)) for cluster, each in applied.items()}
+    return [found[cluster] for cluster in sorted(found) if any(found[cluster].numbers)]
+
+
+def _files(builds: Iterable[build.Outcome]) -> Changes:
+    """Return the changes of several builds, each file as it changed first."""
+    first: dict[str, str] = {}
+    for outcome in builds:
+        for kind in ("added", "changed", "removed"):
+            for name in getattr(outcome.changes, kind):
+                first.setdefault(name, kind)
+    return Changes(*(tuple(name for name in first if first[name] == kind) for kind in ("added", "changed", "removed")))
+
+
+def _counts(applied: Iterable[Applied]) -> Counter[str]:
+    """Return the numbers of objects, each as it changed first. Statuses are no objects."""
+    first: dict[Key, str] = {}
+    for outcome in applied:
+        for result in outcome.results:
+            if result.action in _COUNTED and not result.subresource:
+                first.setdefault(result.key, _COUNTED[result.action])
+    return Counter(first.values())
+
+
 def _resizer(settings: Settings, done: Run) -> pool_sizes.Resizer:
     applying = settings.applying
     if applying is None:
@@ -102,8 +155,8 @@ class _Work:
     def run(self) -> None:
         self._observe()
         self._build()
-        if self._settings.report and not self._settings.building.check_mode:
-            write_report(self._settings.report, Path(self._built, REPORT_FILE).read_text(encoding="utf-8"))
+        if not self._settings.building.check_mode:
+            self._write_reports()
         applying = self._settings.applying
         if self._settings.state != "applied" or applying is None:
             return
@@ -122,6 +175,13 @@ class _Work:
             starts = any(each.after > each.before for each in resizes)
             with self._locked(applying) as locked:
                 self._rounds(locked, self._settings.wait if differs or starts else 0.0)
+
+    def _write_reports(self) -> None:
+        for path in self._settings.reports:
+            if path.endswith(".json"):
+                write_report(path, document_text(api.wire(self._done.builds[-1].fleet_status)))
+            else:
+                write_report(path, Path(self._built, REPORT_FILE).read_text(encoding="utf-8"))
 
     def _rounds(self, applying: apply.Settings, wait: float) -> None:
         done, clusters = self._done, replace(applying, on_control=False)
@@ -160,7 +220,7 @@ class _Work:
         given = replace(self._settings.building, check_mode=self._check_mode)
         if self._settings.observe is not None:
             given = replace(given, observations=self._observations)
-        if self._settings.observe is not None or self._settings.report:
+        if self._settings.observe is not None or self._settings.reports:
             given = replace(given, preview=self._preview)
         self._done.builds.append(build.build(given))
 

@@ -17,7 +17,11 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.apply_results import ApplyError, run
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER, object_path, plan_text
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+    HEADER,
+    document_text,
+    object_path,
+)
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 
@@ -51,7 +55,7 @@ class Folder:
         self.add("control", self.replica())
 
     def plan(self, *copies: Object, **more: Any) -> None:
-        (self.path / "plan.json").write_text(plan_text({"secretCopies": list(copies), **more}))
+        (self.path / "plan.json").write_text(document_text({"secretCopies": list(copies), **more}))
 
     def add(self, top: str, value: Object) -> Path:
         path = self.path / object_path(top, value)

@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import pods_by_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -36,8 +38,8 @@ class Changes(Protocol):
 
 def model(plan: Plan, changes: Changes) -> dict[str, Any]:
     """Return all values of the page as plain data."""
-    document = table.document(plan)
-    occupied = _occupied(plan)
+    document = api.wire(plan_output.document(plan))
+    occupied = pods_by_pool(plan)
     overcommitted = {
         (name, refusal.pool): refusal.reason for refusal in plan.schedule.overcommitted for name in refusal.clusters
     }
@@ -59,7 +61,7 @@ def model(plan: Plan, changes: Changes) -> dict[str, Any]:
             {**entry, "refusals": [{"pool": "", **refusal} for refusal in entry["refusals"]]}
             for entry in document["pending"]
         ],
-        "removed": table.removed(plan),
+        "removed": plan_output.removed(plan),
         "files": {
             "added": list(changes.added),
             "changed": list(changes.changed),
@@ -128,44 +130,6 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the pods on each pool (cluster, pool)."""
-    pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
-    occupied: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
-        replica = adapters.replica(resource)
-        for engine in replica.engines:
-            for member in engine.members:
-                for pool, pods in member.pods_by_pool:
-                    occupied.setdefault((replica.cluster, pool), []).append(
-                        {
-                            "namespace": replica.namespace,
-                            "deployment": replica.deployment,
-                            "replica": replica.name,
-                            "engine": engine.name,
-                            "role": member.role,
-                            "pods": pods * engine.copies,
-                            "devices": _allocated(member, pools.get((replica.cluster, pool))),
-                        }
-                    )
-    return occupied
-
-
-def _allocated(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
-    """Return the number of devices that one pod gets on its node, by name of the device.
-
-    Of several devices of one class the first is assumed: Kubernetes decides which one a claim gets."""
-    names_of: dict[str | None, str] = {}
-    for device in pool.devices if pool else ():
-        if device.claim == "DRA":
-            names_of.setdefault(device.device_class_name, device.name)
-    allocated: dict[str, int] = {}
-    for request in member.device_requests:
-        name = names_of.get(request["deviceClassName"], request["name"])
-        allocated[name] = allocated.get(name, 0) + int(request.get("count", 1))
-    return allocated
-
-
 def _claims(member: PlacedMember) -> dict[str, int]:
     claims: dict[str, int] = {}
     for request in member.device_requests:
@@ -174,7 +138,7 @@ def _claims(member: PlacedMember) -> dict[str, int]:
 
 
 def _replicas(plan: Plan) -> list[dict[str, Any]]:
-    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.removed(plan)}
+    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in plan_output.removed(plan)}
     replicas = []
     for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
         key = (placement.namespace, replica.name)
@@ -184,7 +148,7 @@ def _replicas(plan: Plan) -> list[dict[str, Any]]:
             reason = "waits until other clusters have the edit"
         replicas.append(_replica(replica, state, reason))
     replicas += [_replica(replica, "manual", "") for replica in plan.manual]
-    reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.leaving(plan)}
+    reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in plan_output.leaving(plan)}
     for replica in plan.leaving:
         reason = f"{reasons[replica.namespace, replica.name]}; stays until another serves"
         replicas.append(_replica(replica, "leaving", reason))
@@ -249,6 +213,6 @@ def _service(plan: Plan, routed: RoutedService) -> dict[str, Any]:
         "path": routed.path,
         "address": routed.address,
         "tier": routed.resolution.tier,
-        "note": table.service_note(routed),
+        "note": plan_output.service_note(routed),
         "endpoints": endpoints,
     }

@@ -23,9 +23,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    PodFailure,
     any_availability,
     availability,
-    pod_failures,
+    failing_pods,
+    failures_text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, stated, text
@@ -41,7 +43,8 @@ class ReplicaState:
     `accepted`: all its engine workloads exist on the cluster. `ready`: they and the picker are available as desired.
     `serving`: requests are answered; this stays true during a rollout, when `ready` is false. `message`: what is
     missing, or which pods fail although it is ready. `remembered`: the state is the last known one, not the current
-    one. `declared`: its cluster is not observed, so it is assumed to be as declared.
+    one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
+    failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
     """
 
     accepted: bool | None
@@ -50,6 +53,9 @@ class ReplicaState:
     serving: bool | None = None
     remembered: bool = False
     declared: bool = False
+    failure: PodFailure | None = None
+    pod: str = ""
+    since: str = ""
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
@@ -83,13 +89,23 @@ def replica_state(
     serving = accepted and not refused and all(part.answers for part in parts)
     is_ready = serving and all(part.available for part in parts)
     missing = [] if is_ready else sorted(part.message for part in parts if part.message) + sorted(refused)
-    failing = ""
+    failing: list[tuple[PodFailure, list[str]]] = []
     if accepted:
-        pods = observed.objects.labelled(
-            "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
+        failing = failing_pods(
+            observed.objects.labelled(
+                "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
+            )
         )
-        failing = pod_failures(pods)
-    return ReplicaState(accepted, is_ready, "; ".join(filter(None, [*missing, failing])), serving)
+    created = (text(observed.objects.like(value), "metadata", "creationTimestamp") for value in workloads)
+    return ReplicaState(
+        accepted,
+        is_ready,
+        "; ".join(filter(None, [*missing, failures_text(failing)])),
+        serving,
+        failure=failing[0][0] if failing else None,
+        pod=failing[0][1][0] if failing else "",
+        since=min(filter(None, created), default=""),
+    )
 
 
 def _rejection(observed: ObservedCluster, desired: Object) -> str:

@@ -24,8 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 Trimmed = dict[str, Any]
 
-_METADATA = ("name", "namespace", "generation", "labels", "annotations", "deletionTimestamp")
-_OWN_METADATA = (*_METADATA, "creationTimestamp", "uid", "finalizers")
+_METADATA = ("name", "namespace", "generation", "labels", "annotations", "creationTimestamp", "deletionTimestamp")
+_OWN_METADATA = (*_METADATA, "uid", "finalizers")
 _TIMES = frozenset({"lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbeatTime"})
 _EVENTS = frozenset(
     {

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
@@ -144,60 +144,85 @@ def unsettled(observed: Object) -> bool:
     return not _is_current(observed) or any(count != copies for count in counts)
 
 
-def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
-    """Return the failures of pods as text, equal ones grouped, the most frequent first; "" without known failures."""
-    found: dict[str, list[str]] = {}
+@dataclass(frozen=True)
+class PodFailure:
+    """Failure that keeps a pod from running. `reason` is one CamelCase word, `container` is "" for the whole pod."""
+
+    reason: str
+    message: str
+    container: str = ""
+
+    def __str__(self) -> str:
+        return f"container {self.container}: {self.message}" if self.container else self.message
+
+
+def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
+    """Return the failures of pods, each with the names of the pods that have it, the most frequent first."""
+    found: dict[PodFailure, list[str]] = {}
     for pod in pods:
         if "deletionTimestamp" in fields(pod, "metadata"):
             continue
         for failure in failures(pod):
             found.setdefault(failure, []).append(text(pod, "metadata", "name"))
-    ordered = sorted(found.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    parts = [f"pod {listed(names, 1)}: {failure}" for failure, names in ordered[:limit]]
-    more = len(ordered) - limit
+    return sorted(found.items(), key=lambda entry: (-len(entry[1]), str(entry[0])))
+
+
+def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
+    """Return the failures of pods as text, equal ones grouped, the most frequent first; "" without known failures."""
+    return failures_text(failing_pods(pods), limit)
+
+
+def failures_text(failing: Sequence[tuple[PodFailure, Sequence[str]]], limit: int = 3) -> str:
+    """Return failures of pods, as `failing_pods` returns them, as text."""
+    parts = [f"pod {listed(names, 1)}: {failure}" for failure, names in failing[:limit]]
+    more = len(failing) - limit
     return "; ".join([*parts, f"{more} other failures"] if more > 0 else parts)
 
 
-def failures(pod: Object) -> list[str]:
+def failures(pod: Object) -> list[PodFailure]:
     """Return the failures that keep a pod from running, sorted; empty when it runs or none is known."""
-    found = set()
+    found: set[PodFailure] = set()
     for entry in entries(pod, "status", "conditions"):
         if entry.get("type") == "PodScheduled" and entry.get("status") != "True":
             found |= _unscheduled(entry)
     if stated(entries(pod, "status", "conditions"), "Ready") == "True":
-        return sorted(found)
+        return sorted(found, key=str)
     status = fields(pod, "status")
     if status.get("phase") == "Failed" and text(status, "reason"):
         # Reasons that the kubelet sets: Evicted, NodeShutdown, UnexpectedAdmissionError and the like.
-        message = cut(text(status, "message"))
-        found.add(f"{text(status, 'reason')}: {message}" if message else text(status, "reason"))
+        found.add(_stated(text(status, "reason"), cut(text(status, "message"))))
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in entries(status, kind):
             failure = _container_failure(container)
             if failure:
-                found.add(f"container {text(container, 'name')}: {failure}")
-    return sorted(found) or event_messages(pod)
+                found.add(replace(failure, container=text(container, "name")))
+    return sorted(found, key=str) or event_failures(pod)
 
 
-def event_messages(value: Object | None) -> list[str]:
+def _stated(reason: str, message: str) -> PodFailure:
+    """Return the failure that something else reports by a reason and a message, which may be empty."""
+    return PodFailure(reason, f"{reason}: {message}" if message else reason)
+
+
+def event_failures(value: Object | None) -> list[PodFailure]:
     """Return the failures that observers found among the events of an object (EVENT_CONDITION)."""
     return [
-        f"{text(entry, 'reason')}: {cut(text(entry, 'message'))}"
+        _stated(text(entry, "reason"), cut(text(entry, "message")))
         for entry in entries(value, "status", "conditions")
         if entry.get("type") == EVENT_CONDITION
     ]
 
 
-def _unscheduled(entry: Object) -> set[str]:
+def _unscheduled(entry: Object) -> set[PodFailure]:
     """Return the reason why a pod is not scheduled (its condition PodScheduled), with a hint."""
     reason = text(entry, "reason")
     if reason == "SchedulingGated":
-        return {"SchedulingGated: its scheduling gates have to be removed"}
+        return {_stated("SchedulingGated", "its scheduling gates have to be removed")}
     if reason not in ("Unschedulable", "SchedulerError"):
         return set()
     # The part about preemption adds nothing to the reasons.
     message = cut(_PREEMPTION.split(text(entry, "message"), maxsplit=1)[0]).rstrip(". ")
-    return {": ".join(part for part in (reason, message, _hint(message)) if part)}
+    return {_stated(reason, ": ".join(part for part in (message, _hint(message)) if part))}
 
 
 def _hint(message: str) -> str:
@@ -211,19 +236,19 @@ def _hint(message: str) -> str:
     return ""
 
 
-def _container_failure(container: Object) -> str:
+def _container_failure(container: Object) -> PodFailure | None:
     waiting = fields(container, "state", "waiting")
     reason = text(waiting, "reason")
     ended = fields(container, "state", "terminated") or fields(container, "lastState", "terminated")
+    exit_code = number(ended, "exitCode")
     if text(ended, "reason") == "OOMKilled":
-        return "OOMKilled: it needs more memory than its limit"
+        return _stated("OOMKilled", "it needs more memory than its limit")
     if reason not in _STUCK:
-        if number(ended, "exitCode") and container.get("ready") is not True:
+        if exit_code and container.get("ready") is not True:
             # Between two crashes a container runs, or waits for its next start.
-            return f"it terminated with exit code {number(ended, 'exitCode')}: check its logs"
-        return ""
+            return PodFailure("Error", f"it terminated with exit code {exit_code}: check its logs")
+        return None
     if reason == "CrashLoopBackOff":
         # The kubelet's message contains a back-off time, and would differ in every observation.
-        return f"CrashLoopBackOff: exit code {number(ended, 'exitCode')}" if ended else reason
-    message = text(waiting, "message")
-    return f"{reason}: {cut(message)}" if message else reason
+        return _stated(reason, f"exit code {exit_code}" if ended else "")
+    return _stated(reason, cut(text(waiting, "message")))

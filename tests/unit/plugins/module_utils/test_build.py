@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
@@ -100,7 +101,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 def states(outcome: build.Outcome) -> list[str]:
-    return [line.split()[-1] for line in table.table(outcome.plan, 100)[1:] if not line.startswith(" ")]
+    return [line.split()[-1] for line in plan_output.table(outcome.plan, 100)[1:] if not line.startswith(" ")]
 
 
 def test_hand_written_replicas_stay(fleet: Fleet) -> None:
@@ -111,7 +112,7 @@ def test_hand_written_replicas_stay(fleet: Fleet) -> None:
     assert len(fleet.objects("ModelEndpoint")) == 2
     for _ in range(3):
         assert not fleet.run().changes
-    entries = table.document(first.plan)["placements"]
+    entries = api.wire(plan_output.document(first.plan))["placements"]
     assert [(entry["deployment"], entry["replica"]) for entry in entries][-1] == ("", "mine")
 
 
@@ -178,7 +179,7 @@ def test_a_deployment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None
     (fleet.manifests / "qwen.yaml").unlink()
     outcome = fleet.run()
     assert states(outcome) == ["kept", "removed"]
-    assert "its deployment was deleted" in "\n".join(table.table(outcome.plan))
+    assert "its deployment was deleted" in "\n".join(plan_output.table(outcome.plan))
     assert not [path for path in fleet.files() if "qwen" in path]
     assert fleet.objects("Namespace")
 
@@ -226,7 +227,7 @@ def test_another_engine_makes_another_replica_under_the_same_name(fleet: Fleet) 
     fleet.edit("qwen", "name: main", "name: other")
     outcome = fleet.run()
     assert states(outcome) == ["replaced"]
-    assert "was: the set of engines changed" in "\n".join(table.table(outcome.plan))
+    assert "was: the set of engines changed" in "\n".join(plan_output.table(outcome.plan))
 
 
 def test_h3_a_held_deployment_survives_everything_but_its_cluster(fleet: Fleet) -> None:
@@ -300,7 +301,7 @@ def test_a_table_fits_its_width_whatever_the_names(fleet: Fleet) -> None:
     fleet.write(none=DEPLOYMENT.replace("NAME", "none").replace("gpu.nvidia.com", "gpu.example.com"))
     outcome = fleet.run()
     for width in (60, 72, 120):
-        assert max(map(len, table.table(outcome.plan, width))) <= width
+        assert max(map(len, plan_output.table(outcome.plan, width))) <= width
 
 
 SERVICES = """
@@ -331,11 +332,11 @@ spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: none}}}]}
 
 
 def test_services_are_reported_with_their_endpoints_weights_and_notes(fleet: Fleet) -> None:
-    assert table.services_table(fleet.run().plan) == []
+    assert plan_output.services_table(fleet.run().plan) == []
     fleet.write(services=SERVICES)
     outcome = fleet.run()
     (replica,) = [value["metadata"]["name"] for value in fleet.objects("ModelReplica")]
-    title, *lines = table.services_table(outcome.plan)
+    title, *lines = plan_output.services_table(outcome.plan)
     assert title.split() == ["SERVICE", "URL", "IN", "USE"]
     assert [line.split() for line in lines] == [
         ["team/chat", "/team/chat/", "1", "of", "2"],
@@ -375,7 +376,7 @@ def test_many_endpoints_are_cut_and_fit_the_width(fleet: Fleet) -> None:
     fleet.write(services=SERVICES.replace("name: chat", f"name: {'chat-' * 10}chat"))
     plan = fleet.run().plan
     for width in (60, 72, 120):
-        lines = table.services_table(plan, width)
+        lines = plan_output.services_table(plan, width)
         assert max(map(len, lines)) <= width
         assert "and 28 more (plan.json has all of them)" in " ".join(line.strip() for line in lines)
 
@@ -507,7 +508,7 @@ def test_constraints_reach_the_claim_and_stay(fleet: Fleet) -> None:
     assert replica["spec"]["engines"][0]["members"][0]["deviceConstraints"] == [constraint]
     (claim,) = fleet.objects("ResourceClaimTemplate")
     assert claim["spec"]["spec"]["devices"]["constraints"] == [constraint]
-    (placement,) = table.document(outcome.plan)["placements"]
+    (placement,) = api.wire(plan_output.document(outcome.plan))["placements"]
     assert placement["engines"][0]["members"][0]["deviceConstraints"] == [constraint]
     assert not fleet.run().changes
     fleet.edit("qwen", written, "devices: [{")

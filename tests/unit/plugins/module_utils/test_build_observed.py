@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
@@ -513,7 +513,7 @@ def test_a_drained_cluster_is_left_when_others_serve(fleet: Fleet) -> None:
     outcome = fleet.run()
     assert replicas_on(fleet) == {"east": 2, "west": 1}, "the new one is there, the old one still is"
     assert fleet.backends() == ["east", "west"]
-    assert any("leaving" in line for line in table.table(outcome.plan, 120))
+    assert any("leaving" in line for line in plan_output.table(outcome.plan, 120))
     assert [entry["state"] for entry in view_model.model(outcome.plan, outcome.changes)["replicas"]].count(
         "leaving"
     ) == 1

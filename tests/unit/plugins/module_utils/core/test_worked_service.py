@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import services_table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.table import services_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from little_fleet import CLASS, load_text

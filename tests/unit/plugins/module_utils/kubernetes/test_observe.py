@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     ExpectedCluster,
     expected,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import event_messages
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import event_failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
@@ -279,9 +279,9 @@ def test_why_a_volume_is_not_there() -> None:
         "message": 'storageclass.storage.k8s.io "rwx" not found',
     }
     (found,) = observe_cluster(MemoryClient([waits, event]), EAST).entry["objects"]
-    assert event_messages(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
+    assert event_failures(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
     bound = MemoryClient([{**waits, "status": {"phase": "Bound"}}, event])
-    assert event_messages(observe_cluster(bound, EAST).entry["objects"][0]) == []
+    assert event_failures(observe_cluster(bound, EAST).entry["objects"][0]) == []
     assert not any(kind == "Event" for _, kind, *_ in bound.asked)
 
 

@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     StoreError,
+    document_text,
     object_path,
-    plan_text,
 )
 
 
@@ -31,7 +31,7 @@ def write(folder: Path, top: str, value: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    (tmp_path / "plan.json").write_text(plan_text({"secretCopies": [{"cluster": "east"}]}))
+    (tmp_path / "plan.json").write_text(document_text({"secretCopies": [{"cluster": "east"}]}))
     write(tmp_path, "clusters/east", thing("Namespace", "a"))
     write(tmp_path, "clusters/east", thing("ConfigMap", "b", namespace="a"))
     write(tmp_path, "control", thing("ConfigMap", "c", namespace="a"))

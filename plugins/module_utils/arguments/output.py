@@ -1,0 +1,48 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Arguments and results of modules that show a document to people, or to programs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._jmespath import QueryError, compiled
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+OUTPUT: dict[str, Any] = {
+    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "query": {"type": "str"},
+}
+"""The counterpart of the doc fragment `output`."""
+
+
+def check_query(module: AnsibleModule) -> None:
+    """Fail for a query that is no JMESPath expression, before anything else is done."""
+    query = module.params["query"]
+    if query:
+        need(module, late={"jmespath": lambda: importlib.import_module("jmespath")})
+        try:
+            compiled(query)
+        except QueryError as error:
+            module.fail_json(msg=f"query is no JMESPath expression ({short_value(query)}): {error}")
+
+
+def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the arguments ask to see: `shown`, lines of text, or with JSON `document`, a value.
+
+    A query selects from the document, so with a table its result is shown as JSON."""
+    query, output = module.params["query"], module.params["output"]
+    if output == "table" and not query:
+        return {"shown": list(table)}
+    try:
+        value = compiled(query)(document) if query else document
+    except QueryError as error:
+        module.fail_json(msg=f"query fails on this document ({short_value(query)}): {error}")
+    return {"shown": to_yaml(value).splitlines()} if output == "yaml" else {"document": value}

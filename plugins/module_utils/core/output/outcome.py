@@ -1,0 +1,188 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Outcome of a run for pipelines: counts, a line that sums them up, and findings that can make a run fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    DeploymentStatus,
+    FleetStatus,
+    ObjectChanges,
+    changes_text,
+    counted,
+    place_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
+
+SCHEMA_VERSION = 1
+STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
+"""Kinds of findings that `fleet_strict` may name."""
+# Of each kind of finding; the outcome has all of them.
+_MOST_FINDINGS = 20
+# A replica in one of these states is either unknown, or as it should be.
+_NOT_UNREADY = frozenset({"Declared", "Leaving", "Serving", "Unknown"})
+
+
+class ClusterCounts(api.Model):
+    """Numbers of clusters."""
+
+    total: int = Field(description="Clusters of the fleet.")
+    changed: int = Field(description="Clusters that were changed, or would be.")
+    unchanged: int = Field(description="Clusters that were not changed, and did not fail.")
+    failed: int = Field(description="Clusters that failed.")
+
+
+class ReplicaCounts(api.Model):
+    """Numbers of replicas."""
+
+    desired: int = Field(description="Replicas that manifests ask for.")
+    placed: int = Field(description="Replicas that have a cluster.")
+    pending: int = Field(description="Replicas that have none.")
+    serving: int | None = Field(default=None, description="Replicas that serve; absent when nothing was read.")
+
+
+class Findings(api.Model):
+    """Findings that `fleet_strict` can make a run fail for, a line each."""
+
+    pending: list[str] = Field(description="Replicas that no cluster can take.")
+    unready: list[str] = Field(description="Replicas, services, clusters and caches that are not ready.")
+    unreachable: list[str] = Field(description="Clusters that did not answer.")
+    drift: list[str] = Field(description="What the run changed, or would change.")
+    warnings: list[str] = Field(description="Warnings.")
+
+
+class Outcome(api.Model):
+    """Outcome of a run. `schemaVersion` changes with a field that is removed or gets another meaning."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
+    changes: bool = Field(description="Whether the run changed something, or would change it.")
+    summary: str = Field(description="The outcome in one line.")
+    clusters: ClusterCounts = Field(description="Clusters.")
+    objects: ObjectChanges = Field(description="Objects on all clusters, the control cluster included.")
+    replicas: ReplicaCounts = Field(description="Replicas.")
+    findings: Findings = Field(description="What pipelines may fail for.")
+
+
+def outcome(
+    found: FleetStatus,
+    objects: Sequence[ObjectChanges],
+    failed: Iterable[str] = (),
+    warnings: Iterable[str] = (),
+    *,
+    resized: Iterable[str] = (),
+    is_preview: bool = False,
+) -> Outcome:
+    """Return the outcome of a run.
+
+    `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
+    clusters that failed, `resized` those of which a node pool changed its size. `is_preview`:
+    nothing was changed, and all this is what would be.
+    """
+    names = {cluster.name for cluster in found.clusters}
+    touched = ({each.cluster for each in objects} | set(resized)) & names
+    broken = set(failed) & names
+    clusters = api.construct(
+        ClusterCounts,
+        total=len(names),
+        changed=len(touched - broken),
+        unchanged=len(names - touched - broken),
+        failed=len(broken),
+    )
+    total = _total(objects)
+    replicas = _replicas(found)
+    unreachable = (each for each in found.clusters if each.state == "Unreachable")
+    findings = api.construct(
+        Findings,
+        pending=list(_pending(found.deployments)),
+        unready=list(_unready(found)),
+        unreachable=[f"cluster {each.name}: {each.message}" for each in unreachable],
+        drift=[
+            *(f"{place_of(each)}: {changes_text(each)}" for each in objects),
+            *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
+        ],
+        warnings=list(dict.fromkeys(warnings)),
+    )
+    return api.construct(
+        Outcome,
+        schema_version=SCHEMA_VERSION,
+        changes=bool(objects or set(resized)),
+        summary=_summary(clusters, total, replicas, is_preview=is_preview),
+        clusters=clusters,
+        objects=total,
+        replicas=replicas,
+        findings=findings,
+    )
+
+
+def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
+    """Return the findings of the kinds in `strict` (those of STRICT), a line each with its kind."""
+    chosen = set(strict)
+    return [
+        f"{kind}: {line}"
+        for kind in STRICT
+        if kind in chosen
+        for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, "and {} more")
+    ]
+
+
+def _total(objects: Sequence[ObjectChanges]) -> ObjectChanges:
+    return counted(
+        "", {kind: sum(getattr(each, kind) for each in objects) for kind in ("created", "changed", "removed")}
+    )
+
+
+def _replicas(found: FleetStatus) -> ReplicaCounts:
+    rows = [row for deployment in found.deployments for row in deployment.replicas if row.status != "Leaving"]
+    return api.construct(
+        ReplicaCounts,
+        desired=sum(deployment.desired for deployment in found.deployments),
+        placed=len(rows),
+        pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
+        serving=sum(row.ready is True for row in rows) if found.observed_at else None,
+    )
+
+
+def _pending(deployments: Iterable[DeploymentStatus]) -> Iterator[str]:
+    for each in deployments:
+        if each.pending:
+            missing = f"{each.pending.count} of {count(each.desired, 'replica')} pending"
+            yield f"{each.namespace}/{each.name}: {missing}: {each.pending.reason}: {each.pending.message}"
+
+
+def _unready(found: FleetStatus) -> Iterator[str]:
+    for service in found.services:
+        if service.status == "Unavailable":
+            yield f"service {service.namespace}/{service.name}: {service.message}"
+    if found.observed_at:
+        for deployment in found.deployments:
+            for row in deployment.replicas:
+                if row.status not in _NOT_UNREADY:
+                    reason = f"{row.status}: {row.message}" if row.message else row.status
+                    yield f"replica {deployment.namespace}/{row.name} on {row.cluster}: {reason}"
+    for cluster in found.clusters:
+        if cluster.state in ("Invalid", "NotReady", "Provisioning"):
+            yield f"cluster {cluster.name}: {cluster.state}: {cluster.message}"
+    for cache in found.caches:
+        for phase in cache.clusters:
+            if phase.phase == "Failed":
+                yield f"cache {cache.namespace}/{cache.name} on {phase.cluster}: {phase.message}"
+
+
+def _summary(clusters: ClusterCounts, objects: ObjectChanges, replicas: ReplicaCounts, *, is_preview: bool) -> str:
+    words = (
+        (clusters.changed, "would change" if is_preview else "changed"),
+        (clusters.unchanged, "unchanged"),
+        (clusters.failed, "failed"),
+    )
+    parts = [f"{count(clusters.total, 'cluster')}: {', '.join(f'{number} {word}' for number, word in words if number)}"]
+    parts.append(changes_text(objects, "would be " if is_preview else ""))
+    of = f"of {count(replicas.desired, 'replica')}"
+    if replicas.serving is None:
+        parts.append(f"{replicas.placed} {of} placed")
+    else:
+        parts.append(f"{replicas.serving} {of} {'serves' if replicas.serving == 1 else 'serve'}")
+    return "; ".join(part.removesuffix(": ") for part in parts)

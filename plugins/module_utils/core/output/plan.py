@@ -1,0 +1,468 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A plan as a table for terminals, and as the document plan.json for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Pending,
+    PlacedEngine,
+    PlacedMember,
+    Placement,
+    Refusal,
+    Replica,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, some
+
+SCHEMA_VERSION = 1
+"""Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""
+_TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
+_SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
+# Limit on the reasons of a pending deployment in the table; plan.json has all of them.
+_MOST_REASONS = 12
+
+
+class PoolShare(api.Model):
+    """Pods of a member on one of several pools."""
+
+    name: str = Field(description="The pool.")
+    pods: int = Field(description="Pods of a copy of the engine there.")
+
+
+class PlannedMember(api.Model):
+    """Pods of one role in an engine."""
+
+    role: str = Field(description="`Standalone`, `Leader` or `Worker`.")
+    pool: str = Field(description="Their node pool; with `pools` the first.")
+    pods: int = Field(description="Pods of a copy of the engine.")
+    device_requests: list[dict[str, Any]] = Field(
+        description="What each pod claims: `name`, `deviceClassName`, `count` and `selectors`, as in a ModelReplica."
+    )
+    device_constraints: list[dict[str, Any]] | None = Field(
+        default=None, description="What its devices have in common: `requests` and `matchAttribute`."
+    )
+    pools: list[PoolShare] | None = Field(default=None, description="Pools of a fabric that the pods are spread over.")
+
+
+class PlannedEngine(api.Model):
+    """An engine of a replica."""
+
+    name: str = Field(description="Its name.")
+    copies: int = Field(description="How many there are of it.")
+    members: list[PlannedMember] = Field(description="Its members.")
+
+
+class PlannedReplica(api.Model):
+    """A replica and its place."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its ModelDeployment; empty for a ModelReplica that a user wrote.")
+    replica: str = Field(description="The name of its ModelReplica.")
+    cluster: str = Field(description="Its cluster.")
+    index: int = Field(description="Its number among the replicas of its deployment on the cluster.")
+    gateway_address: str = Field(description="The address of the gateway of the cluster; empty for none.")
+    engines: list[PlannedEngine] = Field(description="Its engines.")
+
+
+class PlannedRefusal(api.Model):
+    """The reason why clusters, or their pools of one name, cannot take a replica."""
+
+    clusters: list[str] = Field(description="The clusters.")
+    reason: str = Field(description="The reason.")
+    pool: str | None = Field(default=None, description="The pool; absent for the whole cluster.")
+
+
+class PlannedPending(api.Model):
+    """Replicas of a ModelDeployment without a place."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its name.")
+    replicas: int = Field(description="How many have no place.")
+    reason: str = Field(description="The reason, one CamelCase word.")
+    message: str = Field(description="The reason, for people.")
+    refusals: list[PlannedRefusal] = Field(description="The reason of each cluster, or pool.")
+
+
+class HeldResource(api.Model):
+    """A resource that stays as it is, as its manifest has errors."""
+
+    kind: str = Field(description="Its kind.")
+    namespace: str = Field(description="Its namespace; empty for none.")
+    name: str = Field(description="Its name.")
+
+
+class Removal(api.Model):
+    """A replica that is removed once others serve in its place."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its ModelDeployment.")
+    replica: str = Field(description="Its name.")
+    cluster: str = Field(description="Its cluster.")
+    reason: str = Field(description="Why it goes.")
+
+
+class PlannedEndpoint(api.Model):
+    """An endpoint of a ModelService."""
+
+    name: str = Field(description="The name of its ModelEndpoint.")
+    weight: int = Field(description="Its share of requests; 0 for none.")
+    usable: bool = Field(description="Whether requests can be sent to it.")
+
+
+class PlannedService(api.Model):
+    """A ModelService and where it routes to."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    path: str = Field(description="Its path on the gateway.")
+    address: str = Field(description="Its URL; empty while the gateway has no address.")
+    tier: int | None = Field(default=None, description="The priority in use; absent when no endpoint is usable.")
+    note: str = Field(description="What is unusual about it; empty for nothing.")
+    endpoints: list[PlannedEndpoint] = Field(description="Its endpoints.")
+
+
+class Release(api.Model):
+    """A Helm release that the gateway of the fleet needs."""
+
+    name: str = Field(description="The name of the release.")
+    chart: str = Field(description="The chart.")
+    repository: str = Field(description="The URL of its repository.")
+    version: str = Field(description="The version of the chart.")
+    namespace: str = Field(description="Its namespace.")
+    values: dict[str, Any] = Field(description="The values of the chart.")
+
+
+class SecretKey(api.Model):
+    """A key of a Secret."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    key: str = Field(description="The key.")
+
+
+class PlannedSecretCopy(api.Model):
+    """A value of a Secret of the control cluster that a workload cluster gets."""
+
+    cluster: str = Field(description="The workload cluster.")
+    from_: SecretKey = Field(description="Where it is read.")
+    to: SecretKey = Field(description="Where it is written.")
+
+
+class PlanSummary(api.Model):
+    """Counts of a plan."""
+
+    clusters: int = Field(description="Clusters.")
+    placed: int = Field(description="Replicas that have a place.")
+    pending: int = Field(description="Replicas that have none.")
+    services: int = Field(description="Services.")
+    objects: int = Field(description="Objects on all clusters, the control cluster included.")
+
+
+class PlanDocument(api.Model):
+    """A plan: every placement, every pending replica, every reason. `schemaVersion` changes with a field that is
+    removed or gets another meaning."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
+    placements: list[PlannedReplica] = Field(description="Replicas and their places.")
+    pending: list[PlannedPending] = Field(description="Replicas without one.")
+    overcommitted: list[PlannedRefusal] = Field(description="Pools that have less than what runs there asks for.")
+    clusters: list[str] = Field(description="The clusters of the fleet.")
+    held: list[HeldResource] = Field(description="Resources that stay as they are.")
+    leaving: list[Removal] = Field(description="Replicas that are removed once others serve.")
+    services: list[PlannedService] = Field(description="Services.")
+    releases: list[Release] = Field(description="Helm releases of the gateway.")
+    secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
+    summary: PlanSummary = Field(description="Counts.")
+
+
+def table(plan: Plan, width: int = 72) -> list[str]:
+    """Return the table of replicas: a row per replica, and below each deployment with missing replicas the reasons.
+
+    No line is longer than `width`, which is at least 60."""
+    return lines(_TITLES, _rows(plan), width) or ["No replicas are desired or running."]
+
+
+def services_table(plan: Plan, width: int = 72) -> list[str]:
+    """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
+    those without, and notes. Empty for a fleet without services."""
+    rows = []
+    for routed in plan.traffic.services:
+        members = routed.resolution.members
+        used = [member for member in members if member.weight]
+        # While the gateway has no address, only the path is known.
+        cells = (
+            f"{routed.namespace}/{routed.name}",
+            routed.address or routed.path,
+            f"{len(used)} of {len(members)}",
+        )
+        reasons = [
+            f"{label}: {_listed(names)}"
+            for label, names in (
+                ("to", [f"{_name(member)}{NO_BREAK}(weight{NO_BREAK}{member.weight})" for member in used]),
+                ("on standby", [_name(member) for member in members if member.usable and not member.weight]),
+                ("not usable", [_name(member) for member in members if not member.usable]),
+            )
+            if names
+        ]
+        note = service_note(routed)
+        rows.append((cells, [*reasons, *([note] if note else [])]))
+    return lines(_SERVICE_TITLES, rows, width)
+
+
+def _name(member: MatchedEndpoint) -> str:
+    return member.endpoint.name
+
+
+def _listed(names: Sequence[str]) -> str:
+    return some(names, _MOST_REASONS) + (" (plan.json has all of them)" if len(names) > _MOST_REASONS else "")
+
+
+def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
+    rows: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
+    cells: Sequence[str]
+    gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
+    for placement, desired in zip(plan.schedule.placements, plan.replicas, strict=True):
+        name = desired.name
+        before = gone.pop((placement.namespace, name), None)
+        reasons = [f"was: {before['reason']}"] if before else _held(placement)
+        cells = (
+            f"{placement.namespace}/{placement.deployment}",
+            _own_part(name, placement.deployment),
+            placement.cluster,
+            ", ".join(pools_of(placement.engines)),
+            devices(placement.engines),
+            "replaced" if before else "changed" if (placement.namespace, name) in plan.edited else placement.state,
+        )
+        rows.append(((placement.namespace, placement.deployment, 0), cells, reasons))
+    for manual in plan.manual:
+        replica = adapters.replica(manual)
+        cells = (f"{replica.namespace}/-", replica.name, replica.cluster, ", ".join(pools_of(replica.engines)))
+        cells = (*cells, devices(replica.engines), "manual")
+        rows.append(((replica.namespace, "", 0), cells, []))
+    for pending in plan.schedule.pending:
+        cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
+        rows.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
+    left = [(entry, "removed", entry["reason"]) for entry in gone.values()]
+    left += [(entry, "leaving", f"{entry['reason']}; stays until another serves") for entry in leaving(plan)]
+    for entry, state, reason in left:
+        cells = (
+            f"{entry['namespace']}/{entry['deployment']}",
+            _own_part(entry["replica"], entry["deployment"]),
+            entry["cluster"],
+            "-",
+            "-",
+            state,
+        )
+        rows.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
+    return [(cells, reasons) for __, cells, reasons in sorted(rows, key=lambda row: row[0])]
+
+
+def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
+    """Return the pools of a replica, each once, in the order of its engines."""
+    return dict.fromkeys(pool for engine in engines for member in engine.members for pool, __ in member.pods_by_pool)
+
+
+def _own_part(replica: str, deployment: str) -> str:
+    """Return the name of a replica without the prefix of its deployment, which is in the previous column."""
+    prefix = f"{deployment}-"
+    return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
+
+
+def _held(placement: Placement) -> list[str]:
+    return [f"held: {placement.reason}"] if placement.state == "held" else []
+
+
+def _reasons(pending: Pending) -> list[str]:
+    reasons = [f"{pending.reason}: {pending.message}"]
+    more = "and {} more reasons (plan.json has all of them)"
+    return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, more)]
+
+
+def devices(engines: Sequence[PlacedEngine]) -> str:
+    """Return the claimed devices of a replica by request: `16 gpu`."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(device_counts(engines).items())) or "-"
+
+
+def device_counts(engines: Sequence[PlacedEngine]) -> Counter[str]:
+    """Return the number of devices that a replica claims, by request."""
+    total = Counter[str]()
+    for engine in engines:
+        for member in engine.members:
+            for request in member.device_requests:
+                total[request["name"]] += request.get("count", 1) * member.pods * engine.copies
+    return total
+
+
+def document(plan: Plan) -> PlanDocument:
+    """Return the plan for programs, the content of plan.json.
+
+    It contains the desired state of the fleet, not the changes of a run: the document of an unchanged fleet is the same
+    in every run.
+    """
+    placements = [
+        api.construct(
+            PlannedReplica,
+            namespace=placement.namespace,
+            deployment=placement.deployment,
+            replica=replica.name,
+            cluster=placement.cluster,
+            index=placement.index,
+            gateway_address=placement.gateway_address,
+            engines=[_engine(engine) for engine in placement.engines],
+        )
+        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
+    ]
+    placements += [_manual(replica) for replica in plan.manual]
+    pending = [
+        api.construct(
+            PlannedPending,
+            namespace=entry.namespace,
+            deployment=entry.deployment,
+            replicas=entry.count,
+            reason=entry.reason,
+            message=entry.message,
+            refusals=[_refusal(refusal) for refusal in entry.refusals],
+        )
+        for entry in plan.schedule.pending
+    ]
+    return api.construct(
+        PlanDocument,
+        schema_version=SCHEMA_VERSION,
+        placements=placements,
+        pending=pending,
+        overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
+        clusters=sorted(plan.clusters),
+        held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
+        leaving=[api.construct(Removal, **entry) for entry in leaving(plan)],
+        services=[_service(routed) for routed in plan.traffic.services],
+        releases=[api.construct(Release, **asdict(release)) for release in plan.traffic.releases],
+        secret_copies=[
+            _secret_copy(cluster, copy) for staged in plan.caches for cluster, copy in sorted(staged.copies.items())
+        ],
+        summary=api.construct(
+            PlanSummary,
+            clusters=len(plan.clusters),
+            placed=len(placements),
+            pending=sum(entry.count for entry in plan.schedule.pending),
+            services=len(plan.traffic.services),
+            objects=len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
+        ),
+    )
+
+
+def _engine(engine: PlacedEngine) -> PlannedEngine:
+    members = [_member(member) for member in engine.members]
+    return api.construct(PlannedEngine, name=engine.name, copies=engine.copies, members=members)
+
+
+def _member(member: PlacedMember) -> PlannedMember:
+    constraints = [dict(constraint) for constraint in member.device_constraints]
+    pools = [api.construct(PoolShare, name=pool, pods=pods) for pool, pods in member.shares]
+    return api.construct(
+        PlannedMember,
+        role=member.role,
+        pool=member.pool,
+        pods=member.pods,
+        device_requests=[dict(request) for request in member.device_requests],
+        device_constraints=constraints or None,
+        pools=pools or None,
+    )
+
+
+def _manual(resource: api.ModelReplica) -> PlannedReplica:
+    replica = adapters.replica(resource)
+    return api.construct(
+        PlannedReplica,
+        namespace=replica.namespace,
+        deployment="",
+        replica=replica.name,
+        cluster=replica.cluster,
+        index=replica.index,
+        gateway_address="",
+        engines=[_engine(engine) for engine in replica.engines],
+    )
+
+
+def service_note(routed: RoutedService) -> str:
+    """Return a note about a service that does not route to its endpoints as usual; "" otherwise."""
+    if routed.held:
+        return "unchanged: a manifest has errors"
+    if routed.resolution.tier is not None:
+        return ""
+    reason = "none of its endpoints is usable" if routed.resolution.members else "it has no endpoint"
+    return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
+
+
+def _service(routed: RoutedService) -> PlannedService:
+    return api.construct(
+        PlannedService,
+        namespace=routed.namespace,
+        name=routed.name,
+        path=routed.path,
+        address=routed.address,
+        tier=routed.resolution.tier,
+        note=service_note(routed),
+        endpoints=[
+            api.construct(PlannedEndpoint, name=member.endpoint.name, weight=member.weight, usable=member.usable)
+            for member in routed.resolution.members
+        ],
+    )
+
+
+def _secret_copy(cluster: str, copy: SecretCopy) -> PlannedSecretCopy:
+    source, target = (copy.source_namespace, copy.source_name, copy.source_key), (copy.namespace, copy.name, copy.key)
+    read, written = (
+        api.construct(SecretKey, namespace=namespace, name=name, key=key) for namespace, name, key in (source, target)
+    )
+    return api.construct(PlannedSecretCopy, cluster=cluster, from_=read, to=written)
+
+
+def _refusal(refusal: Refusal) -> PlannedRefusal:
+    return api.construct(
+        PlannedRefusal, clusters=list(refusal.clusters), reason=refusal.reason, pool=refusal.pool or None
+    )
+
+
+def leaving(plan: Plan) -> list[dict[str, Any]]:
+    """Return the replicas that are removed once others serve in their place, with the reasons."""
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
+    dropped = plan.schedule.dropped
+    return _removals((e.replica, e.reason) for e in dropped if (e.replica.namespace, e.replica.name) in stay)
+
+
+def removed(plan: Plan) -> list[dict[str, Any]]:
+    """Return the existing replicas that are removed, with the reasons."""
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
+    gone = [
+        (entry.replica, entry.reason)
+        for entry in plan.schedule.dropped
+        if (entry.replica.namespace, entry.replica.name) not in stay
+    ]
+    gone += [(replica, "its deployment was deleted") for replica in plan.unplanned]
+    return _removals(gone)
+
+
+def _removals(gone: Iterable[tuple[Replica, str]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "namespace": replica.namespace,
+            "deployment": replica.deployment,
+            "replica": replica.name,
+            "cluster": replica.cluster,
+            "reason": reason,
+        }
+        for replica, reason in sorted(gone, key=lambda entry: (entry[0].namespace, entry[0].name))
+    ]

@@ -1,0 +1,78 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Use of node pools: the pods that a plan has on each, and the devices that these claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedMember, Pool
+
+
+class PoolUse(NamedTuple):
+    """Devices to claim of a pool, on all nodes that it may have, and how many of them pods claim."""
+
+    devices: int
+    used: int
+
+
+def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
+    """Return the use of each pool (cluster, pool)."""
+    pods = pods_by_pool(plan)
+    return {
+        (cluster.name, pool.name): PoolUse(_devices(pool), sum(map(_claimed, pods.get((cluster.name, pool.name), ()))))
+        for cluster in plan.capacity
+        for pool in cluster.pools
+    }
+
+
+def _devices(pool: Pool) -> int:
+    claimable = (device for device in pool.devices if device.claim == "DRA" and device.driver != FABRIC_DRIVER)
+    return pool.nodes * sum(device.count for device in claimable)
+
+
+def _claimed(pods: Mapping[str, Any]) -> int:
+    claimed: int = pods["pods"] * sum(pods["devices"].values())
+    return claimed
+
+
+def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the pods on each pool (cluster, pool)."""
+    pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
+    occupied: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
+        replica = adapters.replica(resource)
+        for engine in replica.engines:
+            for member in engine.members:
+                for pool, pods in member.pods_by_pool:
+                    occupied.setdefault((replica.cluster, pool), []).append(
+                        {
+                            "namespace": replica.namespace,
+                            "deployment": replica.deployment,
+                            "replica": replica.name,
+                            "engine": engine.name,
+                            "role": member.role,
+                            "pods": pods * engine.copies,
+                            "devices": _allocated(member, pools.get((replica.cluster, pool))),
+                        }
+                    )
+    return occupied
+
+
+def _allocated(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
+    """Return the number of devices that one pod gets on its node, by name of the device.
+
+    Of several devices of one class the first is assumed: Kubernetes decides which one a claim gets."""
+    names_of: dict[str | None, str] = {}
+    for device in pool.devices if pool else ():
+        if device.claim == "DRA":
+            names_of.setdefault(device.device_class_name, device.name)
+    allocated: dict[str, int] = {}
+    for request in member.device_requests:
+        name = names_of.get(request["deviceClassName"], request["name"])
+        allocated[name] = allocated.get(name, 0) + int(request.get("count", 1))
+    return allocated

@@ -1,0 +1,607 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Status of a fleet: services, deployments, clusters, caches, and what the next run changes.
+
+`status` returns the document (`FleetStatus`), `tables` the same rows for terminals. The page of a plan has them too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
+    device_counts,
+    leaving,
+    pools_of,
+    removed,
+    service_note,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolUse, pool_use
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pending
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines, printable, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+
+SCHEMA_VERSION = 1
+# What of a document of any size a person reads in a terminal.
+_MOST_REASONS = 3
+_UNKNOWN = ReplicaState(None, None, "it has not been observed")
+# Failures that the logs of the last start of a container explain; of others, the events of the pod have more.
+_IN_LOGS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
+
+ServiceState = Literal["Serving", "Degraded", "Unavailable", "Unknown", "Held", "Declared"]
+ClusterState = Literal["Ready", "NotReady", "Provisioning", "Unreachable", "NotInRun", "Declared", "Invalid"]
+Action = Literal["new", "changed", "replaced", "removed", "leaving", "pending"]
+
+
+class ServiceStatus(api.Model):
+    """Status of a ModelService."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    address: str = Field(description="Its URL; its path alone while the gateway has no address.")
+    ready: int = Field(description="Endpoints that get requests.")
+    endpoints: int = Field(description="Endpoints that its selectors match.")
+    status: ServiceState = Field(
+        description="`Serving`; `Degraded`: some endpoints are not usable; `Unavailable`; `Unknown`: not observed; "
+        "`Held`: its manifest has errors, and it stays as it is; `Declared`: assumed, as nothing of the fleet is read."
+    )
+    message: str = Field(description="What is wrong; empty if nothing is.")
+
+
+class ReplicaStatus(api.Model):
+    """Status of a replica of a ModelDeployment."""
+
+    name: str = Field(description="The name of its ModelReplica.")
+    cluster: str = Field(description="Its cluster.")
+    pools: list[str] = Field(description="The node pools of its pods.")
+    devices: dict[str, int] = Field(description="The number of devices that it claims, by request.")
+    ready: bool | None = Field(default=None, description="Whether it serves; absent when that is not known.")
+    since: str | None = Field(default=None, description="When its workloads were created.")
+    status: str = Field(
+        description="`Serving`, `Updating`, `Starting`, `Deploying`, `New`, `Leaving`, `Unknown`, `Declared` (assumed, "
+        "as its cluster is not read), or the reason of its pods, such as `ImagePullBackOff`."
+    )
+    message: str = Field(description="What is wrong, or missing; empty if nothing is.")
+    command: str | None = Field(default=None, description="The command that shows more, on its cluster.")
+
+
+class PendingReplicas(api.Model):
+    """Replicas that no cluster can take."""
+
+    count: int = Field(description="How many.")
+    reason: str = Field(description="The reason, one CamelCase word.")
+    message: str = Field(description="The reason, for people.")
+    refusals: list[str] = Field(description="The reason of each cluster, or pool.")
+
+
+class DeploymentStatus(api.Model):
+    """Status of a ModelDeployment, or of the ModelReplicas of a namespace that users wrote (`name` is empty)."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    desired: int = Field(description="Replicas that its manifest asks for.")
+    ready: int = Field(description="Replicas that serve.")
+    replicas: list[ReplicaStatus] = Field(description="Its replicas.")
+    pending: PendingReplicas | None = Field(default=None, description="Its replicas without a cluster.")
+
+
+class PoolStatus(api.Model):
+    """Status of a node pool."""
+
+    name: str = Field(description="Its name.")
+    ready_nodes: int | None = Field(default=None, description="Nodes that are Ready; absent when not known.")
+    nodes: int = Field(description="Nodes that it has, or may grow to.")
+    devices: int = Field(description="Devices to claim that these nodes have.")
+    used_devices: int = Field(description="Devices that replicas claim.")
+
+
+class ClusterStatus(api.Model):
+    """Status of an InferenceCluster."""
+
+    name: str = Field(description="Its name.")
+    state: ClusterState = Field(
+        description="`Ready`, `NotReady`, `Provisioning`; `Unreachable`: it did not answer; `NotInRun`: it was left "
+        "out of this run; `Declared`: it is not read, and assumed to be as its manifest says; `Invalid`: its manifest "
+        "has errors."
+    )
+    message: str = Field(description="What is wrong; empty if nothing is.")
+    pools: list[PoolStatus] = Field(description="Its node pools.")
+    stack_ready: bool | None = Field(default=None, description="Whether its serving stack is complete.")
+    gateway: str = Field(description="The address of its gateway; empty for none.")
+    last_seen: str | None = Field(
+        default=None,
+        description="When it was read last; of a cluster that does not answer, the run that first missed it.",
+    )
+    version: str | None = Field(default=None, description="Its version of Kubernetes.")
+
+
+class CachePhase(api.Model):
+    """Progress of a ModelCache on a cluster."""
+
+    cluster: str = Field(description="The cluster.")
+    phase: str = Field(description="`Pending`, `Hydrating`, `Ready`, `Failed`, or `Unknown`.")
+    message: str = Field(description="What is missing; empty if nothing is.")
+
+
+class CacheStatus(api.Model):
+    """Status of a ModelCache."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    artifact: str = Field(description="What it holds.")
+    ready: int = Field(description="Clusters that have all of it.")
+    clusters: list[CachePhase] = Field(description="The clusters that should have it.")
+
+
+class ReplicaChange(api.Model):
+    """A replica that the next run changes."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its ModelDeployment.")
+    replica: str = Field(description="Its name.")
+    cluster: str = Field(description="Its cluster.")
+    action: Action = Field(description="What becomes of it.")
+    reason: str = Field(description="Why; empty for what the manifest asks for.")
+
+
+class ObjectChanges(api.Model):
+    """Objects of a cluster that a run changes."""
+
+    cluster: str = Field(description="The cluster; empty for the control cluster.")
+    created: int = Field(description="Objects that are new.")
+    changed: int = Field(description="Objects that change.")
+    removed: int = Field(description="Objects that are removed.")
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """Return the three numbers."""
+        return self.created, self.changed, self.removed
+
+
+class NextRun(api.Model):
+    """Changes of the next run."""
+
+    replicas: list[ReplicaChange] = Field(description="Replicas.")
+    objects: list[ObjectChanges] = Field(description="Objects of each cluster, as the build folder has them.")
+
+
+class FleetStatus(api.Model):
+    """Status of a fleet. `schemaVersion` changes with a field that is removed or gets another meaning."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
+    observed_at: str | None = Field(default=None, description="When the fleet was read; absent when it was not.")
+    services: list[ServiceStatus] = Field(description="Services.")
+    deployments: list[DeploymentStatus] = Field(description="Deployments.")
+    clusters: list[ClusterStatus] = Field(description="Clusters.")
+    caches: list[CacheStatus] = Field(description="Caches.")
+    next_run: NextRun = Field(description="What the next run changes.")
+
+
+class Changes(Protocol):
+    """Files of the build folder that a run adds, changes and removes."""
+
+    @property
+    def added(self) -> Sequence[str]: ...
+    @property
+    def changed(self) -> Sequence[str]: ...
+    @property
+    def removed(self) -> Sequence[str]: ...
+
+
+def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -> FleetStatus:
+    """Return the status of the fleet of a plan.
+
+    `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
+    `changes` are those of the build folder. `now` is the time of the observation (RFC 3339).
+    """
+    ready = {Ref(*identity(value)[1:]): _ready(value) for value in statuses}
+    observed = plan.context.observed is not None
+    services = [
+        _service(routed, ready.get(Ref("ModelService", routed.namespace, routed.name)), observed=observed)
+        for routed in plan.traffic.services
+    ]
+    return api.construct(
+        FleetStatus,
+        schema_version=SCHEMA_VERSION,
+        observed_at=now if observed else None,
+        services=services,
+        deployments=_deployments(plan),
+        clusters=_clusters(plan, ready, now),
+        caches=_caches(plan),
+        next_run=api.construct(NextRun, replicas=list(_replica_changes(plan)), objects=object_changes(changes)),
+    )
+
+
+class _Ready(NamedTuple):
+    """The Ready condition of a resource."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
+
+
+def _ready(resource: Object) -> _Ready:
+    for condition in entries(resource, "status", "conditions"):
+        if condition.get("type") == READY:
+            return _Ready(*(text(condition, key) for key in ("status", "reason", "message", "lastTransitionTime")))
+    return _Ready("Unknown", "", "", "")
+
+
+def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> ServiceStatus:
+    members = routed.resolution.members
+    used = [member for member in members if member.weight]
+    unusable = [member.endpoint.name for member in members if not member.usable]
+    message = service_note(routed)
+    state: ServiceState = "Declared"
+    if routed.held:
+        state = "Held"
+    elif observed:
+        state = "Unknown"
+        if ready and ready.status == "True":
+            state = "Degraded" if unusable else "Serving"
+            message = ready.message or (f"{some(unusable)} not usable" if unusable else "")
+        elif ready and ready.status == "False":
+            state, message = "Unavailable", ready.message or message
+    return api.construct(
+        ServiceStatus,
+        namespace=routed.namespace,
+        name=routed.name,
+        address=routed.address or routed.path,
+        ready=len(used),
+        endpoints=len(members),
+        status=state,
+        message=message,
+    )
+
+
+def _deployments(plan: Plan) -> list[DeploymentStatus]:
+    found: dict[tuple[str, str], list[ReplicaStatus]] = {key: [] for key in plan.context.fleet.deployments}
+    new = {
+        (placement.namespace, replica.name)
+        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
+        if placement.state == "new"
+    }
+    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in leaving(plan)}
+    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
+        key = (resource.namespace, resource.name)
+        deployment = resource.labels.get(names.DEPLOYMENT_LABEL, "")
+        state = plan.states.get(key, _UNKNOWN if plan.context.observed else DECLARED)
+        row = _replica(resource, state, is_new=key in new, leaving=gone.get(key, ""))
+        found.setdefault((resource.namespace, deployment), []).append(row)
+    pending = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
+    return [_deployment(plan, key, rows, pending.get(key)) for key, rows in sorted(found.items())]
+
+
+def _deployment(
+    plan: Plan, key: tuple[str, str], rows: list[ReplicaStatus], pending: Pending | None
+) -> DeploymentStatus:
+    resource = plan.context.fleet.deployments.get(key)
+    return api.construct(
+        DeploymentStatus,
+        namespace=key[0],
+        name=key[1],
+        desired=resource.spec.replicas if resource else sum(row.status != "Leaving" for row in rows),
+        ready=sum(row.ready is True for row in rows),
+        replicas=rows,
+        pending=_pending(pending) if pending else None,
+    )
+
+
+def _pending(pending: Pending) -> PendingReplicas:
+    return api.construct(
+        PendingReplicas,
+        count=pending.count,
+        reason=pending.reason,
+        message=pending.message,
+        refusals=[cut(str(refusal)) for refusal in pending.refusals],
+    )
+
+
+def _replica(resource: api.ModelReplica, state: ReplicaState, *, is_new: bool, leaving: str) -> ReplicaStatus:
+    replica = adapters.replica(resource)
+    known = state.accepted is not None and not state.remembered
+    word, message = _word(state, known=known, is_new=is_new), state.message
+    if leaving:
+        word, message = "Leaving", f"{leaving}; stays until another serves"
+    return api.construct(
+        ReplicaStatus,
+        name=replica.name,
+        cluster=replica.cluster,
+        pools=list(pools_of(replica.engines)),
+        devices=dict(sorted(device_counts(replica.engines).items())),
+        ready=state.ready if known else None,
+        since=state.since or None,
+        status=word,
+        message=message if word != "New" else "the next run places it here",
+        command=_command(resource, state) if known and not state.ready and word not in ("New", "Leaving") else None,
+    )
+
+
+def _word(state: ReplicaState, *, known: bool, is_new: bool) -> str:
+    """Return the state of a replica in one word, of its pods if they have one."""
+    if is_new and not state.accepted:
+        return "New"
+    if state.declared:
+        return "Declared"
+    if not known:
+        return "Unknown"
+    if state.ready:
+        return "Serving"
+    if state.failure and state.failure.reason:
+        return state.failure.reason
+    if not state.accepted:
+        return "Deploying"
+    return "Updating" if state.serving else "Starting"
+
+
+def _command(resource: api.ModelReplica, state: ReplicaState) -> str | None:
+    """Return the command that shows more about a replica that does not serve. Names of pods are the server's."""
+    namespace = shlex.quote(names.workload_namespace(resource.namespace))
+    failure = state.failure
+    if failure is None or not state.pod:
+        label = shlex.quote(f"{names.REPLICA_LABEL}={names.label_value(resource.name)}")
+        return f"kubectl -n {namespace} get pods -l {label}"
+    if failure.container and failure.reason in _IN_LOGS:
+        return f"kubectl -n {namespace} logs {shlex.quote(state.pod)} -c {shlex.quote(failure.container)} --previous"
+    return f"kubectl -n {namespace} describe pod {shlex.quote(state.pod)}"
+
+
+def _clusters(plan: Plan, ready: Mapping[Ref, _Ready], now: str) -> list[ClusterStatus]:
+    use = pool_use(plan)
+    return [
+        _cluster(plan, cluster, ready.get(Ref("InferenceCluster", "", cluster.name)), use, now)
+        for cluster in plan.capacity
+    ]
+
+
+def _cluster(
+    plan: Plan, cluster: Cluster, ready: _Ready | None, use: Mapping[tuple[str, str], PoolUse], now: str
+) -> ClusterStatus:
+    observed = plan.context.observed_cluster(cluster.name)
+    answered = observed is not None and not observed.unreachable
+    state, message = _cluster_state(plan, cluster, ready)
+    pools = [
+        api.construct(
+            PoolStatus,
+            name=pool.name,
+            ready_nodes=observed.nodes.get(pool.name, 0) if observed is not None and answered else None,
+            nodes=pool.nodes,
+            devices=use[cluster.name, pool.name].devices,
+            used_devices=use[cluster.name, pool.name].used,
+        )
+        for pool in cluster.pools
+    ]
+    seen = now if answered else (ready.since if ready and state == "Unreachable" else "")
+    return api.construct(
+        ClusterStatus,
+        name=cluster.name,
+        state=state,
+        message=message,
+        pools=pools,
+        stack_ready=observed.stack.ready if observed is not None and answered else None,
+        gateway=cluster.gateway_address,
+        last_seen=seen or None,
+        version=(observed.version if observed else "") or None,
+    )
+
+
+def _cluster_state(plan: Plan, cluster: Cluster, ready: _Ready | None) -> tuple[ClusterState, str]:
+    if cluster.name not in plan.platforms:
+        return "Invalid", cluster.unknown
+    if plan.context.declared(cluster.name) or ready is None or ready.reason == REASON_DECLARED:
+        return "Declared", cluster.unknown or cluster.not_ready
+    observed = plan.context.observed_cluster(cluster.name)
+    if observed is not None and observed.unreachable:
+        left_out = observed.unreachable == NOT_THIS_RUN
+        return ("NotInRun" if left_out else "Unreachable"), "" if left_out else cut(observed.unreachable)
+    if ready.status == "True":
+        return "Ready", ready.message
+    provisioned = observed.provisioned if observed else None
+    return ("Provisioning" if provisioned and not provisioned.ready else "NotReady"), ready.message
+
+
+def _caches(plan: Plan) -> list[CacheStatus]:
+    return [
+        api.construct(
+            CacheStatus,
+            namespace=staged.namespace,
+            name=staged.name,
+            artifact=staged.artifact,
+            ready=sum(phase.phase == "Ready" for phase in staged.phases),
+            clusters=[
+                api.construct(CachePhase, cluster=phase.cluster, phase=phase.phase or "Unknown", message=phase.message)
+                for phase in staged.phases
+            ],
+        )
+        for staged in plan.caches
+    ]
+
+
+def _replica_changes(plan: Plan) -> Iterator[ReplicaChange]:
+    gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
+    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
+        key = (placement.namespace, replica.name)
+        before = gone.pop(key, None)
+        action: Action | None = "new" if placement.state == "new" else "changed" if key in plan.edited else None
+        if before:
+            action = "replaced"
+        if action:
+            yield api.construct(
+                ReplicaChange,
+                namespace=placement.namespace,
+                deployment=placement.deployment,
+                replica=replica.name,
+                cluster=placement.cluster,
+                action=action,
+                reason=before["reason"] if before else "",
+            )
+    for entry in gone.values():
+        yield api.construct(ReplicaChange, action="removed", **entry)
+    for entry in leaving(plan):
+        yield api.construct(ReplicaChange, action="leaving", **entry)
+
+
+def object_changes(changes: Changes) -> list[ObjectChanges]:
+    """Return the number of objects that change on each cluster, from the names of their files."""
+    counts: dict[str, Counter[str]] = {}
+    for kind, files in (("created", changes.added), ("changed", changes.changed), ("removed", changes.removed)):
+        for name in files:
+            top, __, rest = name.partition("/")
+            if top in ("control", "clusters"):
+                counts.setdefault(rest.partition("/")[0] if top == "clusters" else "", Counter())[kind] += 1
+    return [counted(cluster, found) for cluster, found in sorted(counts.items())]
+
+
+def counted(cluster: str, counts: Mapping[str, int]) -> ObjectChanges:
+    """Return numbers of objects that are `created`, `changed` and `removed` on a cluster."""
+    created, changed, gone = (counts.get(kind, 0) for kind in ("created", "changed", "removed"))
+    return api.construct(ObjectChanges, cluster=cluster, created=created, changed=changed, removed=gone)
+
+
+def place_of(changes: ObjectChanges) -> str:
+    """Return the name of a cluster for messages."""
+    return f"cluster {changes.cluster}" if changes.cluster else "control cluster"
+
+
+_SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
+_DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
+_CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
+_CACHES = ("CACHE", "READY", "CLUSTERS")
+_WHY = "WHY"
+_NEXT = "NEXT RUN"
+
+
+def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
+    """Return the tables of a status, with an empty line between two.
+
+    No line is longer than `width`. Devices of clusters are those in use, of all. `now` is what ages are counted to.
+    """
+    parts = [
+        lines(_SERVICES, _service_rows(found), width, _WHY),
+        lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
+        lines(_CLUSTERS, _cluster_rows(found, now), width, _WHY),
+        lines(_CACHES, _cache_rows(found), width, _WHY),
+        [_NEXT, *_next_lines(found.next_run, width)],
+    ]
+    return [line for part in parts if part for line in ("", *part)][1:]
+
+
+def _service_rows(found: FleetStatus) -> list[Row]:
+    return [
+        (
+            (f"{each.namespace}/{each.name}", f"{each.ready}/{each.endpoints}", each.address, each.status),
+            [each.message] if each.message else [],
+        )
+        for each in found.services
+    ]
+
+
+def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
+    rows: list[Row] = []
+    for deployment in found.deployments:
+        label = f"{deployment.namespace}/{deployment.name or '-'}"
+        for group in _alike(deployment.replicas):
+            first = group[0]
+            ready = f"{sum(row.ready is True for row in group)}/{len(group)}"
+            since = min((row.since for row in group if row.since), default="")
+            devices = ", ".join(f"{number} {name}" for name, number in first.devices.items()) or "-"
+            cells = (label, ready, first.cluster, ", ".join(first.pools), devices, age(since, now), first.status)
+            rows.append((cells, [part for part in (first.message, first.command) if part]))
+        if pending := deployment.pending:
+            cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
+            reasons = [f"{pending.reason}: {pending.message}"]
+            reasons += first_lines(pending.refusals, _MOST_REASONS, "and {} more reasons")
+            rows.append((cells, reasons))
+        elif not deployment.replicas:
+            rows.append(((label, f"0/{deployment.desired}", "-", "-", "-", "-", "-"), []))
+    return rows
+
+
+def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
+    """Group the replicas that differ in their names and ages at most, in their order."""
+    groups: dict[tuple[Any, ...], list[ReplicaStatus]] = {}
+    for row in replicas:
+        key = (row.cluster, tuple(row.pools), tuple(row.devices.items()), row.status)
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
+    rows: list[Row] = []
+    for cluster in found.clusters:
+        pools = cluster.pools
+        ready = [pool.ready_nodes for pool in pools if pool.ready_nodes is not None]
+        nodes = sum(pool.nodes for pool in pools)
+        cells = (
+            cluster.name,
+            cluster.state,
+            f"{sum(ready)}/{nodes}" if ready else f"-/{nodes}",
+            f"{sum(pool.used_devices for pool in pools)}/{sum(pool.devices for pool in pools)}",
+            {True: "ready", False: "incomplete", None: "-"}[cluster.stack_ready],
+            age(cluster.last_seen or "", now),
+            cluster.version or "-",
+        )
+        rows.append((cells, [cluster.message] if cluster.message else []))
+    return rows
+
+
+def _cache_rows(found: FleetStatus) -> list[Row]:
+    rows: list[Row] = []
+    for cache in found.caches:
+        waiting = [
+            f"{phase.cluster}: {phase.phase}{f': {phase.message}' if phase.message else ''}"
+            for phase in cache.clusters
+            if phase.phase != "Ready"
+        ]
+        clusters = some((phase.cluster for phase in cache.clusters), 3) or "-"
+        cells = (f"{cache.namespace}/{cache.name}", f"{cache.ready}/{len(cache.clusters)}", clusters)
+        rows.append((cells, first_lines(waiting, _MOST_REASONS, "and {} more clusters")))
+    return rows
+
+
+def _next_lines(next_run: NextRun, width: int) -> list[str]:
+    changes = [
+        f"{each.cluster}: {each.namespace}/{each.replica} {each.action}{f': {each.reason}' if each.reason else ''}"
+        for each in next_run.replicas
+    ]
+    changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
+    return [printable(line) for line in wrapped(changes or ["nothing changes in the build folder"], width)]
+
+
+def changes_text(changes: ObjectChanges, verb: str = "") -> str:
+    """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`. `verb` is what comes before the
+    first participle."""
+    counts = {"created": changes.created, "changed": changes.changed, "removed": changes.removed}
+    parts = [f"{number} {kind}" for kind, number in counts.items() if number]
+    if not parts:
+        return f"no object {verb}changed"
+    number, __, kind = parts[0].partition(" ")
+    return ", ".join([f"{count(int(number), 'object')} {verb}{kind}", *parts[1:]])
+
+
+def age(since: str, now: str) -> str:
+    """Return the time between two times (RFC 3339) as kubectl shows ages: `45s`, `5m`, `3h`, `12d`; `-` without one."""
+    try:
+        seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
+    except (TypeError, ValueError):
+        return "-"
+    for unit, size, most in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
+        if seconds < most:
+            return f"{max(seconds, 0) // size}{unit}"
+    return f"{seconds // 86400}d"

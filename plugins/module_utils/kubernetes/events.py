@@ -1,0 +1,65 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Events on the control cluster for what a run changed of the fleet's resources."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.events import (
+    Event,
+    condition_events,
+    event_object,
+    replica_events,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    NotFound,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result
+
+# Of one call; a fleet that is new has some for each of its replicas.
+_MOST_EVENTS = 200
+_DEPLOYMENT = (api.ModelDeployment.group_version(), api.ModelDeployment.KIND)
+
+
+def record_events(client: Client, results: Sequence[Result], now: str, fleet: str) -> list[str]:
+    """Write the events of what `results` changed, and return notes about those that could not be written.
+
+    `now` is their time (RFC 3339), `fleet` the name of the fleet. Events are no part of the state of a fleet, so that
+    nothing fails because of them. Raises Unreachable."""
+    found = list(_events(client, results))
+    for number, (event, regarding) in enumerate(found[:_MOST_EVENTS]):
+        try:
+            with contextlib.suppress(AlreadyExists, NotFound):
+                client.create(event_object(event, regarding, now, fleet))
+        except Unreachable:
+            raise
+        except ApiError as error:
+            return [f"{count(len(found) - number, 'event')} could not be written: {error}"]
+    left = len(found) - _MOST_EVENTS
+    return [f"{count(left, 'event')} beyond the first {_MOST_EVENTS} not written"] if left > 0 else []
+
+
+def _events(client: Client, results: Sequence[Result]) -> Iterator[tuple[Event, Object]]:
+    deployments: dict[tuple[str, str], Object] = {}
+    for result in results:
+        if result.subresource and result.action == "updated" and result.after is not None:
+            if result.kind == api.ModelDeployment.KIND:
+                deployments[result.namespace, result.name] = result.after
+            for event in condition_events(result.before, result.after):
+                yield event, result.after
+    replicas = [result for result in results if result.kind == api.ModelReplica.KIND and not result.subresource]
+    created = [result.after for result in replicas if result.action == "created" and result.after]
+    removed = [result.before for result in replicas if result.action == "deleted" and result.before]
+    for (namespace, name), events in replica_events(created, removed).items():
+        deployment = deployments.get((namespace, name)) or client.get(*_DEPLOYMENT, name, namespace)
+        if deployment is not None:
+            yield from ((event, deployment) for event in events)

@@ -1,0 +1,260 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of a fleet that is observed, its tables, and the outcome that pipelines decide by."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT, outcome, refused
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    FleetStatus,
+    age,
+    object_changes,
+    tables,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from observed_fleet import Fleet, Object, down, up
+
+CREATED = "2026-11-01T08:00:00Z"
+GATEWAY = """
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: default}
+spec: {backend: Traefik, traefik: {version: "40.2.0"}}
+"""
+NOW = "2026-11-04T09:00:00Z"
+
+
+class WithPods(Fleet):
+    """A fleet behind a gateway whose engines were created at CREATED, with a pod of each on these clusters."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.text += GATEWAY
+        self.pods: dict[str, Object] = {}
+
+    def observations(self) -> Object:
+        found = super().observations()
+        found["control"]["controller"] = {"ready": True, "addresses": ["203.0.113.10"]}
+        for value in found["control"]["objects"]:
+            if value["kind"] == "HTTPRoute":
+                value["status"]["parents"] = [{"conditions": [{"type": "Accepted", "status": "True"}]}]
+        for name, cluster in found["clusters"].items():
+            for value in list(cluster.get("objects", ())):
+                metadata = value["metadata"]
+                replica = metadata.get("labels", {}).get("modelplane.ai/replica")
+                if value["kind"] not in ("Deployment", "LeaderWorkerSet") or not replica:
+                    continue
+                value["metadata"] = {**metadata, "creationTimestamp": CREATED}
+                if name in self.pods and "picker" not in metadata["name"]:
+                    labels = {"modelplane.ai/replica": replica}
+                    pod = {"name": f"{metadata['name']}-x", "namespace": metadata["namespace"], "labels": labels}
+                    cluster["objects"].append(
+                        {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "status": self.pods[name]}
+                    )
+        return found
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> WithPods:
+    return WithPods(tmp_path)
+
+
+def waiting(reason: str, message: str = "") -> Object:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "engine", "ready": False, "state": state}]}
+
+
+def status(fleet: Fleet, **more: Any) -> FleetStatus:
+    found = fleet.run(check_mode=True, **more)
+    return found.fleet_status
+
+
+def by_cluster(found: FleetStatus) -> dict[str, Any]:
+    (deployment,) = found.deployments
+    return {row.cluster: row for row in deployment.replicas}
+
+
+def test_a_fleet_that_serves_has_nothing_to_complain_about(fleet: WithPods) -> None:
+    fleet.settle()
+    found = status(fleet)
+    (service,) = found.services
+    assert (service.status, service.ready, service.endpoints, service.message) == ("Serving", 2, 3, "")
+    (deployment,) = found.deployments
+    assert (deployment.desired, deployment.ready, deployment.pending) == (2, 2, None)
+    assert {(row.status, row.ready, row.since, row.command) for row in deployment.replicas} == {
+        ("Serving", True, CREATED, None)
+    }
+    assert [(each.name, each.state, each.stack_ready) for each in found.clusters] == [
+        ("east", "Ready", True),
+        ("west", "Ready", True),
+    ]
+    (pool,) = found.clusters[0].pools
+    assert (pool.ready_nodes, pool.nodes, pool.devices, pool.used_devices) == (4, 4, 4, 1)
+    (cache,) = found.caches
+    assert cache.ready == len(cache.clusters) == 2
+    assert found.next_run.replicas == found.next_run.objects == []
+    result = outcome(found, [])
+    assert not refused(result, STRICT)
+    assert result.summary == "2 clusters: 2 unchanged; no object changed; 2 of 2 replicas serve"
+
+
+@pytest.mark.parametrize(
+    ("pod", "word", "command"),
+    [
+        (waiting("ImagePullBackOff", "Back-off pulling image"), "ImagePullBackOff", "describe pod"),
+        (waiting("CrashLoopBackOff"), "CrashLoopBackOff", "-c engine --previous"),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/4 nodes are available: 4 cannot allocate all claims.",
+                    }
+                ],
+            },
+            "Unschedulable",
+            "describe pod",
+        ),
+        ({"phase": "Pending"}, "Starting", "get pods -l modelplane.ai/replica="),
+    ],
+)
+def test_a_replica_has_the_reason_of_its_pods_and_the_command_that_shows_more(
+    fleet: WithPods, pod: Object, word: str, command: str
+) -> None:
+    fleet.settle()
+    fleet.pods = {"west": pod}
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.run()
+    found = status(fleet)
+    row = by_cluster(found)["west"]
+    assert (row.status, row.ready) == (word, False)
+    assert row.command.startswith("kubectl -n mp-team-")
+    assert command in row.command
+    assert by_cluster(found)["east"].status == "Serving"
+    lines = refused(outcome(found, []), ["unready"])
+    assert any(f"on west: {word}" in line for line in lines), lines
+    shown = "\n".join(tables(found, NOW, 100))
+    assert word in shown
+    assert row.command in shown
+
+
+def test_names_of_pods_are_quoted_as_servers_choose_them(fleet: WithPods) -> None:
+    fleet.settle()
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.pods = {"west": waiting("ErrImagePull")}
+    original = fleet.observations
+
+    def hostile() -> Object:
+        found = original()
+        for value in found["clusters"]["west"]["objects"]:
+            if value["kind"] == "Pod":
+                value["metadata"]["name"] = "x; rm -rf ~"
+        return found
+
+    fleet.observations = hostile  # type: ignore[method-assign]
+    assert by_cluster(status(fleet))["west"].command.endswith("describe pod 'x; rm -rf ~'")
+
+
+def test_what_does_not_answer_is_unknown_and_not_unready(fleet: WithPods) -> None:
+    fleet.settle()
+    fleet.silent = {"west"}
+    found = status(fleet)
+    assert by_cluster(found)["west"].status == "Unknown"
+    assert by_cluster(found)["west"].ready is None
+    (west,) = (each for each in found.clusters if each.name == "west")
+    assert (west.state, west.message, west.stack_ready) == ("Unreachable", "connection refused", None)
+    result = outcome(found, [], ["west"])
+    assert refused(result, STRICT) == ["unreachable: cluster west: connection refused"]
+    assert result.clusters.failed == 1
+
+
+def test_clusters_of_files_are_declared(fleet: WithPods) -> None:
+    fleet.declared = {"east", "west"}
+    fleet.run()
+    found = status(fleet)
+    assert {row.status for row in by_cluster(found).values()} == {"Declared"}
+    assert {each.state for each in found.clusters} == {"Declared"}
+    assert not refused(outcome(found, []), ["pending", "unready", "unreachable", "drift"])
+
+
+def test_pending_replicas_have_their_reasons(fleet: WithPods) -> None:
+    fleet.edit("replicas: 2", "replicas: 11")
+    fleet.settle()
+    found = status(fleet)
+    (deployment,) = found.deployments
+    assert deployment.pending is not None
+    assert (deployment.pending.count, deployment.pending.reason) == (3, "InsufficientCapacity")
+    (line,) = refused(outcome(found, []), ["pending"])
+    assert line.startswith("pending: team/qwen: 3 of 11 replicas pending: InsufficientCapacity: ")
+    shown = tables(found, NOW)
+    assert max(map(len, shown)) <= 72
+    (row,) = [line for line in shown if " Pending" in line]
+    assert row.split() == ["team/qwen", "0/3", "-", "-", "-", "-", "Pending"]
+
+
+def test_the_next_run_is_listed_by_replica_and_by_cluster(fleet: WithPods) -> None:
+    fleet.settle()
+    fleet.edit("replicas: 2", "replicas: 3")
+    found = status(fleet)
+    (change,) = found.next_run.replicas
+    assert (change.action, change.deployment) == ("new", "qwen")
+    places = {each.cluster: each for each in found.next_run.objects}
+    assert places[change.cluster].created > 0
+    assert places[""].created > 0, "its ModelReplica"
+    result = outcome(found, found.next_run.objects, is_preview=True)
+    assert result.changes
+    assert "1 would change" in result.summary
+    assert "objects would be created" in result.summary
+    assert any(line.startswith("drift: cluster ") for line in refused(result, ["drift"]))
+
+
+def test_a_status_is_the_same_in_every_form(fleet: WithPods) -> None:
+    """Rows of the terminal are those of the document."""
+    fleet.settle()
+    found = status(fleet)
+    document = api.wire(found)
+    shown = "\n".join(tables(found, NOW, 200))
+    for service in document["services"]:
+        assert service["address"] in shown
+    for cluster in document["clusters"]:
+        assert cluster["name"] in shown
+    assert document["schemaVersion"] == 1
+    assert "3d" in shown
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        ("2026-11-04T08:59:15Z", "45s"),
+        ("2026-11-04T08:55:00Z", "5m"),
+        ("2026-11-04T05:00:00Z", "4h"),
+        ("2026-11-01T08:00:00Z", "3d"),
+        ("2026-11-04T09:00:05Z", "0s"),
+        ("", "-"),
+        ("yesterday", "-"),
+    ],
+)
+def test_ages_are_those_of_kubectl(since: str, expected: str) -> None:
+    assert age(since, NOW) == expected
+
+
+def test_objects_are_counted_by_the_places_of_their_files() -> None:
+    class Files:
+        added = ("clusters/east/namespaces/n/deployment-a.yaml", "plan.json", "status/namespaces/n/x.yaml")
+        changed = ("control/namespaces/n/modelreplica-a.yaml",)
+        removed = ("clusters/east/namespaces/n/service-b.yaml", "clusters/west/cluster-scoped/namespace-n.yaml")
+
+    found = [(each.cluster, each.created, each.changed, each.removed) for each in object_changes(Files())]
+    assert found == [("", 0, 1, 0), ("east", 1, 0, 1), ("west", 0, 0, 1)]
