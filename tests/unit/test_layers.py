@@ -48,10 +48,10 @@ LAYERS = [
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
     ("module_utils/core/yaml_scalars",),
+    ("module_utils/core/problem",),
     ("module_utils/core/text",),
     (
         "module_utils/core/arguments",
-        "module_utils/core/problem",
         "module_utils/core/names",
         "module_utils/core/secrets",
         "module_utils/core/wire",

@@ -100,12 +100,13 @@ class Loaded:
         )
 
 
-def load(sources: Iterable[Source]) -> Loaded:
-    """Everything in `sources`. Never raises because of what a source holds."""
+def load(sources: Iterable[Source], *, all_read: bool = True) -> Loaded:
+    """Everything in `sources`. Never raises because of what a source holds. `all_read`: there are no other sources, that
+    could not be read."""
     loader = _Loader()
     for source in sources:
         loader.read(source)
-    return loader.finish()
+    return loader.finish(all_read=all_read)
 
 
 @dataclass(frozen=True)
@@ -161,18 +162,23 @@ class _Loader:
         self._first: dict[Ref, _Item] = {}
         self._files: dict[str, int] = {}
         self._checked_later: list[tuple[_Item, Ref | None, conversion.Canonical]] = []
+        self._unread: list[references.Unread] = []
 
     def read(self, source: Source) -> None:
         self._files.setdefault(source.name, len(self._files))
         for document in documents(source):
             self._problems.extend(document.problems)
+            if document.value is None and not document.complete:
+                self._unread.append(references.Unread(text=document.unread))
             for item in self._expand(document):
                 self._take(item)
 
-    def finish(self) -> Loaded:
+    def finish(self, *, all_read: bool) -> Loaded:
+        if not all_read:
+            self._unread.append(references.Unread())
         sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
         unresolved: set[Ref] = set()
-        found = references.References(sound, frozenset(self._invalid))
+        found = references.References(sound, frozenset(self._invalid), self._unread)
         for item, ref, canonical in self._checked_later:
             namespace = ref.namespace if ref else ""
             for problem in found.problems_of_invalid(canonical.document, namespace):
@@ -211,6 +217,7 @@ class _Loader:
             if items is None:
                 continue
             if not isinstance(items, list):
+                self._unread.append(_unidentified(value))
                 self._problems.append(
                     item.locate(Problem(f"must be a list of objects, is {type_words(items)}", "items"))
                 )
@@ -236,6 +243,8 @@ class _Loader:
             if problem is None:
                 return
         ref = _ref(item.value)
+        if ref is None and not foreign:
+            self._unread.append(_unidentified(item.value))
         if problem is not None:
             self._problems.append(item.locate(problem, None if foreign else ref))
             if ref is not None and problem.severity == "error":
@@ -272,6 +281,8 @@ class _Loader:
         except api.InvalidResource as error:
             written = [replace(p, path=conversion.written_path(canonical.origin, p.path)) for p in error.problems]
             self._refuse(item, ref, written)
+            if _of_another_kind(error.problems):
+                self._unread.append(replace(_unidentified(item.value), kind=""))
             self._checked_later.append((item, ref, canonical))
             return
         self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
@@ -280,6 +291,24 @@ class _Loader:
         self._problems.extend(item.locate(problem, ref) for problem in problems)
         if ref is not None:
             self._invalid.add(ref)
+
+
+def _unidentified(value: Any) -> references.Unread:
+    """What an object may be that does not say which of ours it is. One without a name may have any."""
+    known = value if isinstance(value, dict) else {}
+    kind, metadata = known.get("kind"), known.get("metadata")
+    named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and metadata["name"]
+    nameless = not named and ("kind" in known or "apiVersion" in known)
+    return references.Unread(
+        kind=kind if isinstance(kind, str) and kind in api.KINDS else "",
+        text=None if nameless else json.dumps(value, ensure_ascii=False, default=str),
+    )
+
+
+def _of_another_kind(problems: Iterable[Problem]) -> bool:
+    """Return True when a document without fields that its kind needs has others: its kind may be what is wrong."""
+    fields = {problem.message for problem in problems if re.fullmatch(r"spec\.\w+", problem.path)}
+    return {"is required", "is not a known field"} <= fields
 
 
 _COMPONENT = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import sentence
+
 Severity = Literal["error", "warning"]
 
 
@@ -25,6 +27,8 @@ class Ref:
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: what (`message`), where, the value that is wrong, and what to do about it (`hint`).
+
+    As a text, message and hint are sentences; the message itself is the rest of one that begins with the field.
 
     `path` is the field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document.
     `value` is the offending value in short form (never of a secret), empty where there is none.
@@ -57,12 +61,11 @@ class Problem:
             )
             if part
         )
-        text = f"{where}: {self.message}" if where else self.message
-        if self.value:
-            text += f" (got {self.value})"
+        got = f" (got {self.value})" if self.value else ""
+        said = sentence(f"{self.message}{got}")
         if self.hint:
-            text += f". {self.hint}"
-        return text
+            said = f"{said} {sentence(self.hint)}"
+        return f"{where}: {said}" if where else said
 
 
 def warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:

@@ -103,6 +103,31 @@ def nearest_key(key: object, known: Iterable[str]) -> str:
     return f"Did you mean {found}?" if found else f"Known here: {', '.join(names)}."
 
 
+_WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)")
+
+
+def sentence(text: str) -> str:
+    """Return a text as a sentence: with a capital, unless it begins with a name such as `dataLocal`, and an end."""
+    text = text.strip()
+    if _WORD.match(text):
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+
+
+_AMOUNT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgtpe])(i?)(b?)", re.ASCII | re.IGNORECASE)
+
+
+def meant_quantity(text: str) -> str:
+    """Return the Kubernetes quantity that a text such as `80 GB` or `64gi` means; empty when that is unknown."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        return ""
+    number, letter, binary, byte = found.groups()
+    if letter == "m" and not binary and not byte:
+        return f"{number}m"
+    return f"{number}{'k' if letter in 'kK' and not binary else letter.upper()}{binary.lower()}"
+
+
 def first_lines(lines: Iterable[str], limit: int, more: str = "and {} more") -> list[str]:
     """Return the first lines, and after them how many more there are."""
     found = list(lines)

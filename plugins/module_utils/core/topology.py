@@ -59,7 +59,7 @@ class TopologyError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
+        super().__init__(" ".join(str(problem) for problem in self.problems))
 
 
 def positive_integer(value: object, path: str) -> tuple[int | None, Problem | None]:

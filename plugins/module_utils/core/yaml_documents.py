@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -85,7 +85,8 @@ class Document:
     """One document of a file: plain dicts, lists and scalars, with their places.
 
     `problems` are those of the text itself. When `complete` is false, something could not be read and is missing from
-    `value`, so that checking `value` would find errors that are not there.
+    `value`, so that checking `value` would find errors that are not there. `unread` is the text of a document without a
+    value, as far as its end can be found; None where there may be more.
     """
 
     file: str
@@ -94,6 +95,7 @@ class Document:
     place: Place
     problems: tuple[Problem, ...] = ()
     complete: bool = True
+    unread: str | None = None
 
 
 def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int = MAX_DOCUMENTS) -> Iterator[Document]:
@@ -159,6 +161,15 @@ class _Text:
         """The line of the file with this number, empty behind the end."""
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
+    def document(self, first: int, behind: int) -> str:
+        """The lines of the document that has line `first`, to the first line from `behind` on that begins another."""
+        begin, end = first - 1, behind - 1
+        while begin > 0 and not _DOCUMENT_LINE.match(self.line(begin + 1)):
+            begin -= 1
+        while end < len(self._lines) and not _DOCUMENT_LINE.match(self._lines[end]):
+            end += 1
+        return "\n".join(self._lines[begin:end])
+
     def template_hint(self, number: int) -> str:
         """Return what to do about `{{` where YAML is expected, empty when there is none."""
         if self._holds_helm:
@@ -208,7 +219,9 @@ class _FileReader:
             failures += 1
             if failures >= MAX_SYNTAX_ERRORS or self._nodes > self._max_nodes or self._number >= self._max_documents:
                 message = "the rest of the file is not read"
-                yield self._failed(Problem(message, hint="Correct the errors above first", line=broken_at))
+                yield replace(
+                    self._failed(Problem(message, hint="Correct the errors above first", line=broken_at)), unread=None
+                )
                 return
             offset = self._offset_behind(start, broken_at - first_line)
             separator = _DOCUMENT_LINE.search(text, offset)
@@ -268,7 +281,8 @@ class _FileReader:
         # A document that begins on the line of its error would be found there again.
         self._broken_at = line if builder is not None and line > builder.first_line else line + 1
         found = (*builder.problems, problem) if builder else (problem,)
-        return Document(self._name, self._number, None, Place(line), self._placed(found), complete=False)
+        unread = self._text.document(builder.first_line if builder else line, self._broken_at)
+        return Document(self._name, self._number, None, Place(line), self._placed(found), complete=False, unread=unread)
 
     def _placed(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
         return tuple(p.at(file=self._name, line=p.line, document=self._number) for p in problems)

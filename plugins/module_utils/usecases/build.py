@@ -144,7 +144,7 @@ def read_manifests(
     sources, unread = manifests.read(paths)
     if folder:
         _refuse_overlap(paths, [source.name for source in sources], folder)
-    loaded = load([*sources, *more])
+    loaded = load([*sources, *more], all_read=not unread)
     if endpoint_hosts is not None:
         loaded = loaded.with_problems(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
     if clouds is not None:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
@@ -103,7 +103,7 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
         return unknown_field(kind, loc, ref)
     value = error["input"]
     shown = may_show(content, loc)
-    message, hint = _wrong(shape_at(kind, loc), value, shown)
+    message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
 
 
@@ -136,15 +136,19 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
     return f"Did you mean {near}?" if near else f"Known here: {', '.join(known)}"
 
 
-def _wrong(shape: Shape | None, value: object, shown: bool) -> tuple[str, str]:
+def _name(loc: Loc) -> str:
+    return next((part for part in reversed(loc) if isinstance(part, str)), "")
+
+
+def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[str, str]:
     """Return what a value of a known field should have been, and what to do. `shown`: it may be repeated."""
     if shape is None:
         return "is not valid", ""
     if shape.enum:
         return _wrong_choice(shape, value)
     if not _is_a(shape, value):
-        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", _type_hint(shape, value, shown)
-    return _beyond_limits(shape, value), ""
+        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", corrections.of_type(shape, name, value, shown)
+    return _beyond_limits(shape, value), corrections.of_spelling(shape, value) if shown else ""
 
 
 def _is_a(shape: Shape, value: object) -> bool:
@@ -167,29 +171,10 @@ def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
     if isinstance(value, bool):
         return f"must be one of {choices}, is true or false", "Put the word in quotes"
     if not isinstance(value, str):
-        return f"must be one of {choices}, is {type_words(value)}", ""
+        return f"must be one of {choices}, is {type_words(value)}", corrections.of_choice(shape, value)
     near = nearest(value, shape.enum)
-    return f"must be one of {choices}", f"Did you mean {near}?" if near else ""
-
-
-def _type_hint(shape: Shape, value: object, shown: bool) -> str:
-    if shape.kind == "text" and isinstance(value, bool):
-        return "Put it in quotes"
-    if shape.kind == "text" and isinstance(value, (int, float)):
-        # YAML reads 1.30 as the number 1.3.
-        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[1-9]", str(value)) else ""
-        return f'Quote it: "{value}"{lost}' if shown else "Quote it"
-    if shape.kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
-        return f"Write it without quotes: {int(value)}" if shown else "Write it without quotes"
-    if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return f"Write {int(value)}" if shown else "Write it without a fraction"
-    if shape.kind == "boolean" and isinstance(value, str) and value.lower() in ("true", "false"):
-        return f"Write it without quotes: {value.lower()}"
-    if shape.kind == "list" and isinstance(value, str):
-        return "Write it as a list: one line with '- ' for each item"
-    if shape.kind == "list" and isinstance(value, dict):
-        return "Put '- ' before the first key, to make it an item of a list"
-    return ""
+    hint = f"Did you mean {near}?" if near else ""
+    return f"must be one of {choices}", corrections.of_choice(shape, value) or hint
 
 
 def _beyond_limits(shape: Shape, value: Any) -> str:

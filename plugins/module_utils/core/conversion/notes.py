@@ -18,7 +18,7 @@ class ConversionError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
+        super().__init__(" ".join(str(problem) for problem in self.problems))
 
 
 class Notes:

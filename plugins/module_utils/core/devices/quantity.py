@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, total_ordering
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity
+
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 # A 64-bit number has at most 18 digits that are certain to fit.
@@ -118,7 +120,8 @@ def _canonical(value: Fraction) -> str:
 def _parse(text: str) -> Quantity:
     found = _GRAMMAR.fullmatch(text)
     if not text or found is None:
-        raise QuantityError(f"{text!r} is no quantity: write a number and a suffix such as Mi, Gi, k or M")
+        meant = meant_quantity(text) or "a number and a suffix such as Mi, Gi, k or M"
+        raise QuantityError(f"{text!r} is no quantity: write {meant}")
     sign, digits, point, decimals, suffix = found.groups()
     # Kubernetes reads zeros alone, with or without a sign, without reading further.
     if not digits.strip("0") and not point and not suffix:

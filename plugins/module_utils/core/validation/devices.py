@@ -44,6 +44,9 @@ class Classes(Protocol):
     def complete(self, kind: str) -> bool:
         """Return True when there are resources of this kind and all are valid."""
 
+    def unknown(self, kind: str) -> bool:
+        """Return True when there are resources of this kind, or may be, whose content is not known."""
+
     def of_kind(self, kind: str) -> Iterable[Any]:
         """Return all resources of a kind."""
 
@@ -138,7 +141,7 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
 
 def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
     """Return (pods, GPUs each) of the members that claim GPUs; empty when that cannot be determined."""
-    if any(
+    if fleet.unknown("InferenceClass") or any(
         device.claim == "Synthetic" and device.driver.startswith("gpu.")
         for inference_class in fleet.of_kind("InferenceClass")
         for device in inference_class.spec.devices

@@ -3,15 +3,17 @@
 """Validation of what resources mean, alone and together: references, selectors, and invalid combinations.
 
 The fields of all resources here are valid, but for those of `problems_of_invalid`. Problems have the identity of their
-resource and the canonical path. A reference to an invalid resource is not reported again.
+resource and the canonical path. What an error elsewhere may be the cause of is not reported: a reference to an invalid
+resource, or to one that may be in a document which cannot be read.
 """
 
 from __future__ import annotations
 
 import bisect
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,20 +67,32 @@ COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
 
+# Names and values of labels are words of these characters.
+_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _MOST_NAMED = 8
 _NEIGHBOURS = 20
 _MOST_SHOWN = 100
 
 
+@dataclass(frozen=True)
+class Unread:
+    """A document whose resource is not known: of `kind`, of any kind without one. Its names are in `text`, and may be
+    any where that is None."""
+
+    kind: str = ""
+    text: str | None = None
+
+
 class References:
     """Validator of references between resources.
 
-    `resources` are valid by themselves; `invalid` are the identities of invalid resources.
+    `resources` are valid by themselves; `invalid` are the identities of invalid resources; `unread` are documents that
+    may be resources as well.
     """
 
-    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
+    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref], unread: Sequence[Unread] = ()) -> None:
         self._resources = resources
-        self._fleet = _Fleet(resources, invalid)
+        self._fleet = _Fleet(resources, invalid, unread)
 
     def problems(self) -> Iterator[Problem]:
         """Yield all problems between the resources."""
@@ -130,12 +144,19 @@ def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: 
 class _Fleet:
     """Index of the resources, which keeps every rule linear."""
 
-    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
+    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref], unread: Sequence[Unread]) -> None:
         self._by_kind: dict[str, dict[Ref, Any]] = defaultdict(dict)
         for resource in resources:
             self._by_kind[resource.ref.kind][resource.ref] = resource
         self._invalid = frozenset(invalid)
         self._invalid_kinds = {ref.kind for ref in invalid}
+        self._invalid_places = {(ref.kind, ref.namespace) for ref in invalid}
+        self._invalid_names = {(ref.namespace, ref.name) for ref in invalid}
+        self._unread_kinds = {each.kind for each in unread}
+        self._unread_with_any_name = {each.kind for each in unread if each.text is None}
+        self._unread_words: dict[str, set[str]] = defaultdict(set)
+        for each in unread:
+            self._unread_words[each.kind].update(_WORD.findall(each.text or ""))
         self._selected: dict[frozenset[tuple[str, str]], bool] = {}
         self._compiled: dict[str, str] = {}
 
@@ -146,12 +167,26 @@ class _Fleet:
         """Return True when there is a resource of the kind, valid or not."""
         return bool(self._by_kind[kind]) or kind in self._invalid_kinds
 
-    def is_invalid(self, kind: str, namespace: str, name: str) -> bool:
-        return Ref(kind, namespace, name) in self._invalid
+    def exists(self, kind: str, namespace: str, name: str) -> bool:
+        """Return True when there is such a resource, or may be: one that is invalid, even as another kind, or in a
+        document that cannot be read."""
+        return (
+            Ref(kind, namespace, name) in self._by_kind[kind]
+            or (namespace, name) in self._invalid_names
+            or self._may_be_unread(kind, name)
+        )
+
+    def _may_be_unread(self, kind: str, name: str) -> bool:
+        """Return True when a document that cannot be read may be a resource of a kind, with a name (or a label)."""
+        return any(of in self._unread_with_any_name or name in self._unread_words[of] for of in ("", kind))
+
+    def unknown(self, kind: str) -> bool:
+        """Return True when there are resources of this kind, or may be, whose content is not known."""
+        return kind in self._invalid_kinds or not self._unread_kinds.isdisjoint(("", kind))
 
     def complete(self, kind: str) -> bool:
         """Return True when there are resources of this kind and all are valid."""
-        return bool(self._by_kind[kind]) and kind not in self._invalid_kinds
+        return bool(self._by_kind[kind]) and not self.unknown(kind)
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         return self._by_kind[kind].values()
@@ -163,9 +198,8 @@ class _Fleet:
     @cached_property
     def _names(self) -> Mapping[tuple[str, str], list[str]]:
         found: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for kind, resources in self._by_kind.items():
-            for ref in sorted(resources):
-                found[(kind, ref.namespace)].append(ref.name)
+        for ref in sorted({*self._invalid, *(ref for resources in self._by_kind.values() for ref in resources)}):
+            found[(ref.kind, ref.namespace)].append(ref.name)
         return found
 
     def sharing(self, namespace: str) -> Sequence[str]:
@@ -262,11 +296,27 @@ class _Fleet:
         candidates = self._endpoints.get((namespace, first, fixed[first]), ())
         return any(fixed.items() <= labels.items() for labels in candidates)
 
+    def may_select_an_endpoint(self, namespace: str, selector: Selector) -> bool:
+        """Return True when an endpoint may match whose labels are not known, as its document has errors."""
+        deployment = selector.get(DEPLOYMENT_LABEL)
+        for kind in ("ModelEndpoint", "ModelReplica", "ModelDeployment"):
+            if kind == "ModelDeployment" and deployment is not None:
+                invalid = Ref(kind, namespace, deployment) not in self._by_kind[kind] and (
+                    (namespace, deployment) in self._invalid_names
+                )
+            else:
+                invalid = (kind, namespace) in self._invalid_places
+            values = [value for key, value in selector.items() if key not in (CLUSTER_LABEL, REPLICA_INDEX_LABEL)]
+            unread = not self._unread_kinds.isdisjoint(("", kind))
+            if invalid or (unread and all(self._may_be_unread(kind, value) for value in values)):
+                return True
+        return False
+
     def _placement_is_possible(self, selector: Selector) -> bool:
         """Return True when replicas may get these labels, whose values are not known before scheduling."""
         cluster, index = selector.get(CLUSTER_LABEL), selector.get(REPLICA_INDEX_LABEL)
         known = self._by_kind["InferenceCluster"]
-        cluster_ok = cluster is None or not known or Ref("InferenceCluster", "", cluster) in known
+        cluster_ok = cluster is None or not known or self.exists("InferenceCluster", "", cluster)
         return cluster_ok and (index is None or (index.isascii() and index.isdigit()))
 
 
@@ -372,7 +422,7 @@ def _fabric_zones(cluster: Any) -> Iterator[Problem]:
 
 
 def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existing") -> Iterator[Problem]:
-    if not fleet.find("InferenceClass", "", name) and not fleet.is_invalid("InferenceClass", "", name):
+    if not fleet.exists("InferenceClass", "", name):
         classes = fleet.of_kind("InferenceClass")
         usable = sorted(each.name for each in classes if source == "Existing" or _block(each, source) is not None)
         hint = _nearest(name, usable or fleet.names("InferenceClass", ""), "InferenceClass")
@@ -448,7 +498,7 @@ def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) ->
 
 
 def _cache_name(name: str, namespace: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
-    if fleet.find("ModelCache", namespace, name) or fleet.is_invalid("ModelCache", namespace, name):
+    if fleet.exists("ModelCache", namespace, name):
         return
     message = f"names a ModelCache that does not exist in namespace {namespace}"
     hint = _nearest(name, fleet.names("ModelCache", namespace), "ModelCache")
@@ -508,7 +558,7 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
     name = replica.spec.cluster_name
-    if not fleet.find("InferenceCluster", "", name) and not fleet.is_invalid("InferenceCluster", "", name):
+    if not fleet.exists("InferenceCluster", "", name):
         hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
         yield warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, short(name))
     yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
@@ -524,7 +574,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
         if not fleet.selects_an_endpoint(namespace, selector):
             path = f"spec.endpoints[{index}].selector.matchLabels"
             name = selector.get(DEPLOYMENT_LABEL)
-            if name is not None and fleet.is_invalid("ModelDeployment", namespace, name):
+            if fleet.may_select_an_endpoint(namespace, selector):
                 continue
             hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
             if name is not None and fleet.find("ModelDeployment", namespace, name) is None:

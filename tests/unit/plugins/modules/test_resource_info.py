@@ -37,5 +37,5 @@ def test_validation_reports_them_beside_other_errors(arguments: dict[str, Any], 
 def test_a_plan_warns(arguments: dict[str, Any], tmp_path: Path) -> None:
     found = run_module(build, {**arguments, "path": str(tmp_path / "build")})
     assert not found["failed"], found
-    (warning,) = [line for line in found["warnings"] if "is no zone of the region us-west-2" in line]
+    (warning,) = [line for line in found["warnings"] if "Is no zone of the region us-west-2" in line]
     assert "InferenceCluster eks-us-west, spec.nodePools[0].zones[1]: " in warning

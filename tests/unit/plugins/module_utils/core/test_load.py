@@ -93,7 +93,7 @@ def test_all_errors_of_all_files_come_in_one_answer() -> None:
         "a: [",
         change(CLASS, "driver: ", "drivr: "),
         "\n".join(["kind: ModelDeploymnt", "apiVersion: modelplane.ai/v1alpha1"]),
-        change(CLUSTER, "className: l4", "className: l5"),
+        change(CLUSTER, "source: GKE", "source: GCP"),
         "x: 1\nx: 2\n",
     )
     assert {error.file for error in loaded.errors} == {"0.yaml", "1.yaml", "2.yaml", "3.yaml", "4.yaml"}

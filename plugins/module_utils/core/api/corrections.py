@@ -1,0 +1,212 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Hints for values of a wrong type or spelling: what to write instead, where that is certain."""
+
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity
+
+_LONGEST = 60
+_LARGEST = 2**53
+_TRUE = frozenset({"true", "yes", "on", "y", "t", "1", "enabled"})
+_FALSE = frozenset({"false", "no", "off", "n", "f", "0", "disabled"})
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400)}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhd]))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
+_AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
+_POWERS = "kmgtpe"
+_GROUPED = re.compile(r"[0-9]{1,3}(?:[,_ '][0-9]{3})+|[0-9]+(?:_[0-9]+)+")
+_DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.0*)?")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_NOT_PLAIN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_PAIR = re.compile(r"([A-Za-z0-9_./-]+) ?[=:] ?([A-Za-z0-9_.-]+)")
+
+
+def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
+    """Return the hint for a value of another type than that of its field. `name`: that of the field; `shown`: the value
+    may be repeated."""
+    match shape.kind:
+        case "integer":
+            return _for_integer(name, value, shown)
+        case "boolean":
+            return _for_boolean(value)
+        case "text":
+            return _for_text(shape, value, shown)
+        case "list":
+            return _for_list(shape, value, shown)
+        case "object" | "map":
+            return _for_mapping(shape, value, shown)
+    return ""
+
+
+def of_choice(shape: Shape, value: object) -> str:
+    """Return the hint for a value that is one of the choices of a field, but for its case or a list around it."""
+    only = value[0] if type(value) is list and len(value) == 1 else value
+    if type(only) is not str:
+        return ""
+    exact = {choice.lower(): choice for choice in shape.enum}.get(only.strip().lower())
+    return f"Write {exact}" if exact else ""
+
+
+def of_spelling(shape: Shape, value: object) -> str:
+    """Return the hint for a text that does not match the pattern of its field."""
+    if type(value) is not str or not shape.pattern or len(value) > _LONGEST:
+        return ""
+    return next((f"Write {_written(each)}" for each in _spellings(value) if _fits(shape, each)), "")
+
+
+def _spellings(text: str) -> Iterator[str]:
+    stripped = text.strip()
+    yield stripped
+    yield meant_quantity(stripped)
+    seconds = _seconds(stripped)
+    if seconds is not None:
+        yield f"{seconds}s"
+    yield stripped.lower()
+    yield re.sub(r"[^a-z0-9.-]+", "-", stripped.lower()).strip("-.")
+    yield re.sub(r"[^a-z0-9-]+", "-", stripped.lower()).strip("-")
+
+
+def _fits(shape: Shape, text: str) -> bool:
+    return (
+        bool(text and re.search(shape.pattern, text))
+        and (shape.shortest is None or len(text) >= shape.shortest)
+        and (shape.longest is None or len(text) <= shape.longest)
+    )
+
+
+def _written(value: object) -> str:
+    """A value as a manifest has it: a text in quotes where it would otherwise be something else."""
+    if type(value) is str and _PLAIN.fullmatch(value) and value.lower() not in _NOT_PLAIN:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- numbers, true and false ---
+
+
+def _for_integer(name: str, value: object, shown: bool) -> str:
+    only = _only(value)
+    if only is not None:
+        number = only if type(only) is int else _integer(name, only)
+        return f"Write {number}, without a list" if shown and number is not None else ""
+    if type(value) is float and value.is_integer() and abs(value) < _LARGEST:
+        return f"Write {int(value)}" if shown else "Write it without a fraction"
+    if type(value) is str and re.fullmatch(r"-?[0-9]{1,18}", value):
+        return f"Write it without quotes: {int(value)}" if shown else "Write it without quotes"
+    number = _integer(name, value)
+    return f"Write {number}" if shown and number is not None else ""
+
+
+def _integer(name: str, value: object) -> int | None:
+    """Return the number that a text means in a field, whose name ends with its unit where it has one."""
+    if type(value) is not str or len(value) > _LONGEST:
+        return None
+    text = value.strip()
+    if _DECIMAL.fullmatch(text):
+        return int(text.partition(".")[0])
+    if _GROUPED.fullmatch(text):
+        return int(re.sub("[^0-9]", "", text))
+    lowered = name.lower()
+    if lowered.endswith("seconds"):
+        return _seconds(text)
+    if lowered.endswith(("gib", "gb")):
+        return _gibibytes(text, exact=lowered.endswith("gib"))
+    return None
+
+
+def _seconds(text: str) -> int | None:
+    """Return the whole seconds of a duration such as 1h30m."""
+    if not _DURATION.fullmatch(text):
+        return None
+    total = sum(Fraction(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    return int(total) if Fraction(total).denominator == 1 else None
+
+
+def _gibibytes(text: str, *, exact: bool) -> int | None:
+    """Return the GiB of an amount, the next whole number. Clouds say GB and mean GiB: there (not `exact`) both are."""
+    amount = _AMOUNT.fullmatch(meant_quantity(text))
+    if amount is None or amount[2] == "m":
+        return None
+    number, letter, binary = amount.groups()
+    power = _POWERS.index(letter.lower()) + 1
+    unit = Fraction(1024 if binary or not exact else 1000) ** power
+    return ceil(Fraction(number) * unit / 1024**3)
+
+
+def _for_boolean(value: object) -> str:
+    only = _only(value)
+    given = value if only is None else only
+    if type(given) is bool:
+        word = str(given).lower()
+    elif type(given) in (str, int):
+        lowered = str(given).strip().lower()
+        word = "true" if lowered in _TRUE else "false" if lowered in _FALSE else ""
+    else:
+        word = ""
+    if not word:
+        return ""
+    if type(value) is str and value.lower() == word:
+        return f"Write it without quotes: {word}"
+    return f"Write {word}"
+
+
+# --- texts, lists and mappings ---
+
+
+def _for_text(shape: Shape, value: object, shown: bool) -> str:
+    if type(value) is bool:
+        return "Put it in quotes"
+    if type(value) in (int, float):
+        if type(value) is int and shape.pattern and not _fits(shape, str(value)) and _fits(shape, f"{value}s"):
+            return f"Write {value}s" if shown else "Write the unit behind it"
+        # YAML reads 1.30 as the number 1.3.
+        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[1-9]", str(value)) else ""
+        return f'Quote it: "{value}"{lost}' if shown else "Quote it"
+    only = _only(value)
+    if only is None:
+        return ""
+    return f"Write {_written(str(only))}, without a list" if shown and type(only) is str else "Write it without a list"
+
+
+def _for_list(shape: Shape, value: object, shown: bool) -> str:
+    if type(value) is dict:
+        return "Put '- ' before the first key, to make it an item of a list"
+    item = shape.item.kind if shape.item else ""
+    if shown and item == "text" and type(value) is str and len(value) <= _LONGEST:
+        parts = [part.strip() for part in value.split(",")]
+        if all(_PLAIN.fullmatch(part) for part in parts):
+            return f"Write [{', '.join(map(_written, parts))}]"
+    if shown and item == "integer" and type(value) is int:
+        return f"Write [{value}]"
+    if type(value) in (str, int, float, bool):
+        return "Write it as a list: one line with '- ' for each item"
+    return ""
+
+
+def _for_mapping(shape: Shape, value: object, shown: bool) -> str:
+    if type(value) is list and len(value) == 1 and type(value[0]) is dict:
+        return "Remove '- ' before its first key: it is one mapping, not a list"
+    if type(value) is list and value and all(type(item) is dict and len(item) == 1 for item in value):
+        return "Remove the '- ' before each key: it is one mapping, not a list"
+    pair = _PAIR.fullmatch(value) if type(value) is str and len(value) <= _LONGEST else None
+    if shown and pair and shape.kind == "map":
+        return f"Write {{{pair[1]}: {_written(pair[2])}}}"
+    return ""
+
+
+def _only(value: object) -> object:
+    """Return the only item of a list, where it is a text, a number, true or false; else None."""
+    if type(value) is list and len(value) == 1 and type(value[0]) in (str, int, bool):
+        found: object = value[0]
+        return found
+    return None
