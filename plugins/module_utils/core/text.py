@@ -103,11 +103,12 @@ def nearest_key(key: object, known: Iterable[str]) -> str:
     return f"Did you mean {found}?" if found else f"Known here: {', '.join(names)}."
 
 
-_WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)")
+# In messages, what is before these verbs is the name of a field.
+_WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)(?! (?:is|are|must|and)\b)")
 
 
 def sentence(text: str) -> str:
-    """Return a text as a sentence: with a capital, unless it begins with a name such as `dataLocal`, and an end."""
+    """Return a text as a sentence: with a capital, unless it begins with the name of a field, and an end."""
     text = text.strip()
     if _WORD.match(text):
         text = text[0].upper() + text[1:]

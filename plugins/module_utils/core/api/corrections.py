@@ -26,7 +26,7 @@ _AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
 _POWERS = "kmgtpe"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:[,_ '][0-9]{3})+|[0-9]+(?:_[0-9]+)+")
 _DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.0*)?")
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|[0-9]+(?:\.[0-9]+)?[a-zA-Z]i?")
 _NOT_PLAIN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _PAIR = re.compile(r"([A-Za-z0-9_./-]+) ?[=:] ?([A-Za-z0-9_.-]+)")
 
@@ -72,8 +72,7 @@ def _spellings(text: str) -> Iterator[str]:
     if seconds is not None:
         yield f"{seconds}s"
     yield stripped.lower()
-    yield re.sub(r"[^a-z0-9.-]+", "-", stripped.lower()).strip("-.")
-    yield re.sub(r"[^a-z0-9-]+", "-", stripped.lower()).strip("-")
+    yield re.sub(r"[\s_]+", "-", stripped.lower())
 
 
 def _fits(shape: Shape, text: str) -> bool:
