@@ -31,6 +31,12 @@ from ansible_collections.modelplane.fleet.plugins import modules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:
+    # Ansible may move it; then failures have the playbook as their origin.
+    Origin = None
+
 importlib.import_module("ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build")
 
 
@@ -46,6 +52,23 @@ class ActionModule(AsModule):  # type: ignore[misc]
     """Run the module of the task in this process, where that comes to the same."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self._placed(self._result(tmp, task_vars))
+
+    def _placed(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Make the file of the user the origin of a failure that has one, in place of the playbook.
+
+        Ansible shows the origin of the task's source beside the message, without which nothing names the file there.
+        Only the place is shown: the lines around it may hold secrets. The task is a copy that ends with this process.
+        """
+        origin = result.pop("origin", None) if result.get("failed") else None
+        if origin and Origin is not None:
+            self._task._ds = Origin(description=str(origin["file"]), line_num=origin["line"])
+        if "errors" in result and result.get("failed"):
+            # A line for each error, whatever the format of results.
+            result["_ansible_verbose_always"] = True
+        return result
+
+    def _result(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         if not self._same_process(task_vars or {}):
             found: dict[str, Any] = super().run(tmp, task_vars)
             return found

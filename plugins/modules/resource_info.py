@@ -54,7 +54,7 @@ resources:
   sample: {InferenceCluster: [us-west], ModelDeployment: [ml-team/qwen3-8b]}
 errors:
   description: All errors, one line each.
-  returned: success
+  returned: always, if the manifests can be read
   type: list
   elements: str
   sample: []

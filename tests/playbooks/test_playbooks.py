@@ -22,7 +22,9 @@ QUICKSTART = ROOT / "inventories/quickstart/manifests"
 def play(name: str, *arguments: str, inventory: Path | None = None, cwd: Path = ROOT, **variables: object) -> str:
     """Output of the run. A run that fails is recognised by its recap, not by an exception."""
     sources = ("-i", str(inventory or "localhost,"), "-e", json.dumps(variables))
-    return "".join(ansible_run.run("ansible-playbook", f"modelplane.fleet.{name}", *arguments, *sources, cwd=cwd))
+    output = "".join(ansible_run.run("ansible-playbook", f"modelplane.fleet.{name}", *arguments, *sources, cwd=cwd))
+    assert "[DEPRECATION WARNING]" not in output
+    return output
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
@@ -164,6 +166,10 @@ def test_validate_reports_all_errors_of_all_files(tmp_path: Path) -> None:
     output = failed(play("validate", fleet_resources=str(tmp_path)))
     for part in ("a.yaml", "b.yaml", "clusters.yaml", "Did you mean", "spec.nodePools[0].className", "h100-8x-byo"):
         assert part.lower() in output.lower(), part
+    said = " ".join(output.split())
+    assert said.count("spec.replica:") == said.count("Is not valid YAML") == 1, "each error is printed once"
+    assert f"errors in the manifests Origin: {tmp_path}/a.yaml:1" in said
+    assert "validate.yml" not in said
 
 
 def test_validate_reports_what_a_cloud_would_refuse(tmp_path: Path) -> None:
@@ -173,7 +179,7 @@ def test_validate_reports_what_a_cloud_would_refuse(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("region: us-central1", "region: us-centrl1"))
     output = failed(play("validate", fleet_resources=str(tmp_path)))
     assert f"gke/{path.name}:" in output
-    assert "is no zone of the region us-centrl1" in output
+    assert "Is no zone of the region us-centrl1" in output
     assert "if the zone is right, us-central1 as the region" in " ".join(output.split())
 
 

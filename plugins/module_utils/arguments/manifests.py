@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     PLAN_FILE,
     REPORT_FILE,
@@ -155,10 +155,13 @@ def failures(module: AnsibleModule) -> Iterator[None]:
 
 
 def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
-    """Fail with all problems, one line each."""
-    lines = [str(problem) for problem in problems]
-    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-    module.fail_json(msg=f"{count} in the manifests:\n" + "\n".join(lines))
+    """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
+    first = next((problem for problem in problems if problem.file), None)
+    module.fail_json(
+        msg=f"{count(len(problems), 'error')} in the manifests",
+        errors=[str(problem) for problem in problems],
+        origin={"file": first.file, "line": first.line} if first else None,
+    )
     raise SystemExit(1)
 
 

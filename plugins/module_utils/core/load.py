@@ -101,8 +101,8 @@ class Loaded:
 
 
 def load(sources: Iterable[Source], *, all_read: bool = True) -> Loaded:
-    """Everything in `sources`. Never raises because of what a source holds. `all_read`: there are no other sources, that
-    could not be read."""
+    """Everything in `sources`. Never raises because of what a source holds. `all_read`: there are no
+    other sources, that could not be read."""
     loader = _Loader()
     for source in sources:
         loader.read(source)
@@ -281,7 +281,7 @@ class _Loader:
         except api.InvalidResource as error:
             written = [replace(p, path=conversion.written_path(canonical.origin, p.path)) for p in error.problems]
             self._refuse(item, ref, written)
-            if _of_another_kind(error.problems):
+            if ref is not None and _of_another_kind(error.problems):
                 self._unread.append(replace(_unidentified(item.value), kind=""))
             self._checked_later.append((item, ref, canonical))
             return

@@ -25,9 +25,7 @@ LITTLE = {
     "endpoint": ENDPOINT,
     "by label of an endpoint": change(change(SERVICE, "name: qwen,", "name: b,"), BY_NAME, "provider: saas"),
     "by label of a template": change(change(SERVICE, "name: qwen,", "name: c,"), BY_NAME, "tier: gold"),
-    "by place": change(
-        change(SERVICE, "name: qwen,", "name: d,"), BY_NAME, f"{BY_NAME}, modelplane.ai/cluster: west"
-    ),
+    "by place": change(change(SERVICE, "name: qwen,", "name: d,"), BY_NAME, f"{BY_NAME}, modelplane.ai/cluster: west"),
 }
 SAMPLE = {
     f"{file.stem} {number}": text
@@ -47,7 +45,9 @@ BREAK: Mapping[str, Callable[[str], str]] = {
     "no kind": lambda text: re.sub(r"(?m)^kind: .*\n", "", text),
     "wrong version": lambda text: re.sub(r"(?m)^(apiVersion: .*)", r"\1x", text),
     "no name": lambda text: NAME.sub("", text),
-    "name is a number": lambda text: NAME.sub("name: 1, ", text) if "metadata: {" in text else NAME.sub("  name: 1\n", text),
+    "name is a number": lambda text: (
+        NAME.sub("name: 1, ", text) if "metadata: {" in text else NAME.sub("  name: 1\n", text)
+    ),
 }
 
 
@@ -90,9 +90,9 @@ def test_what_may_be_in_a_document_without_a_name_is_not_missing() -> None:
     nameless = "kind: InferenceClass\napiVersion: infrastructure.modelplane.ai/v1alpha1\nmetadata: {}\n"
     loaded = load_text(CLASS, change(CLUSTER, "className: l4", "className: l5"), nameless)
     assert not [problem for problem in loaded.problems if problem.path.endswith("className")]
-    assert [problem.path for problem in load_text(change(DEPLOYMENT, "name: weights", "name: w"), CACHE, nameless).errors][0] == (
-        "spec.template.spec.modelCacheRef.name"
-    )
+    assert [
+        problem.path for problem in load_text(change(DEPLOYMENT, "name: weights", "name: w"), CACHE, nameless).errors
+    ][0] == ("spec.template.spec.modelCacheRef.name")
 
 
 def test_a_name_with_errors_is_proposed() -> None:

