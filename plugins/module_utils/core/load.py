@@ -294,7 +294,7 @@ class _Loader:
 
 
 def _unidentified(value: Any) -> references.Unread:
-    """What an object may be that does not say which of ours it is. One without a name may have any."""
+    """Return what an object may be that does not say which of ours it is. One without a name may have any."""
     known = value if isinstance(value, dict) else {}
     kind, metadata = known.get("kind"), known.get("metadata")
     named = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and metadata["name"]

@@ -82,8 +82,8 @@ def test_topology_lists_all_problems() -> None:
         topology.topology({"tensor": 0, "data": "4"})
     lines = str(caught.value).splitlines()
     assert lines[-2:] == [
-        "- tensor: must be at least 1 (got 0)",
-        '- data: must be a whole number (got "4"). Write it without quotes.',
+        "- tensor: Must be at least 1 (got 0).",
+        '- data: Must be a whole number (got "4"). Write it without quotes.',
     ]
 
 

@@ -224,9 +224,9 @@ def test_a_size_is_held_and_reported(fleet: Fleet) -> None:
     (claim,) = fleet.objects("PersistentVolumeClaim")
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
     assert outcome.plan.warnings == (
-        "ModelCache team/weights, spec.huggingFace.sizeGiB: the volume on one keeps its size of 40 GiB, as Kubernetes "
+        "ModelCache team/weights, spec.huggingFace.sizeGiB: The volume on one keeps its size of 40 GiB, as Kubernetes "
         "cannot shrink volumes (got 10). Set it to 40 or more; for a smaller volume create another ModelCache and "
-        "refer to that",
+        "refer to that.",
     )
     fleet.edit(*EDITS)
     fleet.run()

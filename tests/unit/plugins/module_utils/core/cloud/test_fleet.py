@@ -159,8 +159,8 @@ def test_what_is_wrong_with_a_gke_cluster() -> None:
     pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a"]}
     entry = clusters([], [google(pool), inference_class(provider="GKE"), eks()])["gke"]
     assert entry["problems"] == [
-        "InferenceCluster gke, spec.nodePools[0].zones[0]: is no zone of the region us-central1 (got "
-        '"us-west-2a"). Write one such as us-central1-a'
+        "InferenceCluster gke, spec.nodePools[0].zones[0]: Is no zone of the region us-central1 (got "
+        '"us-west-2a"). Write one such as us-central1-a.'
     ]
 
 
@@ -191,10 +191,10 @@ def test_the_copy_of_a_manifest_is_no_second_cluster() -> None:
 def test_both_under_one_name() -> None:
     found = clusters([], [CLASS, inference_cluster(), eks()])["eks-us-west"]
     assert found["problems"] == [
-        "InferenceCluster eks-us-west, spec.cluster.source: becomes EKSCluster modelplane-system/eks-us-west, and "
+        "InferenceCluster eks-us-west, spec.cluster.source: Becomes EKSCluster modelplane-system/eks-us-west, and "
         "EKSCluster modelplane-system/eks-us-west is written beside it. Remove one of the two: without the "
         "InferenceCluster, or with its source Existing and secretRef.name eks-us-west-kubeconfig-ef123, the cluster is "
-        "made as it is written there"
+        "made as it is written there."
     ]
 
 
@@ -212,9 +212,9 @@ UNJOINED = {
 @pytest.mark.parametrize(("cluster", "beside", "namespace"), UNJOINED.values(), ids=UNJOINED)
 def test_another_cluster_of_the_same_name(cluster: Object, beside: Object, namespace: str) -> None:
     assert clusters([], [cluster, beside])["eks-us-west"]["problems"] == [
-        f"InferenceCluster eks-us-west, spec.cluster: is another cluster than EKSCluster {namespace}/eks-us-west, "
+        f"InferenceCluster eks-us-west, spec.cluster: Is another cluster than EKSCluster {namespace}/eks-us-west, "
         "which is written beside it under its name. Rename one of the two; to make them one, write source: Existing "
-        f"with secretRef.name {SECRET}, and put the EKSCluster into the namespace modelplane-system"
+        f"with secretRef.name {SECRET}, and put the EKSCluster into the namespace modelplane-system."
     ]
 
 
@@ -223,7 +223,7 @@ def test_two_that_a_user_wrote() -> None:
     assert found["object"] == eks()
     assert found["problems"] == [
         f"EKSCluster modelplane-system/eks-us-west, metadata.name: {other} has the same name, which has to be that of "
-        "one cluster in the fleet. Rename one of the two"
+        "one cluster in the fleet. Rename one of the two."
         for other in ("GKECluster modelplane-system/eks-us-west", "EKSCluster infra/eks-us-west")
     ]
 
@@ -232,8 +232,8 @@ def test_what_was_made_for_an_inference_cluster_that_is_no_more() -> None:
     """It is not created again, and can be removed: a plan of it lists what exists."""
     found = clusters([made()], [CLASS])["eks-us-west"]
     assert found["problems"] == [
-        "EKSCluster modelplane-system/eks-us-west: was made for an InferenceCluster that no longer exists. Write that "
-        "InferenceCluster again to keep the cluster, or remove the cluster with modelplane.fleet.teardown"
+        "EKSCluster modelplane-system/eks-us-west: Was made for an InferenceCluster that no longer exists. Write that "
+        "InferenceCluster again to keep the cluster, or remove the cluster with modelplane.fleet.teardown."
     ]
     assert plan(found["object"]) == plan(made())
 
@@ -250,10 +250,10 @@ def test_every_impossible_pool_is_reported() -> None:
     assert found["object"] == {}
     assert found["cloud_name"] == AWS_NAME
     assert found["problems"][:2] == [
-        "InferenceCluster eks-us-west, spec.nodePools[1]: InferenceClass h100 does not exist",
-        "InferenceCluster eks-us-west, spec.nodePools[2]: InferenceClass gke-l4 has no EKS provisioning block",
+        "InferenceCluster eks-us-west, spec.nodePools[1]: InferenceClass h100 does not exist.",
+        "InferenceCluster eks-us-west, spec.nodePools[2]: InferenceClass gke-l4 has no EKS provisioning block.",
     ]
-    assert found["problems"][2].startswith("InferenceCluster eks-us-west, spec.nodePools[3].zones: must not be empty")
+    assert found["problems"][2].startswith("InferenceCluster eks-us-west, spec.nodePools[3].zones: Must not be empty.")
     assert len(found["problems"]) == 3
 
 
@@ -261,10 +261,10 @@ def test_errors_of_a_plan_are_reported_with_their_place() -> None:
     pool = {"name": "gpu", "className": "l4", "zones": ["us-east-1a"]}
     found = clusters([], [CLASS, inference_cluster(pool, region="us-west-2a"), eks(name="a.b")])
     assert found["eks-us-west"]["problems"] == [
-        'InferenceCluster eks-us-west, spec.cluster.eks.region: is no name of an AWS region (got "us-west-2a"). Write '
-        "us-west-2"
+        'InferenceCluster eks-us-west, spec.cluster.eks.region: Is no name of an AWS region (got "us-west-2a"). Write '
+        "us-west-2."
     ]
-    assert found["a.b"]["problems"][0].startswith("EKSCluster modelplane-system/a.b, metadata.name: must have no dots")
+    assert found["a.b"]["problems"][0].startswith("EKSCluster modelplane-system/a.b, metadata.name: Must have no dots.")
 
 
 def test_an_inference_cluster_of_the_control_cluster_that_is_invalid() -> None:

@@ -41,97 +41,97 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "the schema": (
         eks(gpu(role="Gpu")),
         [
-            HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). Did you mean GPU?',
+            HERE + 'spec.nodePools[0].role: Must be one of System, GPU (got "Gpu"). Write GPU.',
         ],
     ),
     "a key elsewhere": (
         eks(encryptionConfig={"keyArn": "arn:aws:kms:eu-west-1:123456789012:key/ab"}),
         [
-            HERE + "spec.encryptionConfig.keyArn: is no key in us-west-2, where the cluster is (got "
-            '"arn:aws:kms:eu-west-1:123456789012:key/ab"). Choose a key of the region of the cluster'
+            HERE + "spec.encryptionConfig.keyArn: Is no key in us-west-2, where the cluster is (got "
+            '"arn:aws:kms:eu-west-1:123456789012:key/ab"). Choose a key of the region of the cluster.'
         ],
     ),
     "a block in two zones": (
         eks(gpu(zones=["us-west-2a", "us-west-2b"], capacityBlock={"capacityReservationId": "cr-01"})),
         [
-            HERE + "spec.nodePools[0].zones: must be one zone, as a Capacity Block is in one (got us-west-2a, "
-            "us-west-2b). Set the zone that the block was bought for"
+            HERE + "spec.nodePools[0].zones: Must be one zone, as a Capacity Block is in one (got us-west-2a, "
+            "us-west-2b). Set the zone that the block was bought for."
         ],
     ),
     "a pool beside the zones of the cluster": (
         eks(gpu(zones=["us-west-2c"]), networking={"zones": ["us-west-2a", "us-west-2b"]}),
         [
-            HERE + "spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in us-west-2a, us-west-2b "
-            '(got "us-west-2c"). Choose one of these, or add a range to spec.networking.subnetCidrs and its zone'
+            HERE + "spec.nodePools[0].zones[0]: The cluster has no subnet in this zone, only in us-west-2a, us-west-2b "
+            '(got "us-west-2c"). Choose one of these, or add a range to spec.networking.subnetCidrs and its zone.'
         ],
     ),
     "dots": (
         eks(name="eks.west"),
         [
-            "EKSCluster modelplane-system/eks.west, metadata.name: must have no dots, which the names of EKS clusters "
-            'cannot have (got "eks.west"). Choose another name'
+            "EKSCluster modelplane-system/eks.west, metadata.name: Must have no dots, which the names of EKS clusters "
+            'cannot have (got "eks.west"). Choose another name.'
         ],
     ),
     "sg-": (
         eks(name="sg-west"),
         [
-            "EKSCluster modelplane-system/sg-west, metadata.name: must not begin with sg-, as names of security groups "
-            'do then, which AWS refuses (got "sg-west"). Choose another name'
+            "EKSCluster modelplane-system/sg-west, metadata.name: Must not begin with sg-, as names of security groups "
+            'do then, which AWS refuses (got "sg-west"). Choose another name.'
         ],
     ),
     "a zone as region": (
         eks(gpu(zones=["us-west-2a"]), region="us-west-2a"),
         [
-            HERE + 'spec.region: is no name of an AWS region (got "us-west-2a"). Write us-west-2',
+            HERE + 'spec.region: Is no name of an AWS region (got "us-west-2a"). Write us-west-2.',
         ],
     ),
     "no region": (
         eks(gpu(zones=["oregona"]), region="oregon"),
-        [HERE + 'spec.region: is no name of an AWS region (got "oregon"). Write a region such as us-west-2'],
+        [HERE + 'spec.region: Is no name of an AWS region (got "oregon"). Write a region such as us-west-2.'],
     ),
     "a patch": (
         eks(kubernetesVersion="1.36.2"),
         [
-            HERE + "spec.kubernetesVersion: must be a minor version of Kubernetes, as EKS chooses the patch (got "
-            '"1.36.2"). Write it such as "1.36"'
+            HERE + "spec.kubernetesVersion: Must be a minor version of Kubernetes, as EKS chooses the patch (got "
+            '"1.36.2"). Write it such as "1.36".'
         ],
     ),
     "a v": (
         composed(kubernetesVersion="v1.36"),
         [
-            COMPOSED + "spec.cluster.eks.kubernetesVersion: must be a minor version of Kubernetes, as EKS chooses the "
-            'patch (got "v1.36"). Write it such as "1.36"'
+            COMPOSED + "spec.cluster.eks.kubernetesVersion: Must be a minor version of Kubernetes, as EKS chooses the "
+            'patch (got "v1.36"). Write it such as "1.36".'
         ],
     ),
     "a twin is another's range": (
         network("10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20", "10.0.48.0/20"),
         [
             HERE
-            + "spec.networking.subnetCidrs[3]: has addresses of the private range of spec.networking.subnetCidrs[0] "
+            + "spec.networking.subnetCidrs[3]: Has addresses of the private range of spec.networking.subnetCidrs[0] "
             f"(10.0.48.0/20, {HIGHER}) (got 10.0.48.0/20). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20, "
-            "10.0.32.0/20, 10.0.96.0/20]"
+            "10.0.32.0/20, 10.0.96.0/20]."
         ],
     ),
     "overlap": (
         network("10.0.0.0/20", "10.0.8.0/21"),
         [
-            HERE + "spec.networking.subnetCidrs[1]: has addresses of spec.networking.subnetCidrs[0] (10.0.0.0/20) (got "
-            "10.0.8.0/21). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]"
+            HERE + "spec.networking.subnetCidrs[1]: Has addresses of spec.networking.subnetCidrs[0] (10.0.0.0/20) (got "
+            "10.0.8.0/21). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]."
         ],
     ),
     "outside": (
         network("10.1.0.0/20", "10.0.16.0/20"),
         [
-            HERE + "spec.networking.subnetCidrs[0]: is not within spec.networking.vpcCidr (10.0.0.0/16) (got "
-            "10.1.0.0/20). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]"
+            HERE + "spec.networking.subnetCidrs[0]: Is not within spec.networking.vpcCidr (10.0.0.0/16) (got "
+            "10.1.0.0/20). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]."
         ],
     ),
     "a twin outside": (
         network("10.0.0.0/24", "10.0.1.0/24", vpcCidr="10.0.0.0/19"),
         [
-            HERE + f"spec.networking.subnetCidrs[{index}]: its private range 10.0.{48 + index}.0/24 ({HIGHER}) is not "
+            HERE + f"spec.networking.subnetCidrs[{index}]: Its private range 10.0.{48 + index}.0/24 ({HIGHER}) is not "
             f"within spec.networking.vpcCidr (10.0.0.0/19) (got 10.0.{index}.0/24). Choose smaller ranges, or a larger "
-            "vpcCidr"
+            "vpcCidr."
             for index in (0, 1)
         ],
     ),
@@ -139,31 +139,31 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
         network("10.0.0.0/20", "10.0.208.0/20"),
         [
             HERE
-            + "spec.networking.subnetCidrs[1]: has no private range: that begins 48 higher in the third octet, which "
-            "would be 256 (got 10.0.208.0/20). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]"
+            + "spec.networking.subnetCidrs[1]: Has no private range: that begins 48 higher in the third octet, which "
+            "would be 256 (got 10.0.208.0/20). Choose for example subnetCidrs: [10.0.0.0/20, 10.0.16.0/20]."
         ],
     ),
     "no range": (
         network("10.0.0.0/20", "10.0.16.1/20"),
         [
-            HERE + "spec.networking.subnetCidrs[1]: must begin with the first address of the range: write 10.0.16.0/20 "
-            '(got "10.0.16.1/20")'
+            HERE + "spec.networking.subnetCidrs[1]: Must begin with the first address of the range: write 10.0.16.0/20 "
+            '(got "10.0.16.1/20").'
         ],
     ),
     "a VPC too large": (
         network("10.0.0.0/20", "10.0.16.0/20", vpcCidr="10.0.0.0/8"),
         [
             HERE
-            + 'spec.networking.vpcCidr: must be between /16 and /28, as AWS has it (got "10.0.0.0/8"). Choose a range '
-            "of another size"
+            + 'spec.networking.vpcCidr: Must be between /16 and /28, as AWS has it (got "10.0.0.0/8"). Choose a range '
+            "of another size."
         ],
     ),
     "reserved": (
         network("127.0.0.0/20", "127.0.16.0/20", vpcCidr="127.0.0.0/16"),
         [
             HERE
-            + f'spec.networking.{field}: has loopback addresses (127.0.0.0/8) (got "{value}"). Choose a range such '
-            "as 10.0.0.0/16"
+            + f'spec.networking.{field}: Has loopback addresses (127.0.0.0/8) (got "{value}"). Choose a range such '
+            "as 10.0.0.0/16."
             for field, value in (
                 ("vpcCidr", "127.0.0.0/16"),
                 ("subnetCidrs[0]", "127.0.0.0/20"),
@@ -175,41 +175,41 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
         eks(gpu("system")),
         [
             HERE
-            + "spec.nodePools[0].name: a GPU pool cannot be named system: that is the pool of controllers that every "
-            "cluster gets. Choose another name"
+            + "spec.nodePools[0].name: A GPU pool cannot be named system: that is the pool of controllers that every "
+            "cluster gets. Choose another name."
         ],
     ),
     "an accelerator that is no label": (
         eks(gpu(gpu={"acceleratorType": "NVIDIA H200"})),
         [
             HERE
-            + "spec.nodePools[0].gpu.acceleratorType: must be letters, digits, '-', '_' and '.', beginning and ending "
-            'with a letter or digit, as it becomes the value of a label of nodes (got "NVIDIA H200")'
+            + "spec.nodePools[0].gpu.acceleratorType: Must be letters, digits, '-', '_' and '.', beginning and ending "
+            'with a letter or digit, as it becomes the value of a label of nodes (got "NVIDIA H200").'
         ],
     ),
     "an accelerator of a class that is no label": (
         composed(accelerator="NVIDIA L4"),
         [
-            COMPOSED + "spec.nodePools[0].className: must be letters, digits, '-', '_' and '.', beginning and ending "
-            'with a letter or digit, as it becomes the value of a label of nodes (got "NVIDIA L4")'
+            COMPOSED + "spec.nodePools[0].className: Must be letters, digits, '-', '_' and '.', beginning and ending "
+            'with a letter or digit, as it becomes the value of a label of nodes (got "NVIDIA L4").'
         ],
     ),
     "no controllers": (
         eks({"name": "s", "role": "System", "instanceType": "m6i.large", "nodeCount": 0, "maxNodeCount": 0}, gpu()),
         [
             HERE
-            + "spec.nodePools[0].maxNodeCount: a pool of role System needs nodes, as controllers run there (got 0). "
-            "Set it to 1 or more"
+            + "spec.nodePools[0].maxNodeCount: A pool of role System needs nodes, as controllers run there (got 0). "
+            "Set it to 1 or more."
         ],
     ),
     "zones twice, of another region, a letter": (
         eks(gpu(zones=["us-west-2a", "us-west-2a", "us-east-1a", "b"])),
         [
-            HERE + 'spec.nodePools[0].zones[1]: is named twice (got "us-west-2a"). Remove one',
+            HERE + 'spec.nodePools[0].zones[1]: Is named twice (got "us-west-2a"). Remove one.',
             HERE
-            + 'spec.nodePools[0].zones[2]: is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
-            "us-west-2a, or, if the zone is right, us-east-1 as the region",
-            HERE + 'spec.nodePools[0].zones[3]: is only a letter (got "b"). Write us-west-2b',
+            + 'spec.nodePools[0].zones[2]: Is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
+            "us-west-2a, or, if the zone is right, us-east-1 as the region.",
+            HERE + 'spec.nodePools[0].zones[3]: Is only a letter (got "b"). Write us-west-2b.',
         ],
     ),
     "zones of an InferenceCluster": (
@@ -219,16 +219,16 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ),
         [
             COMPOSED
-            + 'spec.nodePools[1].zones[1]: is no zone of the region us-west-2 (got "eu-west-1a"). Write one such '
-            "as us-west-2a, or, if the zone is right, eu-west-1 as the region"
+            + 'spec.nodePools[1].zones[1]: Is no zone of the region us-west-2 (got "eu-west-1a"). Write one such '
+            "as us-west-2a, or, if the zone is right, eu-west-1 as the region."
         ],
     ),
     "zones of the network": (
         eks(gpu(zones=["us-west-2a"]), networking={"zones": ["us-west-2a", "us-west-2a", "us-east-1a"]}),
         [
-            HERE + 'spec.networking.zones[1]: is named twice (got "us-west-2a"). Remove one',
-            HERE + 'spec.networking.zones[2]: is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
-            "us-west-2a, or, if the zone is right, us-east-1 as the region",
+            HERE + 'spec.networking.zones[1]: Is named twice (got "us-west-2a"). Remove one.',
+            HERE + 'spec.networking.zones[2]: Is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
+            "us-west-2a, or, if the zone is right, us-east-1 as the region.",
         ],
     ),
     "not one zone for each range": (
@@ -240,15 +240,15 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
         ),
         [
-            HERE + "spec.networking.zones: must be as many as the ranges of spec.networking.subnetCidrs, which are 2 "
-            "(got 3). Give one zone for each range"
+            HERE + "spec.networking.zones: Must be as many as the ranges of spec.networking.subnetCidrs, which are 2 "
+            "(got 3). Give one zone for each range."
         ],
     ),
     "more zones than ranges by default": (
         eks(gpu(zones=["us-west-2a"]), networking={"zones": [f"us-west-2{letter}" for letter in "abcd"]}),
         [
-            HERE + "spec.networking.zones: must be as many as the ranges of spec.networking.subnetCidrs, which are 3 "
-            "(got 4). Give one zone for each range"
+            HERE + "spec.networking.zones: Must be as many as the ranges of spec.networking.subnetCidrs, which are 3 "
+            "(got 4). Give one zone for each range."
         ],
     ),
     "more zones than subnets": (
@@ -258,17 +258,17 @@ FINDINGS: dict[str, tuple[dict[str, Any], list[str]]] = {
             networking={"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20"]},
         ),
         [
-            HERE + "spec.nodePools: the pools name 3 zones (us-west-2a, us-west-2b, us-west-2c), and the cluster has "
-            "subnets in 2. Use fewer, or add ranges to spec.networking.subnetCidrs"
+            HERE + "spec.nodePools: The pools name 3 zones (us-west-2a, us-west-2b, us-west-2c), and the cluster has "
+            "subnets in 2. Use fewer, or add ranges to spec.networking.subnetCidrs."
         ],
     ),
     "more zones than an InferenceCluster has": (
         composed({"name": "gpu", "className": "l4", "zones": [f"us-west-2{letter}" for letter in "abcd"]}),
         [
             COMPOSED
-            + "spec.nodePools: the pools name 4 zones (us-west-2a, us-west-2b, us-west-2c, us-west-2d), and the "
+            + "spec.nodePools: The pools name 4 zones (us-west-2a, us-west-2b, us-west-2c, us-west-2d), and the "
             "cluster has subnets in 3. Use fewer, or write an EKSCluster of that name, which has "
-            "networking.subnetCidrs, and make this source: Existing with secretRef.name: eks-us-west-kubeconfig-ef123"
+            "networking.subnetCidrs, and make this source: Existing with secretRef.name: eks-us-west-kubeconfig-ef123."
         ],
     ),
 }
@@ -286,7 +286,7 @@ def test_findings(cluster: dict[str, Any], expected: list[str]) -> None:
 def test_a_name_too_long_for_a_security_group() -> None:
     name = "a" * 252
     (message,) = problems(eks(name=name))
-    assert "metadata.name: must be at most 251 characters, as security groups are named after it" in message
+    assert "metadata.name: Must be at most 251 characters, as security groups are named after it." in message
 
 
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
@@ -298,7 +298,7 @@ BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         eks(name="b-c", namespace="a", region="eu-west-1"),
         [
             'EKSCluster a-b/c, metadata.name: EKSCluster a/b-c would have the same name in AWS (got "c"). Rename one '
-            "of the two"
+            "of the two."
         ],
     ),
     "the same launch template": (
@@ -307,7 +307,7 @@ BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         [
             "EKSCluster a/eks-us-west, metadata.name: EKSCluster b/eks-us-west in the same region would have the same "
             'launch template eks-us-west-lt-gpu-l4-29967 (got "eks-us-west"). Rename one of the two, or the pool in '
-            "one of them"
+            "one of them."
         ],
     ),
     "the same launch template in another region": (
