@@ -264,7 +264,7 @@ def test_errors_of_a_plan_are_reported_with_their_place() -> None:
         'InferenceCluster eks-us-west, spec.cluster.eks.region: Is no name of an AWS region (got "us-west-2a"). Write '
         "us-west-2."
     ]
-    assert found["a.b"]["problems"][0].startswith("EKSCluster modelplane-system/a.b, metadata.name: Must have no dots.")
+    assert found["a.b"]["problems"][0].startswith("EKSCluster modelplane-system/a.b, metadata.name: Must have no dots")
 
 
 def test_an_inference_cluster_of_the_control_cluster_that_is_invalid() -> None:
