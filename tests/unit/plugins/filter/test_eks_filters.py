@@ -38,10 +38,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "addons": ((eks(), "default", {"addons": ["a"]}), "options.addons must be a mapping"),
     "zones": ((eks(), "default", {"zones": "us-west-2a"}), "options.zones must be a list"),
     "ranges": ((eks(), "default", {"public_access_cidrs": "192.0.2.0/24"}), "public_access_cidrs must be a list"),
-    "an addon": ((eks(), "default", {"addons": {"coredns": "v1"}}), "addons.coredns: must be a mapping"),
+    "an addon": ((eks(), "default", {"addons": {"coredns": "v1"}}), "addons.coredns: Must be a mapping"),
     "another kind": (({**eks(), "kind": "GKECluster"},), "this EKSCluster cannot be built"),
     "nothing": (({},), "this EKSCluster cannot be built"),
-    "errors": ((eks(region="oregon"),), "spec.region: is no name of an AWS region"),
+    "errors": ((eks(region="oregon"),), "spec.region: Is no name of an AWS region"),
 }
 
 

@@ -34,8 +34,8 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "dra_labels": ((gke(), "p", "default", {"dra_labels": True}), "options.dra_labels is not known"),
     "another kind": ((eks(), "my-project"), "this GKECluster cannot be built:\nkind: must be GKECluster"),
     "nothing": (({}, "my-project"), "this GKECluster cannot be built"),
-    "no project": ((gke(),), "spec.project: is not given"),
-    "errors": ((gke(region="texas"), "my-project"), "spec.region: is no name of a region of Google Cloud"),
+    "no project": ((gke(),), "spec.project: Is not given"),
+    "errors": ((gke(region="texas"), "my-project"), "spec.region: Is no name of a region of Google Cloud"),
 }
 
 

@@ -286,7 +286,7 @@ def test_findings(cluster: dict[str, Any], expected: list[str]) -> None:
 def test_a_name_too_long_for_a_security_group() -> None:
     name = "a" * 252
     (message,) = problems(eks(name=name))
-    assert "metadata.name: Must be at most 251 characters, as security groups are named after it." in message
+    assert "metadata.name: Must be at most 251 characters, as security groups are named after it" in message
 
 
 BESIDE: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
