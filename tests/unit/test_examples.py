@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.filter.mirror_needs import mirror_needs
 from ansible_collections.modelplane.fleet.plugins.filter.problems import problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 from ansible_collections.modelplane.fleet.plugins.modules import resource_info
@@ -30,6 +31,7 @@ HEADINGS = ["## When to choose it", "## Run it", examples.PLAN_HEADING, "## For 
 OWN_INVENTORIES = {"hosts.yml", "admin.yml", "fleet.yml"}
 """Names by which pages call the inventory of a reader's own fleet."""
 
+_REGISTRIES = "serving_stack_image_registries"
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _ROLES = sorted(path.parents[1].name for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
@@ -276,6 +278,27 @@ def test_keda_scales_what_leaves_its_replicas_out() -> None:
 def test_all_images_of_the_air_gap_are_in_the_mirror(built: Built) -> None:
     images = {image for each in built.objects() for image in images_of(each)}
     assert {image.partition("/")[0] for image in images} == {"mirror.example.com"}
+
+
+def test_variables_of_the_air_gap_are_those_that_the_mirror_ends_with() -> None:
+    recipe = named("air-gap")
+    copied = yaml.safe_load((recipe.folder / "copy.yml").read_text())
+    used = plain({name: recipe.inventory.hostvars["control"][name] for name in ("fleet_images", _REGISTRIES)})
+    assert {name: copied[name] for name in ("fleet_images", "mirror_mode") if name in copied} == {"fleet_images": {}}
+    ends = mirror_needs(
+        [],
+        {},
+        places={"image_registry": copied["mirror_image_registry"]},
+        own=copied["fleet_images"],
+        exclude=copied["mirror_exclude_images"],
+        resources={
+            str(recipe): sorted({image for each in recipe.written("ModelDeployment") for image in images_of(each)})
+        },
+    )
+    assert ends["problems"] == []
+    assert ends["manifests"] == {}
+    assert ends["variables"]["fleet_images"] == used["fleet_images"]
+    assert ends["variables"][_REGISTRIES].items() <= used[_REGISTRIES].items()
 
 
 @pytest.mark.parametrize("built", [named("gitops")], indirect=True, ids=str)
