@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help setup quickstart check test lint types docs crds conformance unit unit-core unit-module-utils unit-others discovery sanity oldest \
+.PHONY: help setup quickstart check test lint types docs generated conformance unit unit-core unit-module-utils unit-others discovery sanity oldest \
   matrix integration interrupted kube bench clean
 
 help: ## what there is to do
@@ -39,7 +39,7 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
 check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentation, and the tests that start nothing
-	@$(MAKE) --no-print-directory -j2 -O lint unit-module-utils unit-core unit-others types docs crds conformance
+	@$(MAKE) --no-print-directory -j2 -O lint unit-module-utils unit-core unit-others types docs generated conformance
 
 test: ## everything that has to pass
 	@$(MAKE) --no-print-directory check
@@ -60,8 +60,8 @@ types: $(VENV)/tests.installed ## mypy --strict over all plugins
 docs: $(VENV)/tests.installed ## ansible-doc of every plugin
 	@$(BIN)/python tests/check_docs.py
 
-crds: $(VENV)/tests.installed ## the CRDs are those of the models
-	@$(BIN)/python tests/crds/generate.py --check
+generated: $(VENV)/tests.installed ## the CRDs, JSON Schemas and field pages are those of the models
+	@$(BIN)/python tests/generated/generate.py --check
 
 conformance: $(VENV)/tests.installed ## recorded answers of the reference implementation and of Kubernetes
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json

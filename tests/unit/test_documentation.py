@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.tests import editors
 
 ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"
@@ -90,6 +92,11 @@ def test_an_example_loads(block: Block) -> None:
     assert [str(error) for error in loaded.errors] == []
     assert loaded.ignored == ()
     assert [str(warning) for warning in loaded.warnings if not any(part in str(warning) for part in allowed)] == []
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_an_editor_shows_no_problem_in_an_example(block: Block) -> None:
+    assert [error.message for document in yaml.safe_load_all(block.text) for error in editors.problems(document)] == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

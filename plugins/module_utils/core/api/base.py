@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Base of all models of the API: strictness, rules across fields, markers of the schema.
 
-A model is declared once and used three times: pydantic checks documents against it, its `RULES` are checked in Python,
-and `crd.py` derives the CustomResourceDefinition (schema and CEL rules) from it.
+A model is declared once: pydantic checks documents against it, its `RULES` are checked in Python, `crd.py` derives the
+CustomResourceDefinition (schema and CEL rules) from it, and `json_schema.py` the JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _NUMBER = "(0|[1-9][0-9]*)"
 CHART_VERSION = rf"^v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_IDENTIFIERS})?(\+{_IDENTIFIERS})?$"
 CHART_VERSION_WORDS = "must be a semantic version such as 1.2.3 or v1.2.3-rc.1"
 DNS_LABEL_WORDS = "must be lower case letters, digits and '-', beginning and ending with a letter or digit"
+
+
+JSONSchema = dict[str, Any]
+"""JSON Schema (draft 7) of one written object."""
 
 
 def camel(name: str) -> str:
@@ -51,6 +55,8 @@ class Rule:
     `check` gets the model and answers whether the rule holds, or gives the violations (none: it holds). It sees
     defaults filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
     (https://kubernetes.io/docs/reference/using-api/cel/); `ids` are the names of the rule in tests and documents.
+    `schema` is the same rule for editors, as JSON Schema of the written object, in which no default is filled in; None
+    where JSON Schema cannot say it.
     """
 
     ids: tuple[str, ...]
@@ -58,6 +64,7 @@ class Rule:
     cel: str
     check: Callable[[Any], bool | Sequence[Violation]]
     hint: str = ""
+    schema: JSONSchema | None = None
 
 
 @dataclass(frozen=True)
@@ -132,10 +139,12 @@ class Model(BaseModel):
     NOT_HERE: ClassVar[Mapping[str, str]] = {}
 
 
-def requires(ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False) -> Rule:
+def requires(
+    ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False, default: bool = False
+) -> Rule:
     """The rule that `block` is present when the discriminator `field` has this value.
 
-    `optional`: the discriminator has neither a default nor to be given.
+    `optional`: the discriminator has neither a default nor to be given. `default`: this value is its default.
     """
     attribute, block_attribute = _snake(field), _snake(block)
 
@@ -149,6 +158,35 @@ def requires(ids: tuple[str, ...], field: str, value: str, block: str, *, option
         cel=f"{guard}self.{field} != '{value}' || has(self.{block})",
         check=check,
         hint=f"Add {block}",
+        schema={"if": has(field, value, absent=default), "then": {"required": [block]}},
+    )
+
+
+def has(field: str, *values: str | bool, absent: bool = False) -> JSONSchema:
+    """The schema of objects in which a field has one of these values, or with `absent` is not given."""
+    schema: JSONSchema = {"properties": {field: {"enum": list(values)}}}
+    return schema if absent else {**schema, "required": [field]}
+
+
+def allowed_if(condition: JSONSchema, *fields: str) -> JSONSchema:
+    """The schema of objects that have these fields only if the condition holds."""
+    return {"if": condition, "else": without(*fields)}
+
+
+def without(*fields: str) -> JSONSchema:
+    """The schema of objects that have none of these fields."""
+    return {"properties": dict.fromkeys(fields, False)}
+
+
+def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
+    """The rule that an object, which has no other fields, has exactly one of these."""
+    *first, last = fields
+    return Rule(
+        ids=ids,
+        message=f"exactly one of {', '.join(first)} and {last} must be given",
+        cel=f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(x, x).size() == 1",
+        check=lambda model: len(model.model_fields_set) == 1,
+        schema={"minProperties": 1, "maxProperties": 1},
     )
 
 

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Format, Model, Rule, requires
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Format,
+    Model,
+    Rule,
+    exactly_one,
+    requires,
+)
 
 
 class AttributeValue(Model):
@@ -23,16 +29,7 @@ class AttributeValue(Model):
 class DeviceAttribute(AttributeValue):
     """A fact about a device, with exactly one typed value."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            ids=("IK-6",),
-            message="exactly one of string, version, bool and int must be given",
-            cel="[has(self.string), has(self.version), has(self.bool), has(self.int)].filter(x, x).size() == 1",
-            check=lambda value: (
-                sum(part is not None for part in (value.string, value.version, value.bool_, value.int_)) == 1
-            ),
-        ),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("IK-6",), "string", "version", "bool", "int"),)
 
 
 class DeviceCapacity(Model):
@@ -53,7 +50,7 @@ class Device(Model):
     """A kind of device on one node, and how many of it there are."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {"deviceClass": "Did you mean deviceClassName?"}
-    RULES: ClassVar[tuple[Rule, ...]] = (requires(("IK-7",), "claim", "DRA", "deviceClassName"),)
+    RULES: ClassVar[tuple[Rule, ...]] = (requires(("IK-7",), "claim", "DRA", "deviceClassName", default=True),)
 
     name: str = Field(min_length=1, max_length=63, description="Handle, such as gpu or nic.")
     claim: Literal["DRA", "Synthetic"] = Field(

@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import ListMap, Model, Rule, requires
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    ListMap,
+    Model,
+    Rule,
+    has,
+    requires,
+    without,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
     CacheStatus,
     CapacityBlock,
@@ -67,6 +74,7 @@ class EKSNodePool(EKSPoolSettings):
             cel="!(has(self.capacityBlock) && has(self.capacityType) && self.capacityType == 'SPOT')",
             check=lambda pool: pool.capacity_block is None or pool.capacity_type != "SPOT",
             hint="Remove capacityType",
+            schema={"if": has("capacityType", "SPOT"), "then": without("capacityBlock")},
         ),
     )
 

@@ -12,10 +12,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Atomic,
+    JSONSchema,
     Model,
     Rule,
     Violation,
     Words,
+    allowed_if,
+    has,
+    without,
 )
 
 Mode = Literal["Unified", "PrefillDecode"]
@@ -24,6 +28,15 @@ Role = Literal["Standalone", "Leader", "Worker"]
 Layout = Literal["Folder", "HubCache"]
 
 _SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
+_SPLIT_SCHEMA: JSONSchema = {
+    "properties": {"serving": has("mode", "PrefillDecode")},
+    "required": ["serving"],
+}
+_SHAPE_SCHEMA: JSONSchema = {
+    "if": {"minItems": 2},
+    "then": {"allOf": [{"contains": has("role", role)} for role in ("Leader", "Worker")]},
+    "else": {"items": has("role", "Standalone", absent=True)},
+}
 
 
 class ModelCacheRef(Model):
@@ -134,6 +147,7 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
             cel=f"!{_SPLIT} || self.engines.size() == 2",
             check=lambda spec: not _split(spec) or len(spec.engines) == 2,
             hint="Give one engine with phase: Prefill and one with phase: Decode",
+            schema={"if": _SPLIT_SCHEMA, "then": {"properties": {"engines": {"minItems": 2, "maxItems": 2}}}},
         ),
         *(
             Rule(
@@ -142,6 +156,10 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
                 cel=f"!{_SPLIT} || self.engines.exists_one(e, has(e.phase) && e.phase == '{phase}')",
                 check=_one_phase(phase),
                 hint=f"Set phase: {phase} on one engine",
+                schema={
+                    "if": _SPLIT_SCHEMA,
+                    "then": {"properties": {"engines": {"contains": has("phase", phase)}}},
+                },
             )
             for identifier, phase in ((prefill, "Prefill"), (decode, "Decode"))
         ),
@@ -151,6 +169,10 @@ def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
             cel=f"{_SPLIT} || self.engines.all(e, !has(e.phase))",
             check=_phases_without_split,
             hint="Remove phase, or set serving: {mode: PrefillDecode}",
+            schema={
+                "if": _SPLIT_SCHEMA,
+                "else": {"properties": {"engines": {"items": without("phase")}}},
+            },
         ),
     )
 
@@ -172,6 +194,7 @@ def shape_rule(identifier: str) -> Rule:
         ),
         check=_shape,
         hint="One member is one pod on one node; Leader and Worker together are a gang over several nodes",
+        schema={"properties": {"members": _SHAPE_SCHEMA}},
     )
 
 
@@ -183,4 +206,5 @@ def worker_rule(identifier: str) -> Rule:
         cel="!has(self.worker) || self.role == 'Worker'",
         check=lambda member: member.worker is None or member.role == "Worker",
         hint="Set role: Worker or remove worker",
+        schema=allowed_if(has("role", "Worker"), "worker"),
     )

@@ -16,6 +16,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Rule,
     Violation,
     Words,
+    allowed_if,
+    has,
+    without,
 )
 
 SPECIFIC = "SPECIFIC_RESERVATION"
@@ -46,6 +49,11 @@ class GKEReservationAffinity(Model):
             cel=f"(self.consumeReservationType == '{SPECIFIC}') == has(self.values)",
             check=lambda affinity: (affinity.consume_reservation_type == SPECIFIC) == (affinity.values is not None),
             hint="Write values: [NAME OF THE RESERVATION]",
+            schema={
+                "if": has("consumeReservationType", SPECIFIC),
+                "then": {"required": ["values"]},
+                "else": without("values"),
+            },
         ),
     )
 
@@ -131,6 +139,15 @@ class GKEPoolSettings(Model):
                 f" || self.reservationAffinity.consumeReservationType == '{NONE}')"
             ),
             check=_capacity,
+            schema={
+                "allOf": [
+                    {"if": has("spot", True), "then": {"properties": {"flexStart": {"enum": [False]}}}},
+                    {
+                        "if": {"anyOf": [has("spot", True), has("flexStart", True)]},
+                        "then": {"properties": {"reservationAffinity": has("consumeReservationType", NONE)}},
+                    },
+                ]
+            },
         ),
         Rule(
             ids=("GP-4",),
@@ -138,6 +155,7 @@ class GKEPoolSettings(Model):
             cel="!has(self.maxRunDuration) || self.flexStart",
             check=lambda pool: pool.max_run_duration is None or pool.flex_start,
             hint="Set flexStart: true or remove maxRunDuration",
+            schema=allowed_if(has("flexStart", True), "maxRunDuration"),
         ),
         Rule(
             ids=("GP-5",),
@@ -145,6 +163,7 @@ class GKEPoolSettings(Model):
             cel="!has(self.upgradeSettings) || !self.flexStart",
             check=lambda pool: pool.upgrade_settings is None or not pool.flex_start,
             hint="Remove upgradeSettings",
+            schema={"if": has("flexStart", True), "then": without("upgradeSettings")},
         ),
         Rule(
             ids=("GP-6",),
@@ -152,6 +171,10 @@ class GKEPoolSettings(Model):
             cel="!has(self.acceleratorNetworkProfile) || !has(self.additionalNodeNetworkConfigs)",
             check=lambda pool: pool.accelerator_network_profile is None or pool.additional_node_network_configs is None,
             hint="Remove one",
+            schema={
+                "if": {"required": ["acceleratorNetworkProfile"]},
+                "then": without("additionalNodeNetworkConfigs"),
+            },
         ),
     )
 

@@ -10,11 +10,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Column,
+    JSONSchema,
     ListMap,
     Model,
     Rule,
     Violation,
+    allowed_if,
+    has,
     requires,
+    without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
     CacheStatus,
@@ -171,6 +175,7 @@ class Fabric(Model):
             cel="!has(self.infiniband) || self.type == 'InfiniBand'",
             check=lambda fabric: fabric.infiniband is None or fabric.type == "InfiniBand",
             hint="Set type: InfiniBand or remove infiniband",
+            schema=allowed_if(has("type", "InfiniBand"), "infiniband"),
         ),
         Rule(
             ids=("IC-12",),
@@ -178,6 +183,7 @@ class Fabric(Model):
             cel="!has(self.name) || self.type != 'None'",
             check=lambda fabric: fabric.name is None or fabric.type != "None",
             hint="Set type or remove name",
+            schema={"if": has("type", "None", absent=True), "then": without("name")},
         ),
         Rule(
             ids=("IC-13",),
@@ -218,6 +224,7 @@ class NodePool(Model):
             cel=f"self.name != '{SYSTEM_POOL}'",
             check=lambda pool: pool.name != SYSTEM_POOL,
             hint="Choose another name",
+            schema={"properties": {"name": {"not": {"enum": [SYSTEM_POOL]}}}},
         ),
         node_count_rule("IC-10"),
         Rule(
@@ -227,6 +234,10 @@ class NodePool(Model):
             "self.eks.capacityType == 'SPOT')",
             check=lambda pool: pool.capacity_block is None or pool.eks is None or pool.eks.capacity_type != "SPOT",
             hint="Remove eks",
+            schema={
+                "if": {"required": ["capacityBlock"]},
+                "then": {"properties": {"eks": {"properties": {"capacityType": {"not": {"enum": ["SPOT"]}}}}}},
+            },
         ),
     )
 
@@ -265,7 +276,14 @@ def _settings_of(source: str, number: str) -> Rule:
         cel=f"self.cluster.source == '{source}' || !has(self.nodePools) || self.nodePools.all(p, !has(p.{key}))",
         check=violations,
         hint=f"Remove {key}",
+        schema={
+            "if": {"properties": {"cluster": has("source", source)}},
+            "else": {"properties": {"nodePools": {"items": without(key)}}},
+        },
     )
+
+
+_NAMED_INFINIBAND: JSONSchema = {"if": has("type", "InfiniBand"), "then": {"required": ["infiniband"]}}
 
 
 def _nebius_fabrics(spec: Any) -> list[Violation]:
@@ -291,6 +309,10 @@ class InferenceClusterSpec(Spec):
             ),
             check=_nebius_fabrics,
             hint="Add infiniband: {fabric: <ID>}",
+            schema={
+                "if": {"properties": {"cluster": has("source", "Nebius")}},
+                "then": {"properties": {"nodePools": {"items": {"properties": {"fabric": _NAMED_INFINIBAND}}}}},
+            },
         ),
         _settings_of("GKE", "IC-14"),
         _settings_of("EKS", "IC-15"),

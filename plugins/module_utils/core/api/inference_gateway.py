@@ -75,6 +75,13 @@ class InferenceGatewaySpec(Spec):
             message="listeners must not be one for port 80, or named web: that one is always there",
             cel=f"!has(self.listeners) || self.listeners.all(l, l.name != '{WEB}' && l.port != 80)",
             check=lambda spec: all(each.name != WEB and each.port != 80 for each in spec.listeners or ()),
+            schema={
+                "properties": {
+                    "listeners": {
+                        "items": {"properties": {"name": {"not": {"enum": [WEB]}}, "port": {"not": {"enum": [80]}}}}
+                    }
+                }
+            },
         ),
     )
 

@@ -13,6 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Model,
     Rule,
     Words,
+    allowed_if,
+    has,
     requires,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
@@ -60,5 +62,6 @@ TLS_RULES: tuple[Rule, ...] = (
         cel="!has(self.tls) || self.protocol == 'HTTPS'",
         check=lambda listener: listener.tls is None or listener.protocol == HTTPS,
         hint="Write HTTPS, or leave tls out",
+        schema=allowed_if(has("protocol", HTTPS), "tls"),
     ),
 )

@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     DNS_LABEL,
     DNS_LABEL_WORDS,
+    JSONSchema,
     Model,
     Rule,
     Violation,
@@ -74,6 +75,13 @@ def _keys(field: str, wrong: Callable[[str], str]) -> Callable[[Any], list[Viola
     return check
 
 
+def _keys_match(field: str, pattern: str) -> JSONSchema:
+    return {"properties": {field: {"propertyNames": {"pattern": pattern}}}}
+
+
+_LABEL_VALUES: JSONSchema = {"properties": {"labels": {"additionalProperties": {"pattern": VALUE}}}}
+
+
 def _label_values(meta: Any) -> list[Violation]:
     entries: Mapping[str, str] = meta.labels or {}
     return [
@@ -90,12 +98,14 @@ def key_rules(field: str, *, syntax: tuple[str, ...], prefix: tuple[str, ...]) -
             message=f"every {noun} key must be a valid Kubernetes key",
             cel=f"!has(self.{field}) || self.{field}.all(k, k.matches(r'{KEY}'))",
             check=_keys(field, _bad_syntax),
+            schema=_keys_match(field, KEY),
         ),
         Rule(
             ids=prefix,
             message=f"the part of a {noun} key before '/' must be at most {_MAX_PREFIX} characters",
             cel=f"!has(self.{field}) || self.{field}.all(k, k.split('/')[0].size() <= {_MAX_PREFIX})",
             check=_keys(field, _bad_prefix),
+            schema=_keys_match(field, f"^([^/]{{0,{_MAX_PREFIX}}}/|[^/]*$)"),
         ),
     )
 
@@ -111,6 +121,7 @@ def template_label_rules(
             cel=f"!has(self.labels) || self.labels.all(k, !k.startsWith('{RESERVED_PREFIX}'))",
             check=_keys("labels", _reserved),
             hint="Use a prefix of your own, or none",
+            schema=_keys_match("labels", f"^(?!{re.escape(RESERVED_PREFIX)})"),
         ),
         *key_rules("labels", syntax=syntax, prefix=prefix),
         Rule(
@@ -118,6 +129,7 @@ def template_label_rules(
             message="every label value must be a valid Kubernetes label value",
             cel=f"!has(self.labels) || self.labels.all(k, self.labels[k].matches(r'{VALUE}'))",
             check=_label_values,
+            schema=_LABEL_VALUES,
         ),
     )
 
@@ -136,25 +148,41 @@ class ObjectMeta(Model):
     # The API server has these rules built in, hence no schema and no CEL is made of them.
     RULES: ClassVar[tuple[Rule, ...]] = (
         *key_rules("labels", syntax=("META-1",), prefix=("META-2",)),
-        Rule(("META-3",), "every label value must be a valid Kubernetes label value", "", _label_values),
+        Rule(
+            ("META-3",),
+            "every label value must be a valid Kubernetes label value",
+            "",
+            _label_values,
+            schema=_LABEL_VALUES,
+        ),
         *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
         Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
     )
 
-    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
-    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
-        default=None, min_length=1, max_length=63, pattern=DNS_LABEL
+    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
+        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name, unique for its kind in the namespace."
     )
-    labels: dict[str, LabelValue] | None = None
-    annotations: dict[str, str] | None = None
-    generate_name: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
-    generation: int | None = None
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
-    finalizers: list[str] | None = None
-    owner_references: list[dict[str, Any]] | None = None
-    managed_fields: list[dict[str, Any]] | None = None
-    self_link: str | None = None
+    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+        default=None, min_length=1, max_length=63, pattern=DNS_LABEL, description="Namespace; absent is `default`."
+    )
+    labels: dict[str, LabelValue] | None = Field(default=None, description="Labels, which selectors match.")
+    annotations: dict[str, str] | None = Field(default=None, description="Notes for people and programs.")
+    generate_name: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    uid: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    resource_version: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    generation: int | None = Field(default=None, description="Written by API servers: counts changes of `spec`.")
+    creation_timestamp: str | None = Field(
+        default=None, description="Written by API servers; older ModelDeployments of equal priority are placed first."
+    )
+    deletion_timestamp: str | None = Field(default=None, description="Written by API servers; has no effect.")
+    deletion_grace_period_seconds: int | None = Field(
+        default=None, description="Written by API servers; has no effect."
+    )
+    finalizers: list[str] | None = Field(default=None, description="Names of what has to happen before a deletion.")
+    owner_references: list[dict[str, Any]] | None = Field(
+        default=None, description="Objects with which this one is deleted."
+    )
+    managed_fields: list[dict[str, Any]] | None = Field(
+        default=None, description="Written by API servers: who applied which field."
+    )
+    self_link: str | None = Field(default=None, description="Written by older API servers; has no effect.")

@@ -17,6 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     RequiredWithDefault,
     Rule,
     Words,
+    has,
+    without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
     ClusterSelector,
@@ -61,6 +63,10 @@ class Toleration(Model):
             cel="self.operator != 'Equal' || (has(self.key) && self.key != '')",
             check=lambda toleration: toleration.operator != "Equal" or bool(toleration.key),
             hint="Give key, or set operator: Exists to tolerate every taint",
+            schema={
+                "if": has("operator", "Equal", absent=True),
+                "then": {"required": ["key"], "properties": {"key": {"minLength": 1}}},
+            },
         ),
         Rule(
             ids=("MD-10",),
@@ -68,6 +74,7 @@ class Toleration(Model):
             cel="self.operator != 'Exists' || !has(self.value)",
             check=lambda toleration: toleration.operator != "Exists" or toleration.value is None,
             hint="Remove value",
+            schema={"if": has("operator", "Exists"), "then": without("value")},
         ),
     )
 
@@ -134,6 +141,7 @@ class Engine(Model):
             cel="self.members.exists(m, has(m.nodeSelector))",
             check=lambda engine: any(member.node_selector is not None for member in engine.members),
             hint="Ask for devices in nodeSelector.devices",
+            schema={"properties": {"members": {"contains": {"required": ["nodeSelector"]}}}},
         ),
     )
 

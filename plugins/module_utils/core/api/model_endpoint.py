@@ -8,7 +8,13 @@ import re
 from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model, Rule, Words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Column,
+    Model,
+    Rule,
+    Words,
+    without,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
@@ -23,6 +29,10 @@ KEY = r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"
 PROXY_HEADERS = ("connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 
 _NOT_A_NAME = r"^[0-9.]+$"
+
+
+def _any_case(text: str) -> str:
+    return "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else letter for letter in text)
 
 
 class KeySecretRef(Model):
@@ -46,6 +56,7 @@ class APIKey(Model):
             cel=f"!(self.header.lowerAscii() in [{', '.join(repr(name) for name in PROXY_HEADERS)}])",
             check=lambda credential: credential.header.lower() not in PROXY_HEADERS,
             hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as x-api-key",
+            schema={"properties": {"header": {"not": {"pattern": f"^({'|'.join(map(_any_case, PROXY_HEADERS))})$"}}}},
         ),
     )
 
@@ -87,6 +98,7 @@ class EndpointTLS(Model):
             cel=f"!has(self.serverName) || !self.serverName.matches('{_NOT_A_NAME}')",
             check=lambda tls: tls.server_name is None or not re.fullmatch(_NOT_A_NAME, tls.server_name),
             hint="Write the name that is in the backend's certificate",
+            schema={"properties": {"serverName": {"not": {"pattern": _NOT_A_NAME}}}},
         ),
     )
 
@@ -116,6 +128,10 @@ class ModelEndpointSpec(Spec):
             cel="!has(self.tls) || self.url.lowerAscii().startsWith('https://')",
             check=lambda spec: spec.tls is None or _is_https(spec),
             hint="Write https:// in url, or remove tls",
+            schema={
+                "if": {"properties": {"url": {"pattern": f"^{_any_case('https')}://"}}},
+                "else": without("tls"),
+            },
         ),
     )
 
@@ -124,7 +140,7 @@ class ModelEndpointSpec(Spec):
     rewrite_path: Annotated[str, Words("must begin with '/' and have no spaces, '?' or '#'")] | None = Field(
         default=None,
         max_length=1024,
-        pattern=r"^/[!\"$->@-~]*$",
+        pattern='^/[!"$->@-~]*$',
         description="Path that replaces the service's prefix; absent rewrites nothing.",
     )
     credential: Credential | None = Field(

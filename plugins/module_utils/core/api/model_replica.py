@@ -153,6 +153,7 @@ class PlacedEngine(Model):
             message="at least one member must have deviceRequests",
             cel="self.members.exists(m, has(m.deviceRequests))",
             check=lambda engine: any(member.device_requests is not None for member in engine.members),
+            schema={"properties": {"members": {"contains": {"required": ["deviceRequests"]}}}},
         ),
     )
 

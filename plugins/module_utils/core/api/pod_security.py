@@ -16,6 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Model,
     Rule,
     Words,
+    allowed_if,
+    has,
     requires,
 )
 
@@ -104,6 +106,7 @@ class SecurityProfile(Model):
             cel="self.type == 'Localhost' || !has(self.localhostProfile)",
             check=lambda profile: profile.type == "Localhost" or profile.localhost_profile is None,
             hint="Remove localhostProfile, or set type: Localhost",
+            schema=allowed_if(has("type", "Localhost"), "localhostProfile"),
         ),
     )
 

@@ -16,6 +16,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Rule,
     Violation,
     Words,
+    allowed_if,
+    exactly_one,
+    has,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
     LabelValue,
@@ -54,15 +57,7 @@ class EnvVarSource(Model):
     """Source of the value of a variable."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            ids=("MD-21", "MR-15"),
-            message="exactly one of secretKeyRef, configMapKeyRef and fieldRef must be given",
-            cel="[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size() == 1",
-            check=lambda source: (
-                sum(part is not None for part in (source.secret_key_ref, source.config_map_key_ref, source.field_ref))
-                == 1
-            ),
-        ),
+        exactly_one(("MD-21", "MR-15"), "secretKeyRef", "configMapKeyRef", "fieldRef"),
     )
 
     secret_key_ref: KeyRef | None = Field(default=None, description="A key of a Secret on the workload cluster.")
@@ -80,6 +75,7 @@ class EnvVar(Model):
             cel="!has(self.value) || self.value.size() == 0 || !has(self.valueFrom)",
             check=lambda variable: not variable.value or variable.value_from is None,
             hint="Remove one of them",
+            schema=allowed_if(has("value", "", absent=True), "valueFrom"),
         ),
     )
 
@@ -148,16 +144,7 @@ class SleepAction(Model):
 class LifecycleHandler(Model):
     """One thing to do."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            ids=("MD-26", "MR-22"),
-            message="exactly one of exec, httpGet and sleep must be given",
-            cel="[has(self.exec), has(self.httpGet), has(self.sleep)].filter(x, x).size() == 1",
-            check=lambda handler: (
-                sum(part is not None for part in (handler.exec_, handler.http_get, handler.sleep)) == 1
-            ),
-        ),
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-26", "MR-22"), "exec", "httpGet", "sleep"),)
 
     exec_: ExecAction | None = Field(default=None, description="Run a command.")
     http_get: HttpGetAction | None = Field(default=None, description="Send a request.")
@@ -236,6 +223,7 @@ class PodSpec(Model):
             cel=f"self.containers.size() == 1 && self.containers[0].name == '{ENGINE_CONTAINER}'",
             check=lambda pod: len(pod.containers) == 1 and pod.containers[0].name == ENGINE_CONTAINER,
             hint=f"Set containers[0].name: {ENGINE_CONTAINER}",
+            schema={"properties": {"containers": {"items": {"properties": {"name": {"enum": [ENGINE_CONTAINER]}}}}}},
         ),
         Rule(
             ids=("MD-27", "MR-23"),

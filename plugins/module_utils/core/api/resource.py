@@ -67,6 +67,7 @@ class Status(Model):
 def name_rule(identifier: str, *, label: bool) -> Rule:
     """The rule on names that become values of labels (63 characters), or with `label` names of Services (no dots)."""
     limit = "self.metadata.name.size() <= 63"
+    no_dots = {"pattern": "^[^.]*$"} if label else {}
 
     def check(resource: Any) -> list[Violation]:
         name: str = resource.metadata.name
@@ -81,6 +82,7 @@ def name_rule(identifier: str, *, label: bool) -> Rule:
         cel=f"{limit} && !self.metadata.name.contains('.')" if label else limit,
         check=check,
         hint="Choose another name",
+        schema={"properties": {"metadata": {"properties": {"name": {"maxLength": 63, **no_dots}}}}},
     )
 
 
@@ -97,9 +99,9 @@ class Resource(Model):
     # counted, without which a HorizontalPodAutoscaler does nothing.
     SCALE: ClassVar[tuple[str, str, str] | None] = None
 
-    api_version: str
-    kind: str
-    metadata: ObjectMeta
+    api_version: str = Field(description="API group and version of the kind.")
+    kind: str = Field(description="Kind of the object.")
+    metadata: ObjectMeta = Field(description="Name, namespace, labels and annotations.")
 
     @classmethod
     def group_version(cls) -> str:

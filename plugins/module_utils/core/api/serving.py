@@ -7,7 +7,14 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Known, Model, Rule, Violation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Known,
+    Model,
+    Rule,
+    Violation,
+    allowed_if,
+    has,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Resources
 
@@ -29,6 +36,7 @@ class Picker(Model):
             cel=f"!has(self.config) || !has(self.config.kind) || self.config.kind == '{PICKER_CONFIG_KIND}'",
             check=_config_kind,
             hint=f"Write {PICKER_CONFIG_KIND}, or leave kind out",
+            schema={"properties": {"config": {"properties": {"kind": {"enum": [PICKER_CONFIG_KIND]}}}}},
         ),
     )
 
@@ -63,6 +71,7 @@ class ServingBase(Model):
             cel="!has(self.sidecar) || self.mode == 'PrefillDecode'",
             check=lambda serving: serving.sidecar is None or serving.mode == "PrefillDecode",
             hint="Set mode: PrefillDecode or remove sidecar",
+            schema=allowed_if(has("mode", "PrefillDecode"), "sidecar"),
         ),
     )
 

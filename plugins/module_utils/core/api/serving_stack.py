@@ -12,10 +12,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     CHART_VERSION_WORDS,
     GROUP_INFRASTRUCTURE,
     Column,
+    JSONSchema,
     ListMap,
     Model,
     Rule,
     Words,
+    has,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import (
     HTTPS,
@@ -72,6 +74,19 @@ def _reachable(listener: StackListener) -> bool:
     return listener.protocol == "HTTP" and not listener.hostname
 
 
+_REACHABLE: JSONSchema = {
+    "anyOf": [
+        {"allOf": [has("protocol", "HTTP"), {"not": {"required": ["hostname"]}}]},
+        {
+            "allOf": [
+                has("protocol", HTTPS),
+                {"required": ["hostname"], "properties": {"hostname": {"pattern": "^[^*]"}}},
+            ]
+        },
+    ]
+}
+
+
 class StackGateway(Model):
     """Settings of the cluster's gateway."""
 
@@ -86,6 +101,7 @@ class StackGateway(Model):
             ),
             check=lambda gateway: not gateway.listeners or any(map(_reachable, gateway.listeners)),
             hint="Add one for HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+            schema={"properties": {"listeners": {"if": {"minItems": 1}, "then": {"contains": _REACHABLE}}}},
         ),
     )
 
@@ -104,6 +120,7 @@ class ServingStackSpec(Spec):
             message="secrets must have an entry with type Kubeconfig",
             cel="self.secrets.exists(s, s.type == 'Kubeconfig')",
             check=lambda spec: any(secret.type == "Kubeconfig" for secret in spec.secrets),
+            schema={"properties": {"secrets": {"contains": has("type", "Kubeconfig")}}},
         ),
     )
 

@@ -1,0 +1,142 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""JSON Schemas of the kinds for editors and linters, made from the models: they describe documents as users write them.
+
+They are of draft 7, which editors of YAML know best. Unlike the schemas for API servers (`crd.py`) they describe
+metadata and refuse unknown fields, and no default is filled in before they are applied. Rules between fields are part
+of them where JSON Schema can say them (`Rule.schema`). `errorMessage`, `patternErrorMessage` and `deprecationMessage`
+are words of editors; validators skip them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import JSONSchema, Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+_TYPES = {"text": "string", "integer": "integer", "boolean": "boolean"}
+
+
+def json_schema(kind: type[Resource]) -> JSONSchema:
+    """The schema of a kind in the current format."""
+    schema = _object(kind)
+    properties = schema["properties"]
+    properties["apiVersion"]["const"] = kind.group_version()
+    properties["kind"]["const"] = kind.KIND
+    if not kind.NAMESPACED:
+        del properties["metadata"]["properties"]["namespace"]
+    return {"$schema": DRAFT, "title": kind.KIND, **schema}
+
+
+def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
+    """The schema of any document in manifests, which refers to that of its kind as the file `<Kind>.json` beside it.
+
+    Objects of other API groups are not checked, as they are skipped when manifests are read. Items of a List are.
+    """
+    kinds = tuple(kinds)
+    names = [kind.KIND for kind in kinds]
+    of_the_fleet = {"apiVersion": {"pattern": "modelplane"}, "kind": {"not": {"pattern": "List$"}}}
+    a_list = {"kind": {"const": "List"}}
+    return {
+        "$schema": DRAFT,
+        "title": "Manifest",
+        "description": "An object of a fleet, chosen by apiVersion and kind.",
+        "type": "object",
+        "required": ["apiVersion", "kind"],
+        "properties": {
+            "apiVersion": {
+                "type": "string",
+                "description": "API group and version of the kind.",
+                "examples": sorted({kind.group_version() for kind in kinds}),
+            },
+            "kind": {"type": "string", "description": "Kind of the object.", "examples": names},
+        },
+        "allOf": [
+            {
+                "if": {"required": list(of_the_fleet), "properties": of_the_fleet},
+                "then": {"properties": {"kind": {"enum": names}}},
+            },
+            *(
+                {
+                    "if": {"required": ["kind"], "properties": {"kind": {"const": name}}},
+                    "then": {"$ref": f"{name}.json"},
+                }
+                for name in names
+            ),
+            {
+                "if": {"required": ["kind"], "properties": a_list},
+                "then": {"properties": {"items": {"type": "array", "items": {"$ref": "#"}}}},
+            },
+        ],
+    }
+
+
+def _object(model: type[Model]) -> JSONSchema:
+    fields = fields_of(model)
+    schema: JSONSchema = {"type": "object", "description": inspect.getdoc(model) or ""}
+    required = [wire for wire, field in fields.items() if field.required and field.default is None]
+    if required:
+        schema["required"] = required
+    if model.MIN_PROPERTIES:
+        schema["minProperties"] = model.MIN_PROPERTIES
+    schema["properties"] = {wire: _field(field) for wire, field in fields.items()}
+    schema["additionalProperties"] = False
+    rules = [{**rule.schema, "errorMessage": rule.message} for rule in model.RULES if rule.schema]
+    if rules:
+        schema["allOf"] = rules
+    return schema
+
+
+def _field(field: FieldShape) -> JSONSchema:
+    schema = {**_schema(field.shape), "description": field.description}
+    if field.default is not None:
+        schema["default"] = field.default
+    return schema
+
+
+def _schema(shape: Shape) -> JSONSchema:
+    if shape.kind == "object" and shape.model is not None:
+        return _object(shape.model)
+    if shape.kind == "map" and shape.item is not None:
+        return _map(shape, shape.item)
+    if shape.kind == "list" and shape.item is not None:
+        return _limited({"type": "array"}, minItems=shape.shortest, maxItems=shape.longest) | {
+            "items": _schema(shape.item)
+        }
+    if shape.int_or_string:
+        # A pattern is about text, a minimum about numbers.
+        return _limited({"type": ["integer", "string"], "minimum": 0}, **_limits_of_text(shape))
+    return _limited(
+        {"type": _TYPES[shape.kind]},
+        enum=list(shape.enum) or None,
+        minimum=shape.minimum,
+        maximum=shape.maximum,
+        **_limits_of_text(shape),
+    )
+
+
+def _limits_of_text(shape: Shape) -> dict[str, Any]:
+    return {
+        "minLength": shape.shortest,
+        "maxLength": shape.longest,
+        "pattern": shape.pattern or None,
+        "patternErrorMessage": shape.words or None,
+    }
+
+
+def _map(shape: Shape, item: Shape) -> JSONSchema:
+    if shape.free:
+        known = {shape.known_key: {"type": "string"}} if shape.known_key else None
+        return _limited({"type": "object"}, properties=known)
+    return _limited({"type": "object", "additionalProperties": _schema(item)}, maxProperties=shape.longest)
+
+
+def _limited(schema: JSONSchema, **limits: Any) -> JSONSchema:
+    """The schema with the limits that there are."""
+    return schema | {name: limit for name, limit in limits.items() if limit is not None}

@@ -1,0 +1,120 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Write what is generated from the API models: CRDs, JSON Schemas for editors, and the field reference.
+
+python tests/generated/generate.py           # writes the files
+python tests/generated/generate.py --check   # writes nothing, exits with 1 when a file is missing, stale or too many
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = "python tests/generated/generate.py"
+HEADER = """\
+# Generated from the API models by tests/generated/generate.py. Do not edit.
+# yamllint disable rule:line-length
+---
+"""
+
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS  # noqa: E402
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd  # noqa: E402
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.json_schema import (  # noqa: E402
+    schema_of_manifests,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.schema import (  # noqa: E402
+    editor_schema,
+)
+from ansible_collections.modelplane.fleet.tests.generated import pages  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Folder that holds nothing but generated files, with the text of each."""
+
+    path: str
+    texts: dict[str, str]
+
+    def differences(self) -> list[str]:
+        """Return what is not as it would be written, one line each."""
+        found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / self.path).glob("*")}
+        states = {
+            name: "is missing" if name not in found else "is stale" if name in self.texts else "is of no kind"
+            for name in self.texts.keys() | found.keys()
+            if self.texts.get(name) != found.get(name)
+        }
+        return [f"{self.path}/{name} {state}" for name, state in sorted(states.items())]
+
+    def write(self) -> None:
+        """Write what is missing or stale, delete what is too many."""
+        folder = ROOT / self.path
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob("*"):
+            if path.name not in self.texts:
+                path.unlink()
+        for name, text in self.texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+class Dumper(yaml.SafeDumper):
+    """Indents lists below their key and writes no anchors, as people write Kubernetes YAML."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True
+
+
+def folders() -> list[Folder]:
+    """Return all that is generated."""
+    return [
+        Folder("roles/control_plane/files/crds", definitions()),
+        Folder("docs/schemas", schemas()),
+        Folder("docs/kinds/fields", pages.pages()),
+    ]
+
+
+def definitions() -> dict[str, str]:
+    """Return the CustomResourceDefinitions."""
+    texts = {}
+    for kind in KINDS.values():
+        body = yaml.dump(crd(kind), Dumper=Dumper, sort_keys=False, width=110, allow_unicode=True)
+        texts[f"{kind.PLURAL}.{kind.GROUP}.yaml"] = HEADER + body
+    return texts
+
+
+def schemas() -> dict[str, str]:
+    """Return the JSON Schemas: of each kind, and of manifests with documents of any kind."""
+    values = {name: editor_schema(kind) for name, kind in KINDS.items()}
+    values["modelplane"] = schema_of_manifests(KINDS.values())
+    return {f"{name}.json": f"{json.dumps(schema, indent=1, ensure_ascii=False)}\n" for name, schema in values.items()}
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Write what is generated from the API models.")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 when a file is stale")
+    if parser.parse_args().check:
+        lines = [line for folder in folders() for line in folder.differences()]
+        if lines:
+            print("\n".join([*lines, f"Run `{COMMAND}`, and commit what it writes."]))
+        return 1 if lines else 0
+    for folder in folders():
+        folder.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
