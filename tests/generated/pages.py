@@ -124,9 +124,9 @@ def rendered(section: Section, sections: dict[type[Model], Section]) -> str:
         others = ", ".join(f"`{path}`" for path in section.paths[1:])
         lines += [f"The same fields are in {others}.", ""]
     if section.model.MIN_PROPERTIES:
-        lines += ["- It must not be empty.", ""]
+        lines += ["- must not be empty", ""]
     if section.model.RULES:
-        lines += [*(f"- {plain(sentence(rule.message))}" for rule in section.model.RULES), ""]
+        lines += [*(f"- {plain(rule.message)}" for rule in section.model.RULES), ""]
     fields = fields_of(section.model)
     if fields:
         lines += ["| field | type | default | limits | meaning | example |", "|---|---|---|---|---|---|"]
@@ -164,7 +164,7 @@ def _type(shape: Shape, sections: dict[type[Model], Section], noun: str = "mappi
     if shape.model is not None:
         return f"[{noun}]({sections[shape.model].anchor})"
     if shape.free or shape.item is None:
-        return "any mapping" if shape.kind == "map" else _scalar(shape)
+        return f"any {noun}" if shape.kind == "map" else _scalar(shape)
     items = _type(shape.item, sections, "mappings")
     return f"{'list' if shape.kind == 'list' else 'mapping'} of {items}"
 
@@ -244,10 +244,6 @@ def code(value: Any) -> str:
     """Return a value as it is written in a manifest, on one line."""
     written = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
     return f"`{written.strip().removesuffix('...').strip()}`"
-
-
-def sentence(message: str) -> str:
-    return f"{message[0].upper()}{message[1:]}."
 
 
 def plain(text: str) -> str:

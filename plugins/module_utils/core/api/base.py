@@ -178,6 +178,11 @@ def without(*fields: str) -> JSONSchema:
     return {"properties": dict.fromkeys(fields, False)}
 
 
+def other_than(*words: str) -> JSONSchema:
+    """The schema of texts that are none of these words."""
+    return {"pattern": f"^(?!({'|'.join(words)})$)"}
+
+
 def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
     """The rule that an object, which has no other fields, has exactly one of these."""
     *first, last = fields

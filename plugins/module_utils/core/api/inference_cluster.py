@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Violation,
     allowed_if,
     has,
+    other_than,
     requires,
     without,
 )
@@ -224,7 +225,7 @@ class NodePool(Model):
             cel=f"self.name != '{SYSTEM_POOL}'",
             check=lambda pool: pool.name != SYSTEM_POOL,
             hint="Choose another name",
-            schema={"properties": {"name": {"not": {"enum": [SYSTEM_POOL]}}}},
+            schema={"properties": {"name": other_than(SYSTEM_POOL)}},
         ),
         node_count_rule("IC-10"),
         Rule(
@@ -236,7 +237,7 @@ class NodePool(Model):
             hint="Remove eks",
             schema={
                 "if": {"required": ["capacityBlock"]},
-                "then": {"properties": {"eks": {"properties": {"capacityType": {"not": {"enum": ["SPOT"]}}}}}},
+                "then": {"properties": {"eks": {"properties": {"capacityType": other_than("SPOT")}}}},
             },
         ),
     )

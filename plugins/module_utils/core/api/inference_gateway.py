@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Model,
     Rule,
     Words,
+    other_than,
     requires,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import Hostname, ListenerTLS
@@ -77,9 +78,7 @@ class InferenceGatewaySpec(Spec):
             check=lambda spec: all(each.name != WEB and each.port != 80 for each in spec.listeners or ()),
             schema={
                 "properties": {
-                    "listeners": {
-                        "items": {"properties": {"name": {"not": {"enum": [WEB]}}, "port": {"not": {"enum": [80]}}}}
-                    }
+                    "listeners": {"items": {"properties": {"name": other_than(WEB), "port": {"not": {"enum": [80]}}}}}
                 }
             },
         ),

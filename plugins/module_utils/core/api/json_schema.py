@@ -4,8 +4,8 @@
 
 They are of draft 7, which editors of YAML know best. Unlike the schemas for API servers (`crd.py`) they describe
 metadata and refuse unknown fields, and no default is filled in before they are applied. Rules between fields are part
-of them where JSON Schema can say them (`Rule.schema`). `errorMessage`, `patternErrorMessage` and `deprecationMessage`
-are words of editors; validators skip them.
+of them where JSON Schema can say them (`Rule.schema`). `errorMessage`, `patternErrorMessage`, `deprecationMessage`
+and `doNotSuggest` are words of editors; validators skip them.
 """
 
 from __future__ import annotations
@@ -85,12 +85,32 @@ def _object(model: type[Model]) -> JSONSchema:
         schema["required"] = required
     if model.MIN_PROPERTIES:
         schema["minProperties"] = model.MIN_PROPERTIES
-    schema["properties"] = {wire: _field(field) for wire, field in fields.items()}
+    schema["properties"] = {
+        **{wire: _field(field) for wire, field in fields.items()},
+        **{key: {"type": "null", "errorMessage": hint, "doNotSuggest": True} for key, hint in model.NOT_HERE.items()},
+    }
     schema["additionalProperties"] = False
-    rules = [{**rule.schema, "errorMessage": rule.message} for rule in model.RULES if rule.schema]
+    rules = [_saying(rule.schema, rule.message) for rule in model.RULES if rule.schema]
     if rules:
         schema["allOf"] = rules
     return schema
+
+
+_ASSERTIONS = ("required", "contains", "enum", "pattern")
+_PARTS = ("then", "else", "items", "additionalProperties", "propertyNames")
+
+
+def _saying(schema: JSONSchema, message: str) -> JSONSchema:
+    """The schema of a rule with the message of the rule wherever editors show one of the schema's own."""
+    said = {name: _saying(part, message) if name in _PARTS else part for name, part in schema.items()}
+    properties = schema.get("properties", {})
+    if properties:
+        said["properties"] = {name: part and _saying(part, message) for name, part in properties.items()}
+    if "allOf" in schema:
+        said["allOf"] = [_saying(part, message) for part in schema["allOf"]]
+    if False in properties.values() or any(name in schema for name in _ASSERTIONS):
+        said["errorMessage"] = message
+    return said
 
 
 def _field(field: FieldShape) -> JSONSchema:

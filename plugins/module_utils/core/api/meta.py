@@ -102,7 +102,7 @@ def key_rules(field: str, *, syntax: tuple[str, ...], prefix: tuple[str, ...]) -
         ),
         Rule(
             ids=prefix,
-            message=f"the part of a {noun} key before '/' must be at most {_MAX_PREFIX} characters",
+            message=f"the part of every {noun} key before '/' must be at most {_MAX_PREFIX} characters",
             cel=f"!has(self.{field}) || self.{field}.all(k, k.split('/')[0].size() <= {_MAX_PREFIX})",
             check=_keys(field, _bad_prefix),
             schema=_keys_match(field, f"^([^/]{{0,{_MAX_PREFIX}}}/|[^/]*$)"),

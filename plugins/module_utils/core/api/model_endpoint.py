@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Model,
     Rule,
     Words,
+    other_than,
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
@@ -56,7 +57,7 @@ class APIKey(Model):
             cel=f"!(self.header.lowerAscii() in [{', '.join(repr(name) for name in PROXY_HEADERS)}])",
             check=lambda credential: credential.header.lower() not in PROXY_HEADERS,
             hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as x-api-key",
-            schema={"properties": {"header": {"not": {"pattern": f"^({'|'.join(map(_any_case, PROXY_HEADERS))})$"}}}},
+            schema={"properties": {"header": other_than(*map(_any_case, PROXY_HEADERS))}},
         ),
     )
 
@@ -98,7 +99,7 @@ class EndpointTLS(Model):
             cel=f"!has(self.serverName) || !self.serverName.matches('{_NOT_A_NAME}')",
             check=lambda tls: tls.server_name is None or not re.fullmatch(_NOT_A_NAME, tls.server_name),
             hint="Write the name that is in the backend's certificate",
-            schema={"properties": {"serverName": {"not": {"pattern": _NOT_A_NAME}}}},
+            schema={"properties": {"serverName": {"pattern": "[^0-9.]"}}},
         ),
     )
 

@@ -36,7 +36,7 @@ class Meaning:
 
 
 _NOT_OBSERVED = Reason(
-    "Unknown", NOT_OBSERVED, "The cluster did not answer or was no part of the run, and nothing was known before."
+    "Unknown", NOT_OBSERVED, "The cluster that has it did not answer or was not read, and nothing was known before."
 )
 _DECLARED = Reason(
     "True", DECLARED, "The objects of the cluster are files, so it is not observed: it is assumed to be as declared."
@@ -87,7 +87,15 @@ _INFERENCE_CLUSTER = (
             _NOT_OBSERVED,
         ),
     ),
-    _ready("Replicas can be placed: both others are True, and the gateway has an address.", _DECLARED, _NOT_OBSERVED),
+    _ready(
+        "Replicas can be placed: both others are True, and the gateway has an address.",
+        _DECLARED,
+        Reason(
+            "Unknown",
+            NOT_OBSERVED,
+            "The cluster did not answer or was not read. Its replicas stay; it gets no new ones.",
+        ),
+    ),
 )
 
 _INFERENCE_GATEWAY = (
