@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Write what is generated from the API models: CRDs, JSON Schemas for editors, and the field reference.
 
-python tests/generated/generate.py           # writes the files
-python tests/generated/generate.py --check   # writes nothing, exits with 1 when a file is missing, stale or too many
+.venv/bin/python tests/generated/generate.py           # writes the files
+.venv/bin/python tests/generated/generate.py --check   # writes nothing, exits with 1 when files are not as generated
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = "python tests/generated/generate.py"
+COMMAND = ".venv/bin/python tests/generated/generate.py"
 HEADER = """\
 # Generated from the API models by tests/generated/generate.py. Do not edit.
 # yamllint disable rule:line-length

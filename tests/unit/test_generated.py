@@ -37,7 +37,7 @@ def test_the_check_names_what_is_not_as_generated_and_says_what_to_do(
         "some/a.json is stale",
         "some/b.json is missing",
         "some/d.json is of no kind",
-        "Run `python tests/generated/generate.py`, and commit what it writes.",
+        "Run `.venv/bin/python tests/generated/generate.py`, and commit what it writes.",
     ]
     monkeypatch.setattr(sys, "argv", ["generate.py"])
     assert generate.main() == 0
