@@ -53,7 +53,7 @@ def unsaid(message: str) -> bool:
 
 
 def manifests() -> Iterator[tuple[str, Any]]:
-    folders = ("inventories/quickstart/manifests", "playbooks/files/classes", "tests/data/manifests")
+    folders = ("inventories/quickstart/manifests", "playbooks/files/classes", "docs/examples", "tests/data/manifests")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.yaml"))]
     for path in (DATA / "api" / "minimal.yaml", DATA / "api" / "complete.yaml", *paths):
         for number, document in enumerate(yaml.safe_load_all(path.read_text())):
