@@ -84,12 +84,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     warn,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.output import OUTPUT, check_query, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manifests import document, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-SCHEMA_VERSION = 1
-"""Version of the format of the document. It changes with a field that is removed or gets another meaning."""
-_MOST_NAMES = 20
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, **OUTPUT, "fail_on_error": {"type": "bool", "default": True}},
@@ -105,18 +102,15 @@ def work(module: AnsibleModule) -> None:
     warn(module, loaded, errors=False)
     if loaded.errors and module.params["fail_on_error"]:
         fail(module, loaded.errors)
-    resources: dict[str, list[str]] = {}
-    for resource in loaded.resources:
-        name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
-        resources.setdefault(resource.kind, []).append(name)
-    found = {
-        "resources": resources,
-        "errors": [str(problem) for problem in loaded.errors],
-        "warnings_found": [str(problem) for problem in loaded.warnings],
-        "ignored": list(loaded.ignored),
-    }
-    table = [f"{kind}: {some(sorted(names), _MOST_NAMES)}" for kind, names in sorted(resources.items())]
-    module.exit_json(changed=False, **found, **shown(module, table, {"schemaVersion": SCHEMA_VERSION, **found}))
+    found = document(loaded)
+    module.exit_json(
+        changed=False,
+        resources=found.resources,
+        errors=found.errors,
+        warnings_found=found.warnings,
+        ignored=found.ignored,
+        **shown(module, lines(found), api.wire(found)),
+    )
 
 
 def main() -> None:

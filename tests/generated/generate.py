@@ -29,12 +29,21 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.json_schema import (  # noqa: E402
+    schema_of_document,
     schema_of_manifests,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.schema import (  # noqa: E402
     editor_schema,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manifests import (  # noqa: E402
+    ManifestsDocument,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import Outcome  # noqa: E402
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlanDocument  # noqa: E402
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus  # noqa: E402
 from ansible_collections.modelplane.fleet.tests.generated import pages  # noqa: E402
+
+RESULTS = {"plan": PlanDocument, "status": FleetStatus, "outcome": Outcome, "validate": ManifestsDocument}
 
 
 @dataclass(frozen=True)
@@ -96,9 +105,10 @@ def definitions() -> dict[str, str]:
 
 
 def schemas() -> dict[str, str]:
-    """Return the JSON Schemas: of each kind, and of manifests with documents of any kind."""
+    """Return the JSON Schemas: of each kind, of manifests with documents of any kind, and of results."""
     values = {name: editor_schema(kind) for name, kind in KINDS.items()}
     values["modelplane"] = schema_of_manifests(KINDS.values())
+    values |= {name: schema_of_document(model) for name, model in RESULTS.items()}
     return {f"{name}.json": f"{json.dumps(schema, indent=1, ensure_ascii=False)}\n" for name, schema in values.items()}
 
 

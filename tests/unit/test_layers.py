@@ -60,6 +60,7 @@ LAYERS = [
         "module_utils/_pydantic",
         "module_utils/_yaml",
         "module_utils/_urllib3",
+        "module_utils/_jmespath",
         "module_utils/_aws",
         "module_utils/_google",
     ),
@@ -68,6 +69,7 @@ GUARDED = {
     "_pydantic.py": {"pydantic"},
     "_yaml.py": {"yaml"},
     "_urllib3.py": {"certifi", "urllib3"},
+    "_jmespath.py": {"jmespath"},
     "_aws.py": {"boto3", "botocore"},
     "_google.py": {"google"},
 }

@@ -77,6 +77,18 @@ def schema_of_manifests(kinds: Iterable[type[Resource]]) -> JSONSchema:
     }
 
 
+def schema_of_document(model: type[Model]) -> JSONSchema:
+    """The schema of a document that is a result: fields may be added to it without a new version."""
+    opened = _opened(_object(model))
+    return {"$schema": DRAFT, "title": model.__name__, **opened}
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _opened(part) for key, part in value.items() if (key, part) != ("additionalProperties", False)}
+    return [_opened(part) for part in value] if isinstance(value, list) else value
+
+
 def _object(model: type[Model]) -> JSONSchema:
     fields = fields_of(model)
     schema: JSONSchema = {"type": "object", "description": inspect.getdoc(model) or ""}

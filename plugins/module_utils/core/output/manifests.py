@@ -1,0 +1,45 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The resources and problems of manifests, as a document and as text."""
+
+from __future__ import annotations
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+
+SCHEMA_VERSION = 1
+_MOST_NAMES = 20
+
+
+class ManifestsDocument(api.Model):
+    """Result of the validation of manifests. `schemaVersion` changes with a field that is removed or gets another
+    meaning."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
+    resources: dict[str, list[str]] = Field(description="The valid resources by kind: `namespace/name`, or `name`.")
+    errors: list[str] = Field(description="All errors, one line each.")
+    warnings: list[str] = Field(description="All warnings, one line each.")
+    ignored: list[str] = Field(description="Documents of other API groups, which are left alone.")
+
+
+def document(loaded: Loaded) -> ManifestsDocument:
+    """Return what was loaded, and what is wrong with it."""
+    resources: dict[str, list[str]] = {}
+    for resource in loaded.resources:
+        name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
+        resources.setdefault(resource.kind, []).append(name)
+    return api.construct(
+        ManifestsDocument,
+        schema_version=SCHEMA_VERSION,
+        resources=resources,
+        errors=[str(problem) for problem in loaded.errors],
+        warnings=[str(problem) for problem in loaded.warnings],
+        ignored=list(loaded.ignored),
+    )
+
+
+def lines(found: ManifestsDocument) -> list[str]:
+    """Return the resources as text, a line for each kind."""
+    return [f"{kind}: {some(sorted(names), _MOST_NAMES)}" for kind, names in sorted(found.resources.items())]
