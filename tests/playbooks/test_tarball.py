@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
 from ansible_collections.modelplane.fleet.tests.playbooks.test_playbooks import changed, recap
 
 FOLDERS = ("changelogs", "docs", "inventories", "meta", "playbooks", "plugins", "roles")
-SINGLE = {"LICENSE", "README.md", "requirements.txt", "requirements.yml"}
+SINGLE = {"LICENSE", "README.md", "bindep.txt", "requirements.txt", "requirements.yml"}
 WRITTEN = {"FILES.json", "MANIFEST.json"}
 LEFT_OUT = ("changelogs/config.yaml", "changelogs/fragments/")
 
