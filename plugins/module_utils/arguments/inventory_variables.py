@@ -105,9 +105,11 @@ OF_CLUSTER: dict[str, Any] = {
     "fleet_labels": {"type": "raw"},
 }
 """Variables of hosts of `workload_clusters` beside those that `connections` reads."""
+ARTIFACTS = ("fleet_outcome",)
+"""Results that playbooks publish, which AWX hands to the next node of a workflow as variables."""
 KNOWN = frozenset(
     name
-    for names in (OF_FLEET, OF_CLUSTER, connections.CLUSTER_VARIABLES, connections.CONTROL_VARIABLES)
+    for names in (OF_FLEET, OF_CLUSTER, ARTIFACTS, connections.CLUSTER_VARIABLES, connections.CONTROL_VARIABLES)
     for name in names
     if name.startswith(PREFIX)
 )
