@@ -35,13 +35,18 @@ class Job:
 
     @property
     def recap(self) -> Event:
-        """The data of the last event: counts by host, and what set_stats published (`artifact_data`)."""
+        """The data of the last event: counts by host, and the artifacts."""
         (found,) = [event["event_data"] for event in self.events if event["event"] == "playbook_on_stats"]
         return dict(found)
 
     def ok(self) -> Job:
         assert (self.code, self.status) == (0, "successful"), self.output
         return self
+
+    @property
+    def outcome(self) -> Event:
+        """The artifact that the next node of a workflow gets."""
+        return dict(self.recap["artifact_data"]["fleet_outcome"])
 
     def messages(self, task: str) -> str:
         """Return what a task printed (`msg`), as text."""
@@ -116,17 +121,15 @@ def launch(
     return Job(done.returncode, status, tuple(sorted(events, key=lambda event: event["counter"])), output)
 
 
-def answers(template: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what AWX makes of a survey in which a user changes nothing: defaults, and empty text. `known`: the
-    variables that there are."""
-    found = {}
-    for question in template["survey_spec"]["spec"]:
-        default = question.get("default", "")
-        if question["type"] == "multiselect":
-            default = default.splitlines()
-        if question["variable"] in known:
-            found[question["variable"]] = default
-    return found
+def answers(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what AWX makes of a survey in which a user changes nothing: defaults, and empty text."""
+    found = {question["variable"]: question for question in template["survey_spec"]["spec"]}
+    return {
+        variable: question.get("default", "").splitlines()
+        if question["type"] == "multiselect"
+        else question.get("default", "")
+        for variable, question in found.items()
+    }
 
 
 def templates() -> dict[str, Any]:

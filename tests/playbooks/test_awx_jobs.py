@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import OF_FLEET
 from ansible_collections.modelplane.fleet.tests import ansible_run, awx_jobs
 
 MANIFESTS = ansible_run.ROOT / "inventories/quickstart/manifests"
@@ -41,7 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, awx_jobs.Inve
     folder = tmp_path_factory.mktemp("whole")
     place = project(folder / "repository")
     inventory = awx_jobs.imported(place / "fleet.yml")
-    answers = awx_jobs.answers(awx_jobs.templates()["site"], OF_FLEET)
+    answers = awx_jobs.answers(awx_jobs.templates()["site"])
     return place, inventory, awx_jobs.launch(folder / "site", place, "site", inventory, answers)
 
 
@@ -73,12 +72,12 @@ def test_a_job_of_the_whole_site(whole: tuple[Path, awx_jobs.Inventory, awx_jobs
     place, _, job = whole
     job.ok()
     assert (place / "build/plan.json").is_file()
-    assert "ml-team/qwen3-small" in job.messages("Show placements and why replicas are pending")
+    assert "ml-team/qwen3-small" in job.messages("Show the plan")
     recap = job.recap
     assert set(recap["processed"]) == CLUSTERS | {"control"}
     assert recap["failures"] == recap["dark"] == {}
-    assert sum(recap["changed"].values()) == 1
-    assert isinstance(recap["artifact_data"], dict)
+    assert job.outcome["changes"]
+    assert job.outcome["clusters"]["total"] == len(CLUSTERS)
     assert not [event for event in job.events if event["event"] == "runner_on_failed"]
 
 
@@ -90,24 +89,28 @@ def test_slices_build_what_one_job_builds(whole: tuple[Path, awx_jobs.Inventory,
     hosts = [set(each["_meta"]["hostvars"]) for each in slices]
     # One of them is without the host of the fleet.
     assert hosts == [{"byo-us-east", "eks-us-west"}, {"control", "gke-us-central"}]
-    answers = awx_jobs.answers(awx_jobs.templates()["reconcile"], OF_FLEET)
+    answers = awx_jobs.answers(awx_jobs.templates()["reconcile"])
     jobs = [
         awx_jobs.launch(tmp_path / str(number), other, "reconcile", each, answers).ok()
         for number, each in enumerate(slices, 1)
     ]
     assert [set(each.recap["processed"]) for each in jobs] == [hosts[0], {"gke-us-central"}]
     # What the first one built for clusters of the second stays.
-    assert [sum(each.recap["changed"].values()) for each in jobs] == [1, 0]
+    assert [each.outcome["changes"] for each in jobs] == [True, False]
     assert built(other) == built(place)
 
 
-def test_a_job_with_a_plan_that_changes_nothing(
+def test_the_next_node_of_a_workflow_gets_the_outcome_of_the_one_before(
     whole: tuple[Path, awx_jobs.Inventory, awx_jobs.Job], tmp_path: Path
 ) -> None:
     place, inventory, job = whole
     job.ok()
-    answers = awx_jobs.answers(awx_jobs.templates()["plan"], OF_FLEET)
-    assert awx_jobs.launch(tmp_path / "plan", place, "plan", inventory, answers).ok().recap["changed"] == {}
+    # AWX adds the artifacts of a job to the variables of the next one.
+    answers = awx_jobs.answers(awx_jobs.templates()["plan"]) | job.recap["artifact_data"]
+    again = awx_jobs.launch(
+        tmp_path / "plan", place, "plan", inventory, {**answers, "fleet_detailed_exit": "true"}
+    ).ok()
+    assert (again.recap["changed"], again.outcome["changes"]) == ({}, False)
 
 
 def test_a_slice_without_the_settings_of_the_fleet_changes_nothing(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,6 @@ MODULES = {
     "controller_schedules": "schedule",
 }
 """The module of awx.awx for the items of each list."""
-OUTCOMES = ["pending", "unready", "unreachable", "drift", "warnings"]
-UPCOMING: Mapping[str, Any] = {
-    "fleet_output": {"type": "str", "choices": ["table", "json", "yaml"]},
-    "fleet_query": {"type": "str"},
-    "fleet_strict": {"type": "list", "elements": "str", "choices": OUTCOMES},
-    "fleet_detailed_exit": {"type": "bool"},
-}
-"""Variables as they are until `inventory_variables` has them, which then wins."""
 GENERATED = {
     "fleet_drain": "fleet_hosts",
     "eks_cluster_state": "{}_cluster_state",
@@ -224,9 +216,8 @@ def test_a_question_is_about_a_variable_of_the_collection(question: dict[str, An
 def test_a_survey_asks_for_what_its_playbook_reads(stem: str) -> None:
     text = "\n".join(path.read_text() for path in sorted(_read_by(PLAYBOOKS[stem])))
     asked = [question["variable"] for question in BY_PLAYBOOK[stem]["survey_spec"]["spec"]]
-    known = [name for name in asked if name not in UPCOMING or name in inventory_variables.OF_FLEET]
     assert [
-        name for name in known if not re.search(rf"\b{name}\b", text) and GENERATED.get(name, "\0") not in text
+        name for name in asked if not re.search(rf"\b{name}\b", text) and GENERATED.get(name, "\0") not in text
     ] == []
 
 
@@ -352,7 +343,7 @@ def _loaded_play(path: Path) -> dict[str, Any]:
 @functools.cache
 def _variables() -> dict[str, Any]:
     """Return the specs of all variables that a survey may ask for."""
-    found = {**UPCOMING, **inventory_variables.OF_FLEET}
+    found = dict(inventory_variables.OF_FLEET)
     for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"):
         for entry in _loaded(path)["argument_specs"].values():
             found.update(entry["options"])
