@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import written
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.events import (
     Event,
+    Regarding,
     condition_events,
     event_object,
     replica_events,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
@@ -48,18 +50,33 @@ def record_events(client: Client, results: Sequence[Result], now: str, fleet: st
     return [f"{count(left, 'event')} beyond the first {_MOST_EVENTS} not written"] if left > 0 else []
 
 
-def _events(client: Client, results: Sequence[Result]) -> Iterator[tuple[Event, Object]]:
+def _events(client: Client, results: Sequence[Result]) -> Iterator[tuple[Event, Regarding]]:
     deployments: dict[tuple[str, str], Object] = {}
     for result in results:
         if result.subresource and result.action == "updated" and result.after is not None:
             if result.kind == api.ModelDeployment.KIND:
                 deployments[result.namespace, result.name] = result.after
-            for event in condition_events(result.before, result.after):
-                yield event, result.after
+            before, after = (written(entries(value, "status", "conditions")) for value in (result.before, result.after))
+            for event in condition_events(before, after):
+                yield event, _regarding(result.after)
     replicas = [result for result in results if result.kind == api.ModelReplica.KIND and not result.subresource]
-    created = [result.after for result in replicas if result.action == "created" and result.after]
-    removed = [result.before for result in replicas if result.action == "deleted" and result.before]
+    created = _parsed(result.after for result in replicas if result.action == "created")
+    removed = _parsed(result.before for result in replicas if result.action == "deleted")
     for (namespace, name), events in replica_events(created, removed).items():
         deployment = deployments.get((namespace, name)) or client.get(*_DEPLOYMENT, name, namespace)
         if deployment is not None:
-            yield from ((event, deployment) for event in events)
+            yield from ((event, _regarding(deployment)) for event in events)
+
+
+def _regarding(value: Object) -> Regarding:
+    metadata = fields(value, "metadata")
+    namespace, name, uid = (text(metadata, key) for key in ("namespace", "name", "uid"))
+    return Regarding(text(value, "apiVersion"), text(value, "kind"), namespace, name, uid)
+
+
+def _parsed(replicas: Iterable[Object | None]) -> Iterator[api.ModelReplica]:
+    for value in replicas:
+        with contextlib.suppress(api.InvalidResource):
+            replica = api.parse(value)
+            if isinstance(replica, api.ModelReplica):
+                yield replica

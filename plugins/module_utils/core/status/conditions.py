@@ -111,6 +111,16 @@ def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: 
     return dict(before) if before is not None and dict(before) == entry else entry
 
 
+def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
+    """Return conditions in the wire format by their type."""
+    found = {}
+    for entry in conditions:
+        kind, status, reason, message = (text(entry, key) for key in ("type", "status", "reason", "message"))
+        if status in ("True", "False", "Unknown"):
+            found[kind] = Condition(kind, status, reason, message)
+    return found
+
+
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
     """Return the condition of a type from the previous status, else `otherwise`."""
     for entry in entries(previous, "conditions"):

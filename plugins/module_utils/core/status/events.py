@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import OWNED, READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    OWNED,
+    READY,
+    Condition,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 # The longest message that API servers accept (Kubernetes, pkg/apis/core/validation/events.go).
 _MOST_CHARACTERS = 1024
@@ -47,23 +50,34 @@ class Event:
     message: str
 
 
-def condition_events(before: Object | None, after: Object) -> list[Event]:
-    """Return an event for each condition of a resource that changed between two versions of it.
+@dataclass(frozen=True)
+class Regarding:
+    """Object of an event. `namespace` is empty for a cluster-scoped one, `uid` where it is not known."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+def condition_events(before: Mapping[str, Condition], after: Mapping[str, Condition]) -> list[Event]:
+    """Return an event for each condition (by its type) of a resource that changed.
 
     Ready has none, as it follows from the others. A condition that was not there before and is as it should be has
     none either."""
-    earlier = {text(entry, "type"): entry for entry in entries(before, "status", "conditions")}
     found = []
-    for entry in entries(after, "status", "conditions"):
-        kind, status, reason, message = (text(entry, key) for key in ("type", "status", "reason", "message"))
-        was = earlier.get(kind, {})
-        same = (text(was, "status"), text(was, "reason")) == (status, reason)
-        if kind not in OWNED or kind == READY or not reason or (same and text(was, "message") == message):
+    for kind, condition in after.items():
+        was = before.get(kind)
+        same = was is not None and (was.status, was.reason) == (condition.status, condition.reason)
+        if kind not in OWNED or kind == READY or not condition.reason or condition == was:
             continue
-        if status == "True" and (same or not was):
+        if condition.status == "True" and (same or was is None):
             continue
-        is_normal = status == "True" or (reason in _IN_PROGRESS and not _is_failure(message))
-        found.append(Event("Normal" if is_normal else "Warning", reason, message or f"{kind} is {status}"))
+        is_progress = condition.reason in _IN_PROGRESS and not _is_failure(condition.message)
+        is_normal = condition.status == "True" or is_progress
+        message = condition.message or f"{kind} is {condition.status}"
+        found.append(Event("Normal" if is_normal else "Warning", condition.reason, message))
     return found
 
 
@@ -72,9 +86,11 @@ def _is_failure(message: str) -> bool:
     return "pod " in message and ": " in message.partition("pod ")[2]
 
 
-def replica_events(created: Iterable[Object], removed: Iterable[Object]) -> dict[tuple[str, str], list[Event]]:
+def replica_events(
+    created: Iterable[api.ModelReplica], removed: Iterable[api.ModelReplica]
+) -> dict[tuple[str, str], list[Event]]:
     """Return the events of ModelDeployments (namespace, name) for the ModelReplicas that a run created and removed."""
-    old: dict[tuple[str, str], list[Object]] = {}
+    old: dict[tuple[str, str], list[api.ModelReplica]] = {}
     for replica in removed:
         old.setdefault(_deployment(replica), []).append(replica)
     found: dict[tuple[str, str], list[Event]] = {}
@@ -94,39 +110,31 @@ def replica_events(created: Iterable[Object], removed: Iterable[Object]) -> dict
     return {key: events for key, events in found.items() if key[1]}
 
 
-def _deployment(replica: Object) -> tuple[str, str]:
-    metadata = fields(replica, "metadata")
-    return text(metadata, "namespace"), text(metadata, "labels", names.DEPLOYMENT_LABEL)
+def _deployment(replica: api.ModelReplica) -> tuple[str, str]:
+    return replica.namespace, replica.labels.get(names.DEPLOYMENT_LABEL, "")
 
 
-def _placed(replica: Object) -> str:
-    pools = dict.fromkeys(_pools(replica))
-    where = f"{'pool' if len(pools) == 1 else 'pools'} {', '.join(pools)} of " if pools else ""
-    return f"{text(replica, 'metadata', 'name')} on {where}cluster {text(replica, 'spec', 'clusterName')}"
+def _placed(replica: api.ModelReplica) -> str:
+    pools = dict.fromkeys(member.node_pool_name for engine in replica.spec.engines for member in engine.members)
+    where = f"{'pool' if len(pools) == 1 else 'pools'} {', '.join(pools)} of cluster {replica.spec.cluster_name}"
+    return f"{replica.name} on {where}"
 
 
-def _pools(replica: Object) -> Iterator[str]:
-    for engine in entries(replica, "spec", "engines"):
-        for member in entries(engine, "members"):
-            if name := text(member, "nodePoolName"):
-                yield name
-
-
-def event_object(event: Event, regarding: Object, now: str, instance: str) -> dict[str, Any]:
+def event_object(event: Event, regarding: Regarding, now: str, instance: str) -> dict[str, Any]:
     """Return the Event (core/v1) of an object, as of `now` (RFC 3339). `instance` is the fleet that reports it.
 
     Events of cluster-scoped objects are in the namespace `default`, as those of Kubernetes are."""
-    metadata: Mapping[str, Any] = fields(regarding, "metadata")
-    involved = {"apiVersion": text(regarding, "apiVersion"), "kind": text(regarding, "kind")}
-    involved |= {key: text(metadata, key) for key in ("namespace", "name", "uid") if text(metadata, key)}
+    involved = {"apiVersion": regarding.api_version, "kind": regarding.kind, "name": regarding.name}
+    involved |= {"namespace": regarding.namespace} if regarding.namespace else {}
+    involved |= {"uid": regarding.uid} if regarding.uid else {}
     message = cut(event.message, _MOST_CHARACTERS)
     unique = hashlib.sha256("\n".join([*involved.values(), event.reason, message, now]).encode()).hexdigest()[:16]
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{text(metadata, 'name')}.{unique}",
-            "namespace": text(metadata, "namespace") or DEFAULT_NAMESPACE,
+            "name": f"{regarding.name}.{unique}",
+            "namespace": regarding.namespace or DEFAULT_NAMESPACE,
             "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY},
         },
         "involvedObject": involved,
