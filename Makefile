@@ -55,7 +55,7 @@ lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/gloss
 	@PYTHONPATH=.collections $(BIN)/python tests/check_words.py
 
 types: $(VENV)/tests.installed ## mypy --strict over all plugins
-	@$(BIN)/mypy --no-error-summary -p $(COLLECTION).plugins
+	@$(BIN)/mypy --no-error-summary -p $(COLLECTION).plugins -p $(COLLECTION).extensions.eda
 
 docs: $(VENV)/tests.installed ## ansible-doc of every plugin
 	@$(BIN)/python tests/check_docs.py

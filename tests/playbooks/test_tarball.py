@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
 from ansible_collections.modelplane.fleet.tests.playbooks.test_playbooks import changed, recap
 
-FOLDERS = ("changelogs", "docs", "inventories", "meta", "playbooks", "plugins", "roles")
+FOLDERS = ("changelogs", "docs", "extensions/eda", "inventories", "meta", "playbooks", "plugins", "roles")
 SINGLE = {"LICENSE", "README.md", "bindep.txt", "requirements.txt", "requirements.yml"}
 WRITTEN = {"FILES.json", "MANIFEST.json"}
 LEFT_OUT = ("changelogs/config.yaml", "changelogs/fragments/")

@@ -98,9 +98,9 @@ class Build:
         place = self._own("control")
         return read_objects(place, own=True) if os.path.isdir(place) else []
 
-    def statuses(self) -> list[Object]:
-        """Resources with their status; none when the fleet is not observed."""
-        place = self._own("status")
+    def statuses(self, *within: str) -> list[Object]:
+        """Resources with their status, or those in a folder of them; none when the fleet is not observed."""
+        place = self._own("status", *within)
         return read_objects(place, own=True) if os.path.isdir(place) else []
 
     def secret_copies(self) -> list[dict[str, Any]]:

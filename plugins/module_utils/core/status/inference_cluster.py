@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _CLUSTER = "ClusterReady"
 _BACKEND = "BackendReady"
+_NO_ANSWER = "cluster {} did not answer: "
 
 
 def assumed_address(cluster: str) -> str:
@@ -161,7 +162,13 @@ def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | Non
     name = cluster.name
     if observed is None:
         return f"cluster {name} has not been observed"
-    return f"cluster {name} did not answer: {cut(observed.unreachable)}" if observed.unreachable else ""
+    return _NO_ANSWER.format(name) + cut(observed.unreachable) if observed.unreachable else ""
+
+
+def no_answer(cluster: str, message: str) -> str:
+    """Return why a cluster did not answer, from the message of its condition Ready; "" for another message."""
+    start = _NO_ANSWER.format(cluster)
+    return message.removeprefix(start) if message.startswith(start) else ""
 
 
 def _cluster_ready(

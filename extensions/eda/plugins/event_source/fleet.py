@@ -1,0 +1,122 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The event source `modelplane.fleet.fleet` of ansible-rulebook."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+short_description: Watch a fleet for lost clusters and pending deployments
+description:
+  - Reads what runs of the collection know of a fleet, from its build folder or its control cluster, and asks clusters
+    whether they answer. It changes nothing.
+  - An event comes once for each cluster that is lost and each deployment that is pending for some time, and once when
+    that has ended. Whatever cannot be read stays as it was.
+  - Every event has the keys C(type), C(cluster), C(namespace), C(deployment), C(reason), C(message) and C(since), all
+    of them text; those that do not apply are empty. C(type) is V(cluster_lost), V(cluster_recovered),
+    V(deployment_pending) or V(deployment_placed).
+options:
+  build:
+    description:
+      - The build folder of the fleet. Its C(plan.json) has the pending deployments, and its statuses the clusters
+        that did not answer in the last run.
+      - Mutually exclusive with O(control). At least one of O(build), O(control) and O(clusters) is required.
+    type: path
+  control:
+    description:
+      - The connection to the control cluster, with the options of O(clusters) but for the name and C(secret). The
+        statuses of InferenceClusters and ModelDeployments are read there. An empty one uses the kubeconfig of
+        C(kubectl).
+    type: dict
+  clusters:
+    description:
+      - Connections to workload clusters, with the options of M(modelplane.fleet.cluster_info#module:clusters), each
+        with its C(name). Each of them is asked for its version, so that a cluster that does not answer is noticed
+        between two runs.
+    type: list
+    elements: dict
+    default: []
+  cluster_lost_after:
+    description: Seconds for which a cluster has to be lost before its event.
+    type: float
+    default: 60
+  deployment_pending_after:
+    description: Seconds for which a deployment has to be pending before its event.
+    type: float
+    default: 600
+  interval:
+    description: Seconds between two readings, at least 1.
+    type: float
+    default: 30
+  state:
+    description:
+      - A file that keeps what was reported. Without it, what is wrong when the source starts is reported again.
+    type: path
+  forks:
+    description: Number of clusters to ask at the same time.
+    type: int
+    default: 32
+  timeout:
+    description: Seconds that a request may take.
+    type: float
+    default: 10
+  retries:
+    description: Number of times to repeat a request that failed.
+    type: int
+    default: 2
+  answer_limit:
+    description: Largest answer of an API server, in MiB.
+    type: int
+    default: 64
+requirements:
+  - ansible-core >= 2.19
+  - pydantic >= 2.10
+  - PyYAML
+  - urllib3 >= 2.2.1
+author:
+  - The modelplane.fleet authors (@modelplane)
+"""
+
+EXAMPLES = r"""
+- modelplane.fleet.fleet:
+    build: /srv/fleet/build
+    clusters:
+      - {name: onprem, kubeconfig: /srv/fleet/keys/onprem.kubeconfig}
+    state: /srv/fleet/events.json
+    deployment_pending_after: 900
+
+- modelplane.fleet.fleet:
+    control: {kubeconfig: /srv/fleet/keys/control.kubeconfig}
+"""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+# ansible-rulebook runs this file as it is, without the loader of Ansible that finds collections.
+_COLLECTIONS = Path(__file__).absolute().parents[7]
+if str(_COLLECTIONS) not in sys.path:
+    sys.path.append(str(_COLLECTIONS))
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.event_source import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.events import Watch
+
+_log = logging.getLogger("modelplane.fleet.fleet")
+
+
+async def main(queue: asyncio.Queue[Any], args: dict[str, Any]) -> None:
+    """Put the events of a fleet into the queue until the task is cancelled."""
+    settings, interval = parse(args)
+    last = ""
+    with Watch(settings) as watch:
+        while True:
+            # Requests block, and the other sources of a rulebook share this thread.
+            events, problem = await asyncio.to_thread(watch.turn)
+            if problem and problem != last:
+                _log.warning("The statuses of the fleet stay as they were: %s", problem)
+            last = problem
+            for event in events:
+                await queue.put(event.document())
+            await asyncio.to_thread(watch.remember)
+            await asyncio.sleep(interval)

@@ -1,0 +1,241 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Events of a fleet: clusters that are lost, deployments that are pending, and their ends.
+
+Whoever reads a fleet periodically passes each reading to `advance`, together with the memory of the previous one. An
+event comes once for each incident that lasts long enough, and once for its end. What was not read stays as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from operator import itemgetter
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import no_answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
+
+CLUSTER_LOST = "cluster_lost"
+CLUSTER_RECOVERED = "cluster_recovered"
+DEPLOYMENT_PENDING = "deployment_pending"
+DEPLOYMENT_PLACED = "deployment_placed"
+ENDS = {CLUSTER_LOST: CLUSTER_RECOVERED, DEPLOYMENT_PENDING: DEPLOYMENT_PLACED}
+"""Types of incidents, with the types of the events of their ends."""
+
+UNREACHABLE = "Unreachable"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+_DELIMITER = re.compile(r"(?<=\{)(?=[{%#])")
+
+
+@dataclass(frozen=True, order=True)
+class Subject:
+    """Subject of an incident: a cluster, which has no namespace, or a deployment."""
+
+    type: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Something that is wrong with a cluster or a deployment. `since` (RFC 3339) is empty when it is not known."""
+
+    subject: Subject
+    reason: str
+    message: str
+    since: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Result of reading a fleet: the incidents, all subjects that were read, and the types of incidents of which all
+    subjects are listed, so that a missing one is gone. Of the `unknown` subjects the state could not be read."""
+
+    incidents: tuple[Incident, ...] = ()
+    subjects: frozenset[Subject] = frozenset()
+    unknown: frozenset[Subject] = frozenset()
+    complete: frozenset[str] = frozenset()
+
+    def __add__(self, other: Reading) -> Reading:
+        """Combine two readings. For a subject of both, the first one counts."""
+        more = [incident for incident in other.incidents if incident.subject not in self.subjects]
+        subjects = self.subjects | other.subjects
+        unknown = (self.unknown | other.unknown) - subjects
+        return Reading((*self.incidents, *more), subjects, unknown, self.complete | other.complete)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """An incident that lasts: since when, and whether there was an event about it."""
+
+    since: str
+    reported: bool = False
+
+
+Memory = Mapping[Subject, Remembered]
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event as rulebooks receive it."""
+
+    subject: Subject
+    type: str
+    reason: str
+    message: str
+    since: str
+
+    def document(self) -> dict[str, str]:
+        """Return the event for a rulebook. Every event has the same keys."""
+        of_cluster = self.subject.type == CLUSTER_LOST
+        values = {
+            "type": self.type,
+            "cluster": self.subject.name if of_cluster else "",
+            "namespace": self.subject.namespace,
+            "deployment": "" if of_cluster else self.subject.name,
+            "reason": self.reason,
+            "message": self.message,
+            "since": self.since,
+        }
+        return {key: without_templates(cut(value)) for key, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Events of a reading, and the memory for the next one."""
+
+    memory: Memory = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+
+def advance(memory: Memory, reading: Reading, now: datetime, delays: Mapping[str, float]) -> Turn:
+    """Return the events of a reading. `delays`: seconds that an incident of a type has to last before its event."""
+    events: list[Event] = []
+    kept: dict[Subject, Remembered] = {}
+    incidents = {incident.subject: incident for incident in reading.incidents}
+    for subject, incident in sorted(incidents.items(), key=itemgetter(0)):
+        before = memory.get(subject)
+        since = before.since if before else _valid(incident.since, now)
+        reported = before is not None and before.reported
+        if not reported and (now - _moment(since)).total_seconds() >= delays.get(subject.type, 0.0):
+            events.append(Event(subject, subject.type, incident.reason, incident.message, since))
+            reported = True
+        kept[subject] = Remembered(since, reported)
+    for subject, before in sorted(memory.items(), key=itemgetter(0)):
+        if subject in incidents:
+            continue
+        if subject in reading.subjects:
+            events += [_end(subject, before, now)] if before.reported else []
+        elif subject in reading.unknown or subject.type not in reading.complete:
+            kept[subject] = before
+    return Turn(kept, tuple(events))
+
+
+def _end(subject: Subject, before: Remembered, now: datetime) -> Event:
+    if subject.type == CLUSTER_LOST:
+        message = f"Cluster {subject.name} is ready; it was lost since {before.since}"
+        return Event(subject, CLUSTER_RECOVERED, "Ready", message, now.strftime(TIME))
+    name = f"{subject.namespace}/{subject.name}"
+    message = f"All replicas of ModelDeployment {name} are placed; some were pending since {before.since}"
+    return Event(subject, DEPLOYMENT_PLACED, "Placed", message, now.strftime(TIME))
+
+
+def _valid(since: str, now: datetime) -> str:
+    """Return the time if it is one in the past, else the current one."""
+    try:
+        return since if _moment(since) <= now else now.strftime(TIME)
+    except (ValueError, TypeError):
+        return now.strftime(TIME)
+
+
+def _moment(since: str) -> datetime:
+    moment = datetime.fromisoformat(since)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def without_templates(message: str) -> str:
+    """Return a message that no playbook evaluates: Ansible takes the events of a rulebook for trusted extra variables,
+    and what is in a message may come from a manifest or a server."""
+    return _DELIMITER.sub(" ", message)
+
+
+# Readings
+
+
+def of_clusters(resources: Iterable[Object], not_read: Sequence[str] = ()) -> Reading:
+    """Return a reading of all InferenceClusters with their status.
+
+    The state of a cluster is not known if it has no status, or if the last run did not read it on purpose, for one of
+    the reasons `not_read`.
+    """
+    incidents: list[Incident] = []
+    subjects: set[Subject] = set()
+    skipped: set[Subject] = set()
+    for resource in resources:
+        name = text(resource, "metadata", "name")
+        ready = _condition(resource, "Ready")
+        why = no_answer(name, text(ready, "message"))
+        unknown = text(ready, "status") not in ("True", "False")
+        subject = Subject(CLUSTER_LOST, "", name)
+        if (unknown and not why) or why in not_read:
+            skipped.add(subject)
+            continue
+        subjects.add(subject)
+        since = text(ready, "lastTransitionTime")
+        if unknown:
+            incidents.append(Incident(subject, UNREACHABLE, why, since))
+        elif text(ready, "status") == "False" and text(ready, "reason") == "Unavailable":
+            incidents.append(Incident(subject, "Unavailable", text(ready, "message"), since))
+    return Reading(tuple(incidents), frozenset(subjects), frozenset(skipped), frozenset({CLUSTER_LOST}))
+
+
+def of_deployments(resources: Iterable[Object]) -> Reading:
+    """Return a reading of all ModelDeployments with their status. The state of one without a status is not known."""
+    incidents: list[Incident] = []
+    subjects: set[Subject] = set()
+    skipped: set[Subject] = set()
+    for resource in resources:
+        subject = Subject(
+            DEPLOYMENT_PENDING, text(resource, "metadata", "namespace"), text(resource, "metadata", "name")
+        )
+        if "replicas" not in fields(resource, "status"):
+            skipped.add(subject)
+            continue
+        subjects.add(subject)
+        scheduled = _condition(resource, "ReplicasScheduled")
+        failed = text(scheduled, "status") == "False"
+        if number(resource, "status", "replicas", "total") < number(resource, "spec", "replicas", default=1):
+            reason = text(scheduled, "reason") if failed else "InsufficientCapacity"
+            since = text(scheduled, "lastTransitionTime") if failed else ""
+            incidents.append(Incident(subject, reason, text(scheduled, "message"), since))
+    return Reading(tuple(incidents), frozenset(subjects), frozenset(skipped), frozenset({DEPLOYMENT_PENDING}))
+
+
+def of_plan(plan: Object, written: datetime) -> Reading:
+    """Return a reading of the deployments of plan.json, which was written then."""
+    incidents: dict[Subject, Incident] = {}
+    for entry in entries(plan, "pending"):
+        subject = _of_entry(entry)
+        incidents[subject] = Incident(subject, text(entry, "reason"), text(entry, "message"), written.strftime(TIME))
+    placed = {_of_entry(entry) for entry in entries(plan, "placements") if text(entry, "deployment")}
+    subjects = frozenset(placed | incidents.keys())
+    return Reading(tuple(incidents.values()), subjects, complete=frozenset({DEPLOYMENT_PENDING}))
+
+
+def of_answers(answers: Mapping[str, str]) -> Reading:
+    """Return a reading of clusters that were asked: why each of them did not answer, "" when it did."""
+    subjects = {name: Subject(CLUSTER_LOST, "", name) for name in answers}
+    incidents = (Incident(subjects[name], UNREACHABLE, why) for name, why in sorted(answers.items()) if why)
+    return Reading(tuple(incidents), frozenset(subjects.values()))
+
+
+def _of_entry(entry: Object) -> Subject:
+    return Subject(DEPLOYMENT_PENDING, text(entry, "namespace"), text(entry, "deployment"))
+
+
+def _condition(resource: Object, kind: str) -> Object:
+    found = (entry for entry in entries(resource, "status", "conditions") if text(entry, "type") == kind)
+    return next(found, {})

@@ -1,0 +1,68 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The file in which the event source keeps what it has reported, so that a restart reports nothing twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.events import Memory, Remembered, Subject
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+
+def read_memory(path: str) -> Memory:
+    """Return the incidents of a file, none when there is no file. Raises StoreError."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, Mapping) or found.get("generator") != names.MANAGED_BY:
+        raise StoreError(f"{path} was not written by the event source: move it, or choose another file as state")
+    return {
+        Subject(text(entry, "type"), text(entry, "namespace"), text(entry, "name")): Remembered(
+            text(entry, "since"), entry.get("reported") is True
+        )
+        for entry in entries(found, "incidents")
+        if text(entry, "since")
+    }
+
+
+def write_memory(path: str, memory: Memory) -> None:
+    """Write the incidents atomically to a file that its owner alone can read. Raises StoreError."""
+    incidents: list[dict[str, Any]] = [
+        {
+            "type": subject.type,
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "since": remembered.since,
+            "reported": remembered.reported,
+        }
+        for subject, remembered in sorted(memory.items(), key=itemgetter(0))
+    ]
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".modelplane-", dir=folder)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump({"generator": names.MANAGED_BY, "incidents": incidents}, stream, indent=1)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,144 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Use case: watch a fleet for events (`core/events.py`), by what runs left behind and by asking clusters.
+
+A turn costs no more than the files that changed, or two lists on the control cluster; and a request for each cluster
+that is asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, events
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import NOT_THIS_RUN, reason
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.event_memory import read_memory, write_memory
+
+_CLUSTER_STATUSES = "cluster-scoped"
+_ENDINGS = (".json", ".yaml")
+_MODELS = f"{api.GROUP_MODELS}/{api.VERSION}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a watch. `build` or `control` has the statuses; `clusters` are asked themselves. `state` is the file
+    that keeps what was reported. `delays`: seconds that an incident of a type has to last."""
+
+    build: str = ""
+    control: Connection | None = None
+    clusters: Sequence[Connection] = ()
+    state: str = ""
+    delays: Mapping[str, float] = field(default_factory=dict)
+    width: int = 32
+
+
+class _Reader(Protocol):
+    """Reads statuses. Raises StoreError or ApiError when they cannot be read."""
+
+    def read(self) -> events.Reading: ...
+
+
+class Watch:
+    """A watch of a fleet. Use it in a with statement, which closes its connections."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """Raises StoreError for a state that cannot be read, ApiError for a connection that cannot be right."""
+        self._settings = settings
+        self._now = now
+        self._open = ExitStack()
+        self._memory = read_memory(settings.state) if settings.state else {}
+        self._written = self._memory
+        control = self._open.enter_context(connect(settings.control)) if settings.control else None
+        self._reader: _Reader | None = None
+        if settings.build:
+            self._reader = _BuildReader(settings.build)
+        elif control:
+            self._reader = _ControlReader(control)
+        self._clients = {each.name: self._open.enter_context(connect(each, control)) for each in settings.clusters}
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._open.close()
+
+    def turn(self) -> tuple[tuple[events.Event, ...], str]:
+        """Read the fleet once; return the new events, and why statuses could not be read, "" when they were.
+
+        Events are new until `remember` is called after them: who ends in between gets them again.
+        """
+        answers = fan_out({name: client.version for name, client in self._clients.items()}, self._settings.width)
+        reading = events.of_answers(
+            {name: reason(answer) if isinstance(answer, ApiError) else "" for name, answer in answers.items()}
+        )
+        problem = ""
+        try:
+            reading += self._reader.read() if self._reader else events.Reading()
+        except (StoreError, ApiError) as error:
+            problem = str(error)
+        turn = events.advance(self._memory, reading, self._now(), self._settings.delays)
+        self._memory = turn.memory
+        return turn.events, problem
+
+    def remember(self) -> None:
+        """Write what was reported, if it changed. Raises StoreError."""
+        if self._settings.state and self._memory != self._written:
+            write_memory(self._settings.state, self._memory)
+        self._written = self._memory
+
+
+class _BuildReader:
+    """Reads plan.json, and the statuses of clusters, in a build folder when they have changed."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files: Sequence[tuple[str, int, int]] = ()
+        self._reading = events.Reading()
+
+    def read(self) -> events.Reading:
+        files = self._stat()
+        if not files or files != self._files:
+            build = Build(self._folder)
+            written = datetime.fromtimestamp(os.stat(os.path.join(self._folder, PLAN_FILE)).st_mtime, UTC)
+            statuses = build.statuses(_CLUSTER_STATUSES)
+            clusters = [value for value in statuses if value["kind"] == "InferenceCluster"]
+            self._reading = events.of_plan(build.plan, written) + events.of_clusters(clusters, (NOT_THIS_RUN,))
+            self._files = files
+        return self._reading
+
+    def _stat(self) -> list[tuple[str, int, int]]:
+        """Return the names, times and sizes of what is read."""
+        found = []
+        for path in (self._folder, os.path.join(self._folder, "status", _CLUSTER_STATUSES)):
+            try:
+                with os.scandir(path) as entries:
+                    stats = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(_ENDINGS)]
+            except OSError:
+                continue
+            found += [
+                (name, stat.st_mtime_ns, stat.st_size) for name, stat in stats if name.endswith((".json", ".yaml"))
+            ]
+        return sorted(found)
+
+
+class _ControlReader:
+    """Reads the statuses of clusters and deployments on the control cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def read(self) -> events.Reading:
+        clusters = self._client.list(_MODELS, "InferenceCluster").items
+        deployments = self._client.list(_MODELS, "ModelDeployment").items
+        return events.of_clusters(clusters, (NOT_THIS_RUN,)) + events.of_deployments(deployments)
