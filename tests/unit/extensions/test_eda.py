@@ -12,6 +12,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import event_source
@@ -168,3 +169,14 @@ def test_ansible_rulebook_takes_each_rulebook(path: Path) -> None:
     validators.Validate.rulebook(loaded)
     parsed = [rule for ruleset in loaded for rule in rules_parser.parse_rules(ruleset["rules"], {})]
     assert [rule.name for rule in parsed] == [rule["name"] for rule in loaded[0]["rules"]]
+
+
+@pytest.mark.parametrize("variables", [{}, {"push_secret": ""}, {"push_secret": "short"}])
+def test_the_webhook_does_not_start_without_a_key(variables: dict[str, str]) -> None:
+    from ansible_rulebook.util import substitute_variables
+
+    (source,) = rulesets(EDA / "rulebooks" / "push.yml")[0]["sources"]
+    key = source["eda.builtin.webhook"]["hmac_secret"]
+    assert substitute_variables(key, {"push_secret": "0123456789abcdef"}) == "0123456789abcdef"
+    with pytest.raises(jinja2.UndefinedError):
+        substitute_variables(key, variables).encode()

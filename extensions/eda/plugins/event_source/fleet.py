@@ -94,10 +94,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# ansible-rulebook runs this file as it is, without the loader of Ansible that finds collections.
-_COLLECTIONS = Path(__file__).absolute().parents[7]
-if str(_COLLECTIONS) not in sys.path:
-    sys.path.append(str(_COLLECTIONS))
+# ansible-rulebook runs this file as it is, without the loader of Ansible that finds collections. With the package
+# `ansible`, Python finds its collections, and no others beside them.
+_COLLECTIONS = Path(__file__).absolute().parents[6]
+sys.path.append(str(_COLLECTIONS.parent))
+import ansible_collections
+
+if str(_COLLECTIONS) not in ansible_collections.__path__:
+    ansible_collections.__path__.append(str(_COLLECTIONS))
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.event_source import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.events import Watch
