@@ -63,7 +63,7 @@ def copy(place: Path) -> Path:
     """Copy the files of the checkout to a collections folder below `place`, and write the ignore file there."""
     tree = place / "ansible_collections" / "modelplane" / "fleet"
     for name in files():
-        if name == "tests/config.yml" or not name.startswith(("tests/", "extensions/", ".")):
+        if name == "tests/config.yml" or not name.startswith(("tests/", "extensions/molecule/", ".")):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     ignore = tree / "tests" / "sanity" / f"ignore-{'.'.join(core.split('.')[:2])}.txt"
