@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import events
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import (
@@ -64,6 +66,22 @@ def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
     check_ways(live, "chat", ["mover"])
 
 
+def watches(live: LiveFleet) -> tuple[events.Watch, events.Watch]:
+    """Return a watch of the statuses on the control cluster, and one that asks the workload clusters."""
+    control = Connection("control", kubeconfig=live.control_kubeconfig)
+    clusters = [
+        Connection(name, kubeconfig=path, timeout=5.0, retries=0) for name, path in sorted(live.kubeconfigs.items())
+    ]
+    return events.Watch(events.Settings(control=control)), events.Watch(events.Settings(clusters=clusters))
+
+
+def reported(watch: events.Watch) -> list[tuple[str, str]]:
+    """Return the types and names of the new events."""
+    found, problem = watch.turn()
+    assert not problem
+    return [(event.type, event.subject.name) for event in found]
+
+
 def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_path: Path) -> None:
     """One of three is there: one went away, and one never answered. The replicas of the former may well serve: that is
     unknown, so they keep their endpoints, and none is placed elsewhere."""
@@ -71,14 +89,21 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
     live.write("north.yaml", fleets.cluster("north"))
     endpoints = {key: value for key, value in contents(live).items() if "ModelEndpoint" in key or "HTTPRoute" in key}
     live.edit("models.yaml", NEW, OLD)
+    statuses, answers = watches(live)
+    assert reported(statuses) == reported(answers) == []
     live.workloads["west"].kill_api_server()
     try:
+        assert reported(statuses) == []
+        assert reported(answers) == [("cluster_lost", "west")]
         with no_one_there(live, tmp_path) as kubeconfig:
             live.kubeconfigs["north"] = str(kubeconfig)
             run = live.run("reconcile")
+            assert reported(statuses) == [("cluster_lost", "north"), ("cluster_lost", "west")]
             again = live.run("reconcile")
     finally:
         live.workloads["west"].start_api_server()
+    assert reported(statuses) == []
+    assert reported(answers) == [("cluster_recovered", "west")]
     assert run.failed == {"north", "west"}
     assert (again.failed, again.changed) == ({"north", "west"}, 0), again.output
     assert run.code != 0
@@ -92,6 +117,7 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
     (live.manifests / "north.yaml").unlink()
     del live.kubeconfigs["north"]
     live.run("reconcile").ok()
+    assert reported(statuses) == [("cluster_recovered", "west")]
     # Controllers connect again some time after an API server has come back, and may outlast the run's own wait.
     until(
         "the engines of west have the old tag and are ready",
