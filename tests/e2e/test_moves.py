@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import events
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import incidents
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import (
@@ -66,16 +66,16 @@ def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
     check_ways(live, "chat", ["mover"])
 
 
-def watches(live: LiveFleet) -> tuple[events.Watch, events.Watch]:
+def watches(live: LiveFleet) -> tuple[incidents.Watch, incidents.Watch]:
     """Return a watch of the statuses on the control cluster, and one that asks the workload clusters."""
     control = Connection("control", kubeconfig=live.control_kubeconfig)
     clusters = [
         Connection(name, kubeconfig=path, timeout=5.0, retries=0) for name, path in sorted(live.kubeconfigs.items())
     ]
-    return events.Watch(events.Settings(control=control)), events.Watch(events.Settings(clusters=clusters))
+    return incidents.Watch(incidents.Settings(control=control)), incidents.Watch(incidents.Settings(clusters=clusters))
 
 
-def reported(watch: events.Watch) -> list[tuple[str, str]]:
+def reported(watch: incidents.Watch) -> list[tuple[str, str]]:
     """Return the types and names of the new events."""
     found, problem = watch.turn()
     assert not problem

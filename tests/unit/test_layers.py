@@ -32,7 +32,7 @@ LAYERS = [
     ("module_utils/core/report",),
     ("module_utils/core/output",),
     (
-        "module_utils/core/events",
+        "module_utils/core/incidents",
         "module_utils/core/planning",
         "module_utils/core/load",
         "module_utils/core/applying",

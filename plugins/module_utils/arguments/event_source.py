@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import incidents
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.events import Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.incidents import Settings
 
 OPTIONS: dict[str, Any] = {
     **{name: cluster_options.CLUSTERS[name] for name in ("clusters", "control", "forks", "answer_limit")},
@@ -56,8 +56,8 @@ def parse(args: Mapping[str, Any]) -> tuple[Settings, float]:
             clusters=list(cluster_options.connections(params).values()),
             state=params["state"] or "",
             delays={
-                events.CLUSTER_LOST: params["cluster_lost_after"],
-                events.DEPLOYMENT_PENDING: params["deployment_pending_after"],
+                incidents.CLUSTER_LOST: params["cluster_lost_after"],
+                incidents.DEPLOYMENT_PENDING: params["deployment_pending_after"],
             },
             width=cluster_options.forks(params),
         )

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.events import Memory, Remembered, Subject
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.incidents import Memory, Remembered, Subject
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError, document_text
 
 
 def read_memory(path: str) -> Memory:
@@ -58,7 +58,7 @@ def write_memory(path: str, memory: Memory) -> None:
         descriptor, temporary = tempfile.mkstemp(prefix=".modelplane-", dir=folder)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump({"generator": names.MANAGED_BY, "incidents": incidents}, stream, indent=1)
+                stream.write(document_text({"incidents": incidents}))
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):

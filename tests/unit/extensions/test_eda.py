@@ -16,7 +16,7 @@ import jinja2
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import event_source
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import plan_text
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import document_text
 from ansible_collections.modelplane.fleet.tests.checkout import ROOT
 
 EDA = ROOT / "extensions" / "eda"
@@ -31,7 +31,7 @@ def source() -> dict[str, Any]:
 
 
 def write_plan(folder: Path, *pending: dict[str, str]) -> None:
-    (folder / "plan.json").write_text(plan_text({"pending": list(pending), "placements": []}))
+    (folder / "plan.json").write_text(document_text({"pending": list(pending), "placements": []}))
 
 
 def run(source: dict[str, Any], args: dict[str, Any]) -> dict[str, str]:

@@ -81,7 +81,7 @@ EXAMPLES = r"""
     build: /srv/fleet/build
     clusters:
       - {name: onprem, kubeconfig: /srv/fleet/keys/onprem.kubeconfig}
-    state: /srv/fleet/events.json
+    state: /srv/fleet/incidents.json
     deployment_pending_after: 900
 
 - modelplane.fleet.fleet:
@@ -104,7 +104,7 @@ if str(_COLLECTIONS) not in ansible_collections.__path__:
     ansible_collections.__path__.append(str(_COLLECTIONS))
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.event_source import parse
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.events import Watch
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.incidents import Watch
 
 _log = logging.getLogger("modelplane.fleet.fleet")
 

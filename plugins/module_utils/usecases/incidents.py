@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: watch a fleet for events (`core/events.py`), by what runs left behind and by asking clusters.
+"""Use case: watch a fleet for events (`core/incidents.py`), by what runs left behind and by asking clusters.
 
 A turn costs no more than the files that changed, or two lists on the control cluster; and a request for each cluster
 that is asked.
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, incidents
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import NOT_THIS_RUN, reason
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.event_memory import read_memory, write_memory
@@ -46,7 +46,7 @@ class Settings:
 class _Reader(Protocol):
     """Reads statuses. Raises StoreError or ApiError when they cannot be read."""
 
-    def read(self) -> events.Reading: ...
+    def read(self) -> incidents.Reading: ...
 
 
 class Watch:
@@ -73,21 +73,21 @@ class Watch:
     def __exit__(self, *_error: object) -> None:
         self._open.close()
 
-    def turn(self) -> tuple[tuple[events.Event, ...], str]:
+    def turn(self) -> tuple[tuple[incidents.Event, ...], str]:
         """Read the fleet once; return the new events, and why statuses could not be read, "" when they were.
 
         Events are new until `remember` is called after them: who ends in between gets them again.
         """
         answers = fan_out({name: client.version for name, client in self._clients.items()}, self._settings.width)
-        reading = events.of_answers(
+        reading = incidents.of_answers(
             {name: reason(answer) if isinstance(answer, ApiError) else "" for name, answer in answers.items()}
         )
         problem = ""
         try:
-            reading += self._reader.read() if self._reader else events.Reading()
+            reading += self._reader.read() if self._reader else incidents.Reading()
         except (StoreError, ApiError) as error:
             problem = str(error)
-        turn = events.advance(self._memory, reading, self._now(), self._settings.delays)
+        turn = incidents.advance(self._memory, reading, self._now(), self._settings.delays)
         self._memory = turn.memory
         return turn.events, problem
 
@@ -104,16 +104,16 @@ class _BuildReader:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._files: Sequence[tuple[str, int, int]] = ()
-        self._reading = events.Reading()
+        self._reading = incidents.Reading()
 
-    def read(self) -> events.Reading:
+    def read(self) -> incidents.Reading:
         files = self._stat()
         if not files or files != self._files:
             build = Build(self._folder)
             written = datetime.fromtimestamp(os.stat(os.path.join(self._folder, PLAN_FILE)).st_mtime, UTC)
             statuses = build.statuses(_CLUSTER_STATUSES)
             clusters = [value for value in statuses if value["kind"] == "InferenceCluster"]
-            self._reading = events.of_plan(build.plan, written) + events.of_clusters(clusters, (NOT_THIS_RUN,))
+            self._reading = incidents.of_plan(build.plan, written) + incidents.of_clusters(clusters)
             self._files = files
         return self._reading
 
@@ -138,7 +138,7 @@ class _ControlReader:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def read(self) -> events.Reading:
+    def read(self) -> incidents.Reading:
         clusters = self._client.list(_MODELS, "InferenceCluster").items
         deployments = self._client.list(_MODELS, "ModelDeployment").items
-        return events.of_clusters(clusters, (NOT_THIS_RUN,)) + events.of_deployments(deployments)
+        return incidents.of_clusters(clusters) + incidents.of_deployments(deployments)

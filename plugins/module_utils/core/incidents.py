@@ -9,11 +9,12 @@ event comes once for each incident that lasts long enough, and once for its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import no_answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
@@ -165,11 +166,10 @@ def without_templates(message: str) -> str:
 # Readings
 
 
-def of_clusters(resources: Iterable[Object], not_read: Sequence[str] = ()) -> Reading:
+def of_clusters(resources: Iterable[Object]) -> Reading:
     """Return a reading of all InferenceClusters with their status.
 
-    The state of a cluster is not known if it has no status, or if the last run did not read it on purpose, for one of
-    the reasons `not_read`.
+    The state of a cluster is not known if it has no status, or was no part of the last run.
     """
     incidents: list[Incident] = []
     subjects: set[Subject] = set()
@@ -180,7 +180,7 @@ def of_clusters(resources: Iterable[Object], not_read: Sequence[str] = ()) -> Re
         why = no_answer(name, text(ready, "message"))
         unknown = text(ready, "status") not in ("True", "False")
         subject = Subject(CLUSTER_LOST, "", name)
-        if (unknown and not why) or why in not_read:
+        if (unknown and not why) or why == NOT_THIS_RUN:
             skipped.add(subject)
             continue
         subjects.add(subject)

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import incidents
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER, object_path, plan_text
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.events import Settings, Watch
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
+    HEADER,
+    document_text,
+    object_path,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.incidents import Settings, Watch
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 PENDING = {"namespace": "ml-team", "deployment": "qwen", "reason": "InsufficientCapacity", "message": "no room"}
@@ -38,7 +42,7 @@ class Clock:
 def write_plan(folder: Path, *pending: dict[str, str], written: datetime = NOON) -> None:
     path = folder / "plan.json"
     placements = [{"namespace": "ml-team", "deployment": "qwen"}]
-    path.write_text(plan_text({"pending": list(pending), "placements": placements}))
+    path.write_text(document_text({"pending": list(pending), "placements": placements}))
     os.utime(path, (written.timestamp(), written.timestamp()))
 
 
@@ -56,7 +60,7 @@ def write_status(folder: Path, status: str, message: str = "") -> None:
 
 
 def watch(folder: Path, clock: Clock, **more: Any) -> Watch:
-    delays = {events.CLUSTER_LOST: 0.0, events.DEPLOYMENT_PENDING: 600.0}
+    delays = {incidents.CLUSTER_LOST: 0.0, incidents.DEPLOYMENT_PENDING: 600.0}
     return Watch(Settings(build=str(folder), delays=delays, **more), clock)
 
 
@@ -81,7 +85,7 @@ def test_a_build_folder_is_watched(tmp_path: Path) -> None:
 
 
 def test_a_restart_repeats_nothing(tmp_path: Path) -> None:
-    clock, state = Clock(), str(tmp_path / "events.json")
+    clock, state = Clock(), str(tmp_path / "incidents.json")
     build = tmp_path / "build"
     build.mkdir()
     write_plan(build, PENDING, written=NOON - timedelta(hours=1))
@@ -94,7 +98,7 @@ def test_a_restart_repeats_nothing(tmp_path: Path) -> None:
 
 
 def test_an_event_that_was_not_delivered_comes_again(tmp_path: Path) -> None:
-    clock, state = Clock(), str(tmp_path / "events.json")
+    clock, state = Clock(), str(tmp_path / "incidents.json")
     build = tmp_path / "build"
     build.mkdir()
     write_plan(build, PENDING, written=NOON - timedelta(hours=1))
@@ -144,12 +148,12 @@ def test_a_cluster_that_does_not_answer_is_lost(tmp_path: Path) -> None:
 
 def test_a_control_cluster_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     control = Connection("control", server="https://127.0.0.1:1", retries=0, timeout=5.0)
-    with Watch(Settings(control=control, state=str(tmp_path / "events.json"))) as watched:
+    with Watch(Settings(control=control, state=str(tmp_path / "incidents.json"))) as watched:
         found, problem = watched.turn()
         watched.remember()
     assert not found
     assert "refused" in problem
-    assert not (tmp_path / "events.json").exists()
+    assert not (tmp_path / "incidents.json").exists()
 
 
 def test_a_connection_that_cannot_be_right_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Events of a fleet: which readings lead to which events."""
+"""Events of a fleet: which readings lead to which ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, incidents
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import inference_cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
-DELAYS = {events.CLUSTER_LOST: 60.0, events.DEPLOYMENT_PENDING: 600.0}
-EAST = events.Subject(events.CLUSTER_LOST, "", "east")
-QWEN = events.Subject(events.DEPLOYMENT_PENDING, "ml-team", "qwen")
-LOST = events.Incident(EAST, "Unreachable", "connection refused")
-PENDING = events.Incident(QWEN, "InsufficientCapacity", "0 of 1 replicas scheduled")
+DELAYS = {incidents.CLUSTER_LOST: 60.0, incidents.DEPLOYMENT_PENDING: 600.0}
+EAST = incidents.Subject(incidents.CLUSTER_LOST, "", "east")
+QWEN = incidents.Subject(incidents.DEPLOYMENT_PENDING, "ml-team", "qwen")
+LOST = incidents.Incident(EAST, "Unreachable", "connection refused")
+PENDING = incidents.Incident(QWEN, "InsufficientCapacity", "0 of 1 replicas scheduled")
 
 
 def at(seconds: float) -> datetime:
@@ -28,20 +28,20 @@ def at(seconds: float) -> datetime:
 
 
 def stamp(seconds: float) -> str:
-    return at(seconds).strftime(events.TIME)
+    return at(seconds).strftime(incidents.TIME)
 
 
-def reading(*incidents: events.Incident, healthy: tuple[events.Subject, ...] = (), **more: Any) -> events.Reading:
-    subjects = frozenset((*(incident.subject for incident in incidents), *healthy))
-    return events.Reading(incidents, subjects, **more)
+def reading(*found: incidents.Incident, healthy: tuple[incidents.Subject, ...] = (), **more: Any) -> incidents.Reading:
+    subjects = frozenset((*(incident.subject for incident in found), *healthy))
+    return incidents.Reading(found, subjects, **more)
 
 
-def run(*readings: tuple[float, events.Reading]) -> list[tuple[float, str, str]]:
+def run(*readings: tuple[float, incidents.Reading]) -> list[tuple[float, str, str]]:
     """Return the events of readings at these seconds: second, type and name."""
-    memory: events.Memory = {}
+    memory: incidents.Memory = {}
     found = []
     for seconds, one in readings:
-        turn = events.advance(memory, one, at(seconds), DELAYS)
+        turn = incidents.advance(memory, one, at(seconds), DELAYS)
         memory = turn.memory
         found += [(seconds, event.type, event.subject.name) for event in turn.events]
     return found
@@ -62,43 +62,45 @@ def test_an_incident_that_ends_in_time_is_no_event() -> None:
 
 
 def test_the_time_of_a_status_counts_before_the_first_reading() -> None:
-    since = events.Incident(QWEN, "NoClusters", "", stamp(-900))
-    turn = events.advance({}, reading(since), at(0), DELAYS)
+    since = incidents.Incident(QWEN, "NoClusters", "", stamp(-900))
+    turn = incidents.advance({}, reading(since), at(0), DELAYS)
     assert [event.since for event in turn.events] == [stamp(-900)]
 
 
 @pytest.mark.parametrize("since", ["", "yesterday", stamp(3600)])
 def test_a_time_that_is_none_or_to_come_counts_from_the_reading(since: str) -> None:
-    turn = events.advance({}, reading(events.Incident(QWEN, "NoClusters", "", since)), at(0), DELAYS)
+    turn = incidents.advance({}, reading(incidents.Incident(QWEN, "NoClusters", "", since)), at(0), DELAYS)
     assert turn.memory[QWEN].since == stamp(0)
     assert not turn.events
 
 
 def test_what_was_not_read_stays() -> None:
-    lost, blind = reading(LOST), events.Reading()
+    lost, blind = reading(LOST), incidents.Reading()
     assert run((0, lost), (60, lost), (90, blind), (120, lost)) == [(60, "cluster_lost", "east")]
-    unknown = events.Reading(unknown=frozenset({EAST}), complete=frozenset({events.CLUSTER_LOST}))
+    unknown = incidents.Reading(unknown=frozenset({EAST}), complete=frozenset({incidents.CLUSTER_LOST}))
     assert run((0, lost), (60, lost), (90, unknown), (120, lost)) == [(60, "cluster_lost", "east")]
 
 
 def test_what_is_gone_is_forgotten_without_an_event() -> None:
-    gone = events.Reading(complete=frozenset({events.CLUSTER_LOST}))
-    turn = events.advance({EAST: events.Remembered(stamp(0), True)}, gone, at(90), DELAYS)
-    assert turn == events.Turn({}, ())
+    gone = incidents.Reading(complete=frozenset({incidents.CLUSTER_LOST}))
+    turn = incidents.advance({EAST: incidents.Remembered(stamp(0), True)}, gone, at(90), DELAYS)
+    assert turn == incidents.Turn({}, ())
 
 
 def test_the_first_of_two_readings_counts() -> None:
-    answers = events.of_answers({"east": "", "west": "timed out"})
-    statuses = reading(LOST, events.Incident(events.Subject(events.CLUSTER_LOST, "", "north"), "Unreachable", ""))
+    answers = incidents.of_answers({"east": "", "west": "timed out"})
+    statuses = reading(
+        LOST, incidents.Incident(incidents.Subject(incidents.CLUSTER_LOST, "", "north"), "Unreachable", "")
+    )
     both = answers + statuses
     assert [incident.subject.name for incident in both.incidents] == ["west", "north"]
     assert {subject.name for subject in both.subjects} == {"east", "west", "north"}
 
 
 def test_every_event_has_the_same_keys() -> None:
-    old = {EAST: events.Remembered(stamp(-99), True), QWEN: events.Remembered(stamp(-999), True)}
-    started = events.advance({}, reading(LOST, PENDING), at(0), {}).events
-    ended = events.advance(old, reading(healthy=(EAST, QWEN)), at(0), {}).events
+    old = {EAST: incidents.Remembered(stamp(-99), True), QWEN: incidents.Remembered(stamp(-999), True)}
+    started = incidents.advance({}, reading(LOST, PENDING), at(0), {}).events
+    ended = incidents.advance(old, reading(healthy=(EAST, QWEN)), at(0), {}).events
     documents = [event.document() for event in (*started, *ended)]
     assert documents[0] == {
         "type": "cluster_lost",
@@ -123,7 +125,7 @@ def test_every_event_has_the_same_keys() -> None:
 
 def test_a_message_has_no_secret_and_no_template() -> None:
     message = "Authorization: Bearer abcdefgh12345678 {{ lookup('ansible.builtin.pipe', 'id') }}{% if 1 %}{# note #}"
-    event = events.Event(EAST, events.CLUSTER_LOST, "Unreachable", message, stamp(0))
+    event = incidents.Event(EAST, incidents.CLUSTER_LOST, "Unreachable", message, stamp(0))
     shown = event.document()["message"]
     assert "abcdefgh12345678" not in shown
     assert "lookup" in shown
@@ -132,7 +134,7 @@ def test_a_message_has_no_secret_and_no_template() -> None:
 
 @given(st.text("{%#} a", max_size=12))
 def test_no_text_opens_a_template(message: str) -> None:
-    shown = events.without_templates(message)
+    shown = incidents.without_templates(message)
     assert not any(opening in shown for opening in ("{{", "{%", "{#"))
     assert shown.replace(" ", "") == message.replace(" ", "")
 
@@ -146,7 +148,7 @@ def cluster(name: str, status: str, reason: str = "", message: str = "") -> Mapp
 
 
 def test_the_statuses_of_clusters() -> None:
-    found = events.of_clusters(
+    found = incidents.of_clusters(
         [
             cluster("answers", "True", "Available"),
             cluster("declared", "True", "Declared"),
@@ -156,8 +158,7 @@ def test_the_statuses_of_clusters() -> None:
             cluster("left-out", "Unknown", "NotObserved", "cluster left-out did not answer: not part of this run"),
             cluster("new", "Unknown", "NotObserved", "cluster new has not been observed"),
             {"kind": "InferenceCluster", "metadata": {"name": "none"}},
-        ],
-        ("not part of this run",),
+        ]
     )
     assert [(incident.subject.name, incident.reason, incident.message) for incident in found.incidents] == [
         ("no-gateway", "Unavailable", "Waiting for an address"),
@@ -178,8 +179,8 @@ def test_a_status_as_a_run_writes_it() -> None:
     resource = api.parse(manifest)
     assert isinstance(resource, api.InferenceCluster)
     status = inference_cluster(resource, observed=ObservedCluster(unreachable="connection refused"))
-    found = events.of_clusters([{**manifest, "status": status.wire(now=stamp(0))}])
-    assert found.incidents == (events.Incident(EAST, "Unreachable", "connection refused", stamp(0)),)
+    found = incidents.of_clusters([{**manifest, "status": status.wire(now=stamp(0))}])
+    assert found.incidents == (incidents.Incident(EAST, "Unreachable", "connection refused", stamp(0)),)
 
 
 def deployment(name: str, desired: int, total: int | None, **scheduled: str) -> Mapping[str, Any]:
@@ -194,7 +195,7 @@ def deployment(name: str, desired: int, total: int | None, **scheduled: str) -> 
 
 
 def test_the_statuses_of_deployments() -> None:
-    found = events.of_deployments(
+    found = incidents.of_deployments(
         [
             deployment("placed", 2, 2, status="True", reason="ReplicasCreated"),
             deployment("starting", 1, 1, status="False", reason="Scheduling"),
@@ -221,6 +222,6 @@ def test_a_plan() -> None:
             {"namespace": "ml-team", "deployment": "", "replica": "manual"},
         ],
     }
-    found = events.of_plan(plan, at(-10))
-    assert found.incidents == (events.Incident(QWEN, "NoClusters", "none fit", stamp(-10)),)
+    found = incidents.of_plan(plan, at(-10))
+    assert found.incidents == (incidents.Incident(QWEN, "NoClusters", "none fit", stamp(-10)),)
     assert {subject.name for subject in found.subjects} == {"qwen", "llama"}
