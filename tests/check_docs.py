@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-KINDS = {"module": "modules", "filter": "filter", "inventory": "inventory", "lookup": "lookup"}
+KINDS = {"module": "modules", "filter": "filter", "inventory": "inventory", "callback": "callback", "lookup": "lookup"}
 NEEDED = ("short_description", "description", "version_added", "author")
 
 
@@ -29,7 +29,7 @@ def documented(kind: str, names: list[str]) -> dict:
 def findings(kind: str, name: str, entry: dict) -> list[str]:
     doc = entry.get("doc") or {}
     found = [f"{name}: no {key}" for key in NEEDED if not doc.get(key)]
-    for key in ("examples", *(() if kind == "inventory" else ("return",))):
+    for key in ("examples", *(() if kind in ("inventory", "callback") else ("return",))):
         if not entry.get(key):
             found.append(f"{name}: no {key}")
     try:

@@ -121,7 +121,7 @@ class _ModuleInProcess:
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
         more = {key: arguments[key] for key in ("mutually_exclusive", "required_if") if key in arguments}
         found = ArgumentSpecValidator(arguments["argument_spec"], **more).validate(given)
-        self._secrets = found._no_log_values
+        self.no_log_values = found._no_log_values
         self.params = found.validated_parameters
         self.check_mode = bool(task.check_mode)
         self._diff = bool(task.diff)
@@ -138,14 +138,18 @@ class _ModuleInProcess:
         """Return what goes on in a long wait: seen with -v while it lasts."""
         Display().v(self._shown(text))
 
+    def show(self, text: str) -> None:
+        """Show what goes on in a long wait, on the standard error, which Ansible writes at once."""
+        Display().display(self._shown(text), stderr=True)
+
     def _shown(self, text: str) -> str:
-        return printable(remove_values(text, self._secrets), _KEPT)
+        return printable(remove_values(text, self.no_log_values), _KEPT)
 
     def exit_json(self, **result: Any) -> NoReturn:
-        raise _Ended(_printable({"changed": False, **result}), self._secrets)
+        raise _Ended(_printable({"changed": False, **result}), self.no_log_values)
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        raise _Ended(_printable({"changed": False, **result, "msg": msg, "failed": True}), self._secrets)
+        raise _Ended(_printable({"changed": False, **result, "msg": msg, "failed": True}), self.no_log_values)
 
 
 # Keys of results whose texts are for people, wherever they are in a result; all other keys have data.

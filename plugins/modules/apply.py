@@ -261,6 +261,7 @@ failed_clusters:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
     apply_results,
     cluster_options,
@@ -306,7 +307,9 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "pydantic", "PyYAML", "urllib3")
     try:
-        result, warnings = apply_results.run(module.params, check_mode=module.check_mode, diff=module._diff)
+        result, warnings = apply_results.run(
+            module.params, check_mode=module.check_mode, diff=module._diff, progress=progress.of(module)
+        )
     except apply_results.ApplyError as error:
         module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
     for warning in warnings:

@@ -152,7 +152,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     orphans = BACKENDS[module.params["provider"]].orphans
-    task.run(module, lambda changes, progress: orphans(module, changes, progress))
+    task.run(module, lambda changes, messages: orphans(module, changes, messages))
 
 
 def main() -> None:

@@ -183,10 +183,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine, cluster_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -219,9 +219,9 @@ def work(module: AnsibleModule) -> None:
     params = module.params
     provider = BACKENDS[params["provider"]].connect(module)
 
-    def action(changes: Changes, progress: Progress) -> dict[str, Any]:
-        wait = task.wait(params, progress, provider.error)
+    def action(changes: Changes, messages: Messages) -> dict[str, Any]:
         resources, kinds = params["resources"], params["kinds"]
+        wait = task.wait(module, messages, provider.error, cluster_of(provider, resources))
         engine = Engine(provider, resources, changes, wait, until_done=params["wait"], kinds=kinds)
         if params["state"] == "absent":
             return {"removed": engine.absent(purge=params["purge"]), "pending": engine.pending}

@@ -102,7 +102,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.account_keys import AccountKeys, Place
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
@@ -130,7 +130,7 @@ def work(module: AnsibleModule) -> None:
     libraries.need(module, "urllib3", "PyYAML")
     params, client = module.params, session.client(module)
 
-    def action(changes: Changes, _progress: Progress) -> dict[str, Any]:
+    def action(changes: Changes, _messages: Messages) -> dict[str, Any]:
         keys = AccountKeys(client, params["email"], params["project"] or "", changes)
         try:
             given = cluster_options.control_connection(params)

@@ -93,6 +93,7 @@ holder:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
@@ -153,7 +154,7 @@ def _holder(module: AnsibleModule, client: Client) -> str:
         return lease.read_holder()
     if not params["create_namespace"] and client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         return ""
-    return acquire(client, fleet, holder, duration, params["wait"]).held_by
+    return acquire(client, fleet, holder, duration, params["wait"], progress.of(module)).held_by
 
 
 def main() -> None:

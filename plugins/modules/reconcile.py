@@ -256,6 +256,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
     apply_results,
     libraries,
@@ -334,6 +335,7 @@ def work(module: AnsibleModule) -> None:
 
 def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
+    shown = progress.of(module)
     # Whose state it is: that of the control cluster, where there is one.
     building = {**params, "state": "folder" if params["control"] is None else "control"}
     settings = reconcile.Settings(
@@ -344,6 +346,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
         lease=params["lease"],
         reports=tuple(params["reports"]),
         say=module.log,
+        progress=shown,
     )
     if not params["clusters"] and params["control"] is None:
         return settings
@@ -351,7 +354,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     return replace(
         settings,
         observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
-        applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode),
+        applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode, shown),
         cloud_connections=cloud_connections(params, params["provided"]),
     )
 

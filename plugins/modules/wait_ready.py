@@ -168,6 +168,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -195,12 +196,13 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
+    shown = progress.of(module)
     with per_cluster.reported_arguments(module):
         awaited = _awaited(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
             objects = (*awaited.objects, *_of_releases(client, module.params["releases"]))
-            return _result(settle(client, replace(awaited, objects=objects), time.monotonic() + seconds))
+            return _result(settle(client, replace(awaited, objects=objects), time.monotonic() + seconds, shown))
 
         per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
 

@@ -5,6 +5,7 @@ it ended."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -66,12 +67,14 @@ def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> No
 def test_a_bad_edit_stops_at_the_first_cluster(live: LiveFleet) -> None:
     live.settings["fleet_wait"] = 15
     live.edit("models.yaml", small(NEW), small("missing"))
-    run = live.run("reconcile")
+    shown = {"ANSIBLE_CALLBACKS_ENABLED": "modelplane.fleet.progress", "MODELPLANE_FLEET_PROGRESS_INTERVAL": "1"}
+    run = live.run("reconcile", **shown)
     (spoilt,) = [cluster for cluster in live.workloads if "missing" in tags(live, cluster, "small")]
     (replica,) = [entry["replica"] for entry in placed(live, "small") if entry["cluster"] == spoilt]
     conditions = live.resource("ModelReplica", replica, "team")["status"]["conditions"]
     assert "ImagePullBackOff" in str(conditions), conditions
     assert "ImagePullBackOff" in run.output
+    assert re.search(rf"{spoilt}: \d+ s \(usually .* size of the model\): waiting for .*; last seen: ", run.output)
     # One pod at a time is replaced, so the other one goes on, and both clusters answer.
     check_ways(live, "chat", ["small", "elastic"])
     live.edit("models.yaml", small("missing"), small(NEW))

@@ -22,7 +22,7 @@ KINDS = ROOT / "docs" / "kinds"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 # The classes of clouds come with the collection.
-_CLASS = ("names an InferenceClass that does not exist",)
+_CLASS = ("Names an InferenceClass that does not exist",)
 WARNINGS: dict[str, tuple[str, ...]] = {
     "docs/eks.md": _CLASS,
     "docs/gke.md": _CLASS,

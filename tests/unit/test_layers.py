@@ -15,7 +15,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 PREFIX = "ansible_collections.modelplane.fleet.plugins."
 # Layers, the top one first. A file belongs to the longest package that its path begins with.
 LAYERS = [
-    ("action",),
+    ("action", "callback"),
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
     # It writes to a cluster what it gets from its cloud.
@@ -28,7 +28,7 @@ LAYERS = [
     ("module_utils/cloud", "module_utils/arguments/libraries"),
     # What clouds and clients of API servers have in common.
     ("module_utils/kubernetes/credentials", "module_utils/kubernetes/errors"),
-    ("module_utils/http",),
+    ("module_utils/http", "module_utils/progress"),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
     (
@@ -48,6 +48,7 @@ LAYERS = [
     ("module_utils/core/topology", "module_utils/core/observation"),
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
+    ("module_utils/core/notification", "module_utils/core/progress"),
     ("module_utils/core/yaml_scalars",),
     ("module_utils/core/problem",),
     ("module_utils/core/text",),

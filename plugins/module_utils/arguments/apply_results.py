@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import number_problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
@@ -42,10 +43,12 @@ class ApplyError(Exception):
     """Error before anything was applied; the message says what to do."""
 
 
-def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dict[str, Any], list[str]]:
+def run(
+    params: Mapping[str, Any], *, check_mode: bool, diff: bool, progress: Progress = unseen
+) -> tuple[dict[str, Any], list[str]]:
     """The result of the module for its arguments, and the warnings. Raises ApplyError."""
     try:
-        outcomes = run_apply(settings(params, check_mode))
+        outcomes = run_apply(settings(params, check_mode, progress))
     except (cluster_options.ArgumentsError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
@@ -64,8 +67,8 @@ def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dic
     return result, warnings(outcomes, failures=params["on_error"] == "report")
 
 
-def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
-    """Return what a run is asked to do. Raises ApplyError and ArgumentsError."""
+def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
+    """Return what a run is asked to do, and reports to `progress`. Raises ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:
@@ -93,6 +96,7 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         check_mode=check_mode,
         wait=params["wait"],
         pending_api_groups=frozenset(params.get("pending_api_groups") or ()),
+        progress=progress,
     )
     return Settings(
         path=params["path"] or "",

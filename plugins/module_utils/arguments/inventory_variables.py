@@ -12,7 +12,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
@@ -56,6 +56,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_query": {"type": "str"},
     "fleet_strict": {"type": "list", "elements": "str", "choices": list(STRICT)},
     "fleet_detailed_exit": {"type": "bool"},
+    "fleet_notify": {"type": "raw"},
     "fleet_loop_interval": {"type": "float"},
     "fleet_loop_resync": {"type": "float"},
     "fleet_loop_turns": {"type": "int"},
@@ -317,6 +318,8 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
     wrong += number_problems(read, PREFIX)
     wrong += image_problems(read.get("fleet_images"), "fleet_images")
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
+    if read.get("fleet_notify") is not None:
+        wrong += notifications.problems(read["fleet_notify"], "fleet_notify")
     try:
         AllowedHosts.of(read.get("fleet_endpoint_hosts") or ())
     except ValueError as error:

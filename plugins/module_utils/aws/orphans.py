@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import F
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer, Orphan
@@ -32,7 +32,7 @@ _READINGS = 4
 _NO_INTERFACE = "InvalidNetworkInterfaceID.NotFound"
 
 
-def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
+def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
     """Delete the orphans of the cluster of the argument `plan`, and return the results of the module cloud_orphans.
 
     Raises CloudError.
@@ -45,7 +45,7 @@ def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
         return {"removed": [], "left_alone": [], "pending": []}
     sweep = Sweep(account, vpc, cluster, changes)
     found = sweep.find()
-    pending = sweep.remove(found, task.wait(params, progress, AwsError), until_done=params["wait"])
+    pending = sweep.remove(found, task.wait(module, messages, AwsError, cluster), until_done=params["wait"])
     return {
         "removed": [{"kind": each.kind, "name": each.name, "place": vpc} for each in found.orphans],
         "left_alone": list(found.left_alone),

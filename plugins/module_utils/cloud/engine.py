@@ -9,7 +9,7 @@ each is reconciled (reconciler.py) once what it needs is done. Objects of one sc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -269,3 +269,10 @@ def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tu
     if kind.id and actual:
         found.add((resource["kind"], str(actual[kind.id])))
     return found
+
+
+def cluster_of(provider: Provider, resources: Iterable[Resource]) -> str:
+    """Return the cluster that listed objects belong to, by their owner labels; empty when none has them."""
+    kinds, owners = provider.kinds, provider.owners
+    found = (owners.of(kinds[each["kind"]], each["body"]) for each in resources if each["kind"] in kinds)
+    return next((labels[owners.cluster] for labels in found if owners.cluster in labels), "")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
     Actual,
@@ -29,9 +29,9 @@ class Operation:
     title: str
     poll: Callable[[], PollResult]
 
-    def over(self, wait: Wait) -> CloudError | None:
-        """Return why it failed, once it is over; None when it went well."""
-        failed: CloudError | None = wait.until(self.poll, self.title)
+    def over(self, wait: Wait, usual: str = "") -> CloudError | None:
+        """Return why it failed, once it is over; None when it went well. `usual`: how long it usually takes."""
+        failed: CloudError | None = wait.until(self.poll, self.title, usual)
         return failed
 
 
@@ -57,7 +57,7 @@ class Backend:
     arguments: Mapping[str, Any]
     connect: Callable[[Any], Provider]
     preflight: Callable[[Any], dict[str, Any]]
-    orphans: Callable[[Any, Changes, Progress], dict[str, Any]]
+    orphans: Callable[[Any, Changes, Messages], dict[str, Any]]
 
 
 class Provider(Protocol):

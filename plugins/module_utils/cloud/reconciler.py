@@ -128,15 +128,15 @@ class Run:
         self.over(operation)
         return self.provider.find(resource)
 
-    def over(self, operation: Operation) -> CloudError | None:
-        """Return why an operation failed, once it is over; None when it went well."""
+    def over(self, operation: Operation, usual: str = "") -> CloudError | None:
+        """Return why an operation failed, once it is over; None when it went well. `usual`: how long it takes."""
         if not self.until_done:
             raise LaterError(f"{operation.title} is under way: run again")
-        return operation.over(self.wait)
+        return operation.over(self.wait, usual)
 
-    def finish(self, operation: Operation | None) -> None:
+    def finish(self, operation: Operation | None, usual: str = "") -> None:
         """Wait for an operation, and raise why it failed."""
-        failed = self.over(operation) if operation else None
+        failed = self.over(operation, usual) if operation else None
         if failed:
             raise failed
 
@@ -158,10 +158,10 @@ class Run:
         begun: Operation | None = self.until(attempt, f"{action.title} to begin", _BUSY_DELAY)
         return begun
 
-    def until(self, poll: Callable[[], PollResult], what: str, delay: float = math.inf) -> Any:
+    def until(self, poll: Callable[[], PollResult], what: str, delay: float = math.inf, usual: str = "") -> Any:
         """Poll, and return the value; only when it is not done at once, wait for it with messages.
 
-        `delay`: seconds between two polls, at most.
+        `delay`: seconds between two polls, at most. `usual`: how long it usually takes.
         """
         first = poll()
         if first.done and not first.failure:
@@ -169,7 +169,7 @@ class Run:
         if not self.until_done and not first.failure:
             raise LaterError(f"{first.message}: run again")
         polls = [first]
-        return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what)
+        return self.wait.at_most(delay).until(lambda: polls.pop() if polls else poll(), what, usual)
 
     def pause(self, attempt: int) -> None:
         """Pause before every attempt but the first."""
@@ -185,6 +185,7 @@ class Reconciler:
         self._provider = run.provider
         self._resource = resource
         self._title = run.provider.title(resource)
+        self._usual = run.provider.kinds[resource["kind"]].usual
         self._done = Done()
 
     def present(self, surveyed: Actual | None) -> Done:
@@ -238,7 +239,7 @@ class Reconciler:
         state = self._run.state(self._resource, actual)
         if state.phase == "failed":
             why = f" ({state.message})" if state.message else ""
-            self._run.wait.progress(f"{self._title} is {state.word}{why}: it is deleted and created again")
+            self._run.wait.messages(f"{self._title} is {state.word}{why}: it is deleted and created again")
             self._delete(actual, record=False)
             return None
         if state.phase == "deleting":
@@ -264,7 +265,7 @@ class Reconciler:
                     return actual
             else:
                 self._created()
-                self._run.finish(operation)
+                self._run.finish(operation, self._usual)
                 # Fields that the creating call does not take are set by an update.
                 return self._update(self._until_ready(new=True))
         raise refused
@@ -399,7 +400,7 @@ class Reconciler:
             message = f"{self._title} is {state.word or 'there'}"
             return PollResult(message, done=state.usable, failure=failure, value=actual)
 
-        ready: Actual = self._run.until(poll, f"{self._title} to be ready")
+        ready: Actual = self._run.until(poll, f"{self._title} to be ready", usual=self._usual if new else "")
         return ready
 
     def _until_gone(self, before: Actual) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, Wait
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -45,31 +46,32 @@ class Changes:
         return {"changed": self.changed, "actions": self.actions, "diff": diff}
 
 
-def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, Any]]) -> NoReturn:
+def run(module: AnsibleModule, action: Callable[[Changes, Messages], dict[str, Any]]) -> NoReturn:
     """Do it and end the module: with what it returns, or with why it failed and what was changed before that."""
     for name in ("wait_timeout", "wait_delay"):
         # Written so that nan is refused too.
         if name in module.params and not module.params[name] >= 0:
             module.fail_json(msg=f"{name}: must be 0 seconds or more (got {module.params[name]})")
-    changes, progress = Changes(module.check_mode), Progress(module)
+    changes, messages = Changes(module.check_mode), Messages(module)
     result: dict[str, Any] = {}
     failure = ""
     try:
-        result = action(changes, progress)
+        result = action(changes, messages)
     except CloudError as error:
         failure = str(error)
     for line in changes.warnings:
         module.warn(line)
-    changed = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
+    changed = {**changes.result(), **({"waited": messages.lines} if "wait" in module.params else {})}
     if failure:
         module.fail_json(msg=failure, **changed)
     module.exit_json(**result, **changed)
     raise SystemExit(0)
 
 
-def wait(params: Mapping[str, Any], progress: Progress, error: type[CloudError]) -> Wait:
-    """Return the limits of waiting that the arguments set."""
-    return Wait(float(params["wait_timeout"]), float(params["wait_delay"]), progress, error)
+def wait(module: AnsibleModule, messages: Messages, error: type[CloudError], cluster: str) -> Wait:
+    """Return the limits of waiting that the arguments set, and report waits for something in a cluster."""
+    timeout, delay = (float(module.params[name]) for name in ("wait_timeout", "wait_delay"))
+    return Wait(timeout, delay, messages, error, progress.of(module), cluster)
 
 
 def check_plan(params: Mapping[str, Any], keys: Iterable[str], place: str = "") -> None:

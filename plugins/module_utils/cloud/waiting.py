@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, duration, unseen
 
 WAIT_TIMEOUT = "WaitTimeout"
 """Code of the error of what is not done in time."""
@@ -37,8 +38,8 @@ class PollResult:
     value: Any = None
 
 
-class Progress:
-    """Sink of the messages of a wait: into `lines`, for the result, and to the log, which -v shows while it lasts."""
+class Messages:
+    """Sink of the messages of waits: into `lines`, for the result, and to the log, which -v shows while they last."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -51,24 +52,31 @@ class Progress:
 
 @dataclass(frozen=True)
 class Wait:
-    """Limits of waiting in seconds, where progress goes, and the class of the errors."""
+    """Limits of waiting in seconds, where messages go, the class of the errors, and where a wait for something in
+    `cluster` is reported."""
 
     timeout: float
     delay: float
-    progress: Callable[[str], None] = lambda _line: None
+    messages: Callable[[str], None] = lambda _line: None
     error: type[CloudError] = CloudError
+    progress: Progress = unseen
+    cluster: str = ""
 
     def at_most(self, delay: float) -> Wait:
         """Return the limits with this many seconds between two polls, at most."""
         return replace(self, delay=min(self.delay, delay))
 
-    def until(self, poll: Callable[[], PollResult], what: str) -> Any:
+    def until(self, poll: Callable[[], PollResult], what: str, usual: str = "") -> Any:
         """Poll every `delay` seconds until it is done, and return the value of the last poll.
 
-        `what` says what is waited for ("cluster west to become active"). Every change of its message goes to
-        `progress`. Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is
-        busy or out of reach for a while ends no wait. It polls at least once.
+        `what` says what is waited for ("cluster west to become active"), `usual` how long that usually takes. Every
+        change of its message goes to `messages`. Raises an `error` when it failed for good, or is not done after
+        `timeout` seconds. That the cloud is busy or out of reach for a while ends no wait. It polls at least once.
         """
+        with self.progress(self.cluster, what, usual) as show:
+            return self._until(poll, what, show)
+
+    def _until(self, poll: Callable[[], PollResult], what: str, show: Seen) -> Any:
         started = time.monotonic()
         last, message, failure = "", "", ""
         while True:
@@ -78,12 +86,14 @@ class Wait:
                 if not caught.passing:
                     raise
                 failure = str(caught)
+                show(failure)
             else:
                 failure, message = "", seen.message
+                show(message)
                 if seen.failure:
                     raise self.error(f"wait for {what}", seen.failure)
                 if message and message != last:
-                    self.progress(f"{message} (after {_duration(time.monotonic() - started)})")
+                    self.messages(f"{message} (after {duration(time.monotonic() - started)})")
                     last = message
                 if seen.done:
                     return seen.value
@@ -92,15 +102,9 @@ class Wait:
                 seen_last = "; ".join(filter(None, (message, failure)))
                 raise self.error(
                     f"wait for {what}",
-                    f"not done after {_duration(self.timeout)}; last seen: {seen_last}",
+                    f"not done after {duration(self.timeout)}; last seen: {seen_last}",
                     code=WAIT_TIMEOUT,
                     hint=f"Nothing is lost: {self.error.cloud} goes on, and so does the next run. A longer "
                     "wait_timeout waits longer",
                 )
             time.sleep(min(self.delay, left))
-
-
-def _duration(seconds: float) -> str:
-    """Seconds for people: "45 s", "12 min 5 s"."""
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import PollResult, Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
@@ -27,14 +27,14 @@ _DENIED = 403
 _IN_USE = {"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"}
 
 
-def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
+def delete(module: Any, changes: Changes, messages: Messages) -> dict[str, Any]:
     """Delete the orphans of the cluster of the argument `plan`, and return the results of the module cloud_orphans.
 
     Raises CloudError.
     """
     params = module.params
     task.check_plan(params, _KEYS, "project")
-    wait, volumes = task.wait(params, progress, GoogleError), params["volumes"]
+    wait, volumes = task.wait(module, messages, GoogleError, params["plan"]["name"]), params["volumes"]
     sweep = Sweep(session.client(module), params["plan"], changes, wait, volumes=volumes, until_done=params["wait"])
     found = sweep.find()
     removed = sweep.remove(found)

@@ -35,6 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
@@ -82,7 +83,7 @@ class Options:
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
-    ones.
+    ones. `progress`: where waits are reported.
     """
 
     fleet: str = "default"
@@ -98,6 +99,7 @@ class Options:
     orphans: bool = True
     definitions: bool = False
     pending_api_groups: frozenset[str] = frozenset()
+    progress: Progress = unseen
 
 
 @dataclass(frozen=True)
@@ -525,7 +527,7 @@ class _Run:
             and waited_for(found.kind)
             and (self.options.wait_unchanged or found.action in CHANGES)
         ]
-        states = wait_ready(self.client, pending, self.options.wait)
+        states = wait_ready(self.client, pending, self.options.wait, progress=self.options.progress)
         self.notes += [
             f"{key} is not ready{f': {state.message}' if state.message else ''}"
             for key, state in states.items()
@@ -541,7 +543,7 @@ class _Run:
     def _until_gone(self, results: list[Result]) -> list[Result]:
         """Wait for what was deleted and is there for a while yet: a namespace takes as long as what is in it."""
         deleted = {found.key: found.api_version for found in results if found.action == "deleted"}
-        left = wait_gone(self.client, deleted, self.options.wait)
+        left = wait_gone(self.client, deleted, self.options.wait, self.options.progress)
         return [
             replace(found, ready=False, message="it is deleted, and still there") if found.key in left else found
             for found in results

@@ -77,6 +77,6 @@ def _regarding(value: Object) -> Regarding:
 def _parsed(replicas: Iterable[Object | None]) -> Iterator[api.ModelReplica]:
     for value in replicas:
         with contextlib.suppress(api.InvalidResource):
-            replica = api.parse(value)
+            replica = api.parse(value or {})
             if isinstance(replica, api.ModelReplica):
                 yield replica

@@ -14,9 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
     READY,
     Readiness,
+    usual,
     waited_for,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -39,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Throttled,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import awaited, summary, wait_ready
 
 _POLL_SECONDS = 1.0
 # Slices of all nodes are read at once, which is much on a large cluster.
@@ -61,12 +63,15 @@ class Awaited:
     absent: bool = False
 
 
-def settle(client: Client, desired: Awaited, deadline: float) -> list[tuple[Object, Readiness]]:
+def settle(
+    client: Client, desired: Awaited, deadline: float, progress: Progress = unseen
+) -> list[tuple[Object, Readiness]]:
     """The readiness of each object once all are as awaited, or when `deadline` (of time.monotonic) is over. Raises
     ApiError when the server as a whole cannot be asked."""
     client.forget_discovery()
     if desired.absent:
-        return _each(client, [_placed(client, value) for value in desired.objects], _gone, deadline)
+        objects = [_placed(client, value) for value in desired.objects]
+        return _each(client, objects, _gone, deadline, progress, "to be gone")
     ruled: dict[str, list[Object]] = {}
     conditioned = []
     for value in desired.objects:
@@ -78,17 +83,18 @@ def settle(client: Client, desired: Awaited, deadline: float) -> list[tuple[Obje
             ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
     states = []
     for __, values in sorted(ruled.items()):
-        found = wait_ready(client, _explainable(client, values), _left(deadline), labels="")
+        found = wait_ready(client, _explainable(client, values), _left(deadline), labels="", progress=progress)
         states += [(value, found[Key.of(value)]) for value in values]
 
     def condition(client: Client, value: Object) -> Readiness:
         return _by_condition(client, value, desired.conditions[text(value, "kind")])
 
-    states += _each(client, conditioned, condition, deadline)
-    states += _each(client, desired.accepted, _accepted, deadline)
-    return states + [
-        state for driver, pools in desired.devices.items() for state in _devices(client, driver, pools, deadline)
-    ]
+    states += _each(client, conditioned, condition, deadline, progress, "to be ready")
+    states += _each(client, desired.accepted, _accepted, deadline, progress, "to be accepted")
+    for driver, pools in desired.devices.items():
+        with progress(client.name, f"devices of {driver} on nodes", "up to 2 min") as seen:
+            states += _devices(client, driver, pools, deadline, seen)
+    return states
 
 
 def _left(deadline: float) -> float:
@@ -117,9 +123,25 @@ def _live(client: Client, value: Object) -> Object | None:
 
 
 def _each(
-    client: Client, values: Sequence[Object], read: Callable[[Client, Object], Readiness], deadline: float
+    client: Client,
+    values: Sequence[Object],
+    read: Callable[[Client, Object], Readiness],
+    deadline: float,
+    progress: Progress,
+    what: str,
 ) -> list[tuple[Object, Readiness]]:
-    """Read each object again and again until all have settled, or the time is over."""
+    """Read each object again and again until all have settled, or the time is over. `what`: what is waited for."""
+    with progress(client.name, awaited(values, what), usual(values)) as seen:
+        return _settled(client, values, read, deadline, seen)
+
+
+def _settled(
+    client: Client,
+    values: Sequence[Object],
+    read: Callable[[Client, Object], Readiness],
+    deadline: float,
+    seen: Seen,
+) -> list[tuple[Object, Readiness]]:
     states = [Readiness("progressing") for __ in values]
     while True:
         for index, value in enumerate(values):
@@ -128,6 +150,7 @@ def _each(
                     states[index] = read(client, value)
                 except Unreachable as error:
                     states[index] = Readiness("progressing", str(error))
+        seen(summary({Key.of(value): state for value, state in zip(values, states, strict=True)}, len(values)))
         if all(state.settled for state in states) or time.monotonic() >= deadline:
             return list(zip(values, states, strict=True))
         time.sleep(min(_POLL_SECONDS, _left(deadline)))
@@ -173,7 +196,9 @@ def _accepted(client: Client, value: Object) -> Readiness:
     return READY
 
 
-def _devices(client: Client, driver: str, pools: Sequence[str], deadline: float) -> list[tuple[Object, Readiness]]:
+def _devices(
+    client: Client, driver: str, pools: Sequence[str], deadline: float, seen: Seen
+) -> list[tuple[Object, Readiness]]:
     """Return the readiness of each node that is in one of the pools now.
 
     A pool without nodes, which an autoscaler fills later, has none to wait for.
@@ -183,6 +208,7 @@ def _devices(client: Client, driver: str, pools: Sequence[str], deadline: float)
     names = {text(node, "metadata", "name") for node in nodes}
     while True:
         published = _nodes_with_slices(client, driver) if names else set()
+        seen(f"{len(names & published)} of {len(names)} nodes have them")
         if names <= published or time.monotonic() >= deadline:
             return [(node, READY if text(node, "metadata", "name") in published else missing) for node in nodes]
         time.sleep(min(_DEVICES_POLL_SECONDS, _left(deadline)))

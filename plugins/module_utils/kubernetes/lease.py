@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     UNEXPECTED,
@@ -71,13 +72,14 @@ class Lease:
             self._read()
             return self.held_by
 
-    def acquire(self, wait: float = 0.0) -> bool:
-        """Take it, waiting up to `wait` seconds; False: another holder kept it."""
+    def acquire(self, wait: float = 0.0, seen: Seen = lambda _text: None) -> bool:
+        """Take it, waiting up to `wait` seconds; False: another holder kept it. `seen` gets who has it meanwhile."""
         deadline = time.monotonic() + wait
         while True:
             with self._lock:
                 if self._try():
                     return True
+                seen(f"{self.held_by} has it")
                 expires = self._seen_at + self._duration_seen() - time.monotonic()
             left = deadline - time.monotonic()
             if left <= 0:
@@ -208,7 +210,9 @@ class Lease:
         return {"apiVersion": _API[0], "kind": _API[1], "metadata": metadata, "spec": spec}
 
 
-def acquire(client: Client, fleet: str, holder: str, duration: float, wait: float | None = None) -> Lease:
+def acquire(
+    client: Client, fleet: str, holder: str, duration: float, wait: float | None = None, progress: Progress = unseen
+) -> Lease:
     """Return the lock of a fleet once this holder has it, in a namespace that is created where there is none.
 
     `wait`: seconds to wait for other runs, by default long enough for the lock of one that was killed to end. Raises
@@ -218,7 +222,9 @@ def acquire(client: Client, fleet: str, holder: str, duration: float, wait: floa
         client.apply(system_namespace())
     lease = Lease(client, lease_name(fleet), SYSTEM_NAMESPACE, holder, duration)
     wait = duration * 1.5 + 5 if wait is None else wait
-    if not lease.acquire(wait):
+    with progress(client.name, f"the lock of the fleet {fleet}", "") as seen:
+        held = lease.acquire(wait, seen)
+    if not held:
         raise InUseError(
             f"the fleet {fleet} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
             f"was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"

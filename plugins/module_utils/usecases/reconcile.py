@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
     object_changes as changes_in_build,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
@@ -52,7 +53,8 @@ class Settings:
     lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
     `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
     `reports`: files for the page of a plan, or where they end in `.json` for the status. `cloud_connections`: of
-    clusters in clouds, for the sizes of their pools. `say` gets a line as each step begins.
+    clusters in clouds, for the sizes of their pools. `say` gets a line as each step begins. `progress`: where
+    waits are reported.
     """
 
     building: build.Settings
@@ -65,6 +67,7 @@ class Settings:
     reports: tuple[str, ...] = ()
     cloud_connections: Mapping[str, CloudConnection] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _step: None
+    progress: Progress = unseen
 
 
 @dataclass
@@ -211,29 +214,27 @@ class _Work:
 
     def _observe(self) -> None:
         if self._settings.observe is not None:
-            self._settings.say("Observe every cluster")
-            self._done.observed.append(self._settings.observe())
+            with self._step("Observe every cluster"):
+                self._done.observed.append(self._settings.observe())
             write_observations(self._observations, self._done.observed[-1].document())
 
     def _build(self) -> None:
-        self._settings.say("Plan the fleet")
         given = replace(self._settings.building, check_mode=self._check_mode)
         if self._settings.observe is not None:
             given = replace(given, observations=self._observations)
         if self._settings.observe is not None or self._settings.reports:
             given = replace(given, preview=self._preview)
-        self._done.builds.append(build.build(given))
+        with self._step("Plan the fleet"):
+            self._done.builds.append(build.build(given))
 
     def _apply(
         self, applying: apply.Settings, targets: Sequence[apply.Target], *, check_mode: bool = False, wait: float = 0.0
     ) -> apply.Outcomes:
         """Apply the build to clusters, and to the control cluster if `applying` says so. Raises ControlClusterError."""
-        if check_mode:
-            self._settings.say("Compare every cluster with the build folder")
-        else:
-            self._settings.say(f"Apply to {'every' if targets else 'the control'} cluster")
+        doing = f"Apply to {'every' if targets else 'the control'} cluster"
         options = replace(applying.options, check_mode=check_mode, wait=wait, wait_unchanged=bool(targets))
-        outcomes = apply.run(replace(applying, path=self._built, targets=targets, options=options))
+        with self._step("Compare every cluster with the build folder" if check_mode else doing):
+            outcomes = apply.run(replace(applying, path=self._built, targets=targets, options=options))
         if outcomes.control is not None and applying.on_control and apply.is_failed(outcomes.control):
             raise ControlClusterError(outcomes.control, check_mode)
         return outcomes
@@ -262,13 +263,20 @@ class _Work:
         self._settings.say("Acquire the lock of the fleet")
         holder = holder_name(os.path.basename(self._folder))
         with applying.control(None) as client:
-            lease = acquire(client, applying.options.fleet, holder, self._settings.lease)
+            fleet, progress = applying.options.fleet, self._settings.progress
+            lease = acquire(client, fleet, holder, self._settings.lease, progress=progress)
         try:
             yield replace(applying, lease=(holder, self._settings.lease))
         finally:
             # One that cannot be given back ends by itself.
             with contextlib.suppress(ApiError), client:
                 lease.release()
+
+    @contextlib.contextmanager
+    def _step(self, title: str) -> Iterator[None]:
+        self._settings.say(title)
+        with self._settings.progress("", f"the step: {title}", ""):
+            yield
 
     @property
     def _observations(self) -> str:

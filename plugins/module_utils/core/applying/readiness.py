@@ -8,7 +8,7 @@ The rules are those of `kubectl rollout status`, and of the API reference for ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +55,31 @@ def readiness(live: Object | None) -> Readiness:
         return _progressing(f"it is being deleted{_held_by(live)}")
     rule = _RULES.get(text(live, "kind"))
     return rule(live) if rule else READY
+
+
+def usual(values: Iterable[Object]) -> str:
+    """Return how long objects usually take together until they are ready; empty where that is not known.
+
+    docs/progress.md has the sources of these figures.
+    """
+    found = {_usual(value) for value in values}
+    return next((each for each in _USUAL if each in found), "")
+
+
+_ENGINE = "2 to 20 min, by the size of the model"
+_ADDRESS = "1 to 5 min"
+_PODS = "up to 2 min"
+_USUAL = (_ENGINE, _ADDRESS, _PODS)
+"""The longest first."""
+
+
+def _usual(value: Object) -> str:
+    kind = text(value, "kind")
+    if kind == "LeaderWorkerSet" or fields(value, "spec", "template", "spec").get("resourceClaims"):
+        return _ENGINE
+    if kind == "Gateway" or (kind == "Service" and text(value, "spec", "type") == "LoadBalancer"):
+        return _ADDRESS
+    return _PODS if kind in ("Deployment", "StatefulSet", "DaemonSet") else ""
 
 
 def waited_for(kind: str) -> bool:

@@ -115,8 +115,9 @@ def written(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
     """Return conditions in the wire format by their type."""
     found = {}
     for entry in conditions:
-        kind, status, reason, message = (text(entry, key) for key in ("type", "status", "reason", "message"))
+        status = entry.get("status")
         if status in ("True", "False", "Unknown"):
+            kind, reason, message = (text(entry, key) for key in ("type", "reason", "message"))
             found[kind] = Condition(kind, status, reason, message)
     return found
 

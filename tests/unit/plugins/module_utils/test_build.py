@@ -356,9 +356,9 @@ def test_an_endpoint_inside_is_an_error_with_its_line(fleet: Fleet) -> None:
         fleet.run()
     (problem,) = error.value.problems
     assert str(problem) == (
-        f"{fleet.manifests / 'services.yaml'}:10, document 2, ModelEndpoint team/spare, spec.url: the host of the url, "
+        f"{fleet.manifests / 'services.yaml'}:10, document 2, ModelEndpoint team/spare, spec.url: The host of the url, "
         "metadata.google.internal, is the metadata service of a cloud. Use an external host, or ask the operator of "
-        "the fleet to add metadata.google.internal to fleet_endpoint_hosts"
+        "the fleet to add metadata.google.internal to fleet_endpoint_hosts."
     )
 
 

@@ -25,4 +25,4 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text("a: [")
     found = run(tmp_path, "fleet.yaml")
     assert found["failed"]
-    assert "fleet.yaml" in found["msg"]
+    assert "fleet.yaml" in found["errors"][0]

@@ -47,7 +47,7 @@ def test_the_clusters_that_are_asked_about(tmp_path: Path, names: list[str] | No
 def test_what_has_errors_is_held(tmp_path: Path) -> None:
     refused = asked(tmp_path, BROKEN)
     assert refused["failed"]
-    assert "Moon" in refused["msg"]
+    assert "Moon" in refused["errors"][0]
     found = asked(tmp_path, BROKEN, invalid="hold")
     assert (list(found["clusters"]), found["held"]) == (["west"], ["east"])
     assert asked(tmp_path, BROKEN, invalid="hold", names=["west"])["held"] == []

@@ -141,6 +141,7 @@ KINDS: dict[str, Kind] = {
             "another one",
         ),
         uses=("subnet", "elastic-ip", "internet-gateway"),
+        usual="1 to 3 min",
     ),
     "route-table": _kind(
         "ec2",
@@ -198,6 +199,8 @@ KINDS: dict[str, Kind] = {
             "between first, and on when the nodes have it",
         ),
         named=("name",),
+        # API reference of CreateCluster.
+        usual="10 to 15 min",
     ),
     "launch-template": _kind(
         "ec2",
@@ -234,6 +237,7 @@ KINDS: dict[str, Kind] = {
         Field("version", compare.at_least, update="version", effect=_RENEWED),
         named=("clusterName", "nodegroupName"),
         uses=("cluster", "launch-template", "subnet", "role"),
+        usual="2 to 5 min",
     ),
     "addon": _kind(
         "eks",
@@ -243,6 +247,7 @@ KINDS: dict[str, Kind] = {
         Field("kubernetesVersion", eks_compare.among, actual="kubernetesVersions", update="addon"),
         Field("configurationValues", eks_compare.configuration, update="addon"),
         named=("clusterName", "addonName"),
+        usual="1 to 3 min",
         part_of="cluster",
     ),
     "pod-identity": _kind(

@@ -102,7 +102,8 @@ class Kind:
     to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted, and may create
     it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when everything else is deleted.
     `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind uses them. `computed`: fields
-    of the actual state that any update may change.
+    of the actual state that any update may change. `usual`: how long it usually takes until a new one is ready, where
+    that is minutes ("2 to 5 min").
     """
 
     title: str
@@ -115,6 +116,7 @@ class Kind:
     never_deleted: bool = False
     uses: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+    usual: str = ""
 
     def state(self, actual: Actual) -> State:
         """Return the state of an object of this kind, without causes."""

@@ -152,6 +152,7 @@ KINDS: dict[str, Kind] = {
         Field("networkConfig.enableMultiNetworking", update="multi-networking"),
         Field("networkConfig.defaultEnablePrivateNodes", update="private nodes"),
         wrap="cluster",
+        usual="5 to 10 min",
         owner="resourceLabels",
     ),
     "node-pool": _kind(
@@ -181,6 +182,7 @@ KINDS: dict[str, Kind] = {
         Field("autoscaling", compare.subset, update="autoscaling"),
         Field("version", gke_compare.version, update="version", effect=_RENEWED),
         wrap="nodePool",
+        usual="2 to 5 min",
         owner="config.resourceLabels",
         part_of="cluster",
         update_only=("version",),

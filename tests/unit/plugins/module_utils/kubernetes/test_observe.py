@@ -279,7 +279,7 @@ def test_why_a_volume_is_not_there() -> None:
         "message": 'storageclass.storage.k8s.io "rwx" not found',
     }
     (found,) = observe_cluster(MemoryClient([waits, event]), EAST).entry["objects"]
-    assert event_failures(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
+    assert list(map(str, event_failures(found))) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
     bound = MemoryClient([{**waits, "status": {"phase": "Bound"}}, event])
     assert event_failures(observe_cluster(bound, EAST).entry["objects"][0]) == []
     assert not any(kind == "Event" for _, kind, *_ in bound.asked)

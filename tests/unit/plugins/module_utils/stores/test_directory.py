@@ -675,7 +675,8 @@ def test_a_page_elsewhere_replaces_a_page_alone(built: Path, tmp_path: Path) -> 
     for _ in range(2):
         write_report(str(path), page)
         assert path.read_text() == page
-    for taken in (built / "plan.json", tmp_path, tmp_path / "nowhere" / "fleet.html"):
+    (tmp_path / "own.json").write_text("{}")
+    for taken in (tmp_path / "own.json", tmp_path, tmp_path / "nowhere" / "fleet.html"):
         before = taken.read_bytes() if taken.is_file() else b""
         with pytest.raises(StoreError, match="fleet_report"):
             write_report(str(taken), page)

@@ -369,21 +369,21 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "guessed": (
         eks(gpu(), gpu("other", zones=["us-west-2a", "us-west-2d"]), networking={"zones": ALL[:3]}),
         [],
-        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[1].zones[1]: the cluster has no subnet in this zone, "
+        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[1].zones[1]: The cluster has no subnet in this zone, "
         'only in us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or add a range to '
-        "spec.networking.subnetCidrs and its zone",
+        "spec.networking.subnetCidrs and its zone.",
     ),
     "known": (
         eks(gpu(zones=["us-west-2b"])),
         ["us-west-2a", "us-west-2c", "us-west-2d"],
-        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: is not available to this account, or is "
+        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: Is not available to this account, or is "
         "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
         '"us-west-2b"). Choose one of us-west-2a, us-west-2c, us-west-2d',
     ),
     "written": (
         eks(gpu(zones=["us-west-2a"]), networking={"zones": ["us-west-2a", "us-west-2b"]}),
         ["us-west-2a", "us-west-2c"],
-        "EKSCluster modelplane-system/eks-us-west, spec.networking.zones[1]: is not available to this account, or is "
+        "EKSCluster modelplane-system/eks-us-west, spec.networking.zones[1]: Is not available to this account, or is "
         "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
         '"us-west-2b"). Choose one of us-west-2a, us-west-2c',
     ),
@@ -391,13 +391,13 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         eks(networking={"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]}),
         ["us-west-2a", "us-west-2b"],
         "EKSCluster modelplane-system/eks-us-west, spec.networking.subnetCidrs: AWS offers 2 zones in us-west-2 "
-        "(us-west-2a, us-west-2b), and there are 3 ranges. Give one range for each zone",
+        "(us-west-2a, us-west-2b), and there are 3 ranges. Give one range for each zone.",
     ),
     "one zone": (
         eks(),
         ["us-west-2a"],
         "EKSCluster modelplane-system/eks-us-west, spec.region: AWS offers 1 zone in us-west-2 (us-west-2a), and there "
-        "are 2 ranges. Choose a region with two zones or more",
+        "are 2 ranges. Choose a region with two zones or more.",
     ),
     "composed": (
         cluster_objects(
@@ -405,7 +405,7 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         )[0],
         ["us-west-2d"],
         "InferenceCluster eks-us-west, spec.cluster.eks.region: AWS offers 1 zone in us-west-2 (us-west-2d), and there "
-        "are 2 ranges. Choose a region with two zones or more",
+        "are 2 ranges. Choose a region with two zones or more.",
     ),
 }
 
@@ -417,10 +417,10 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
     with pytest.raises(InvalidClusterError) as refused:
         plan(cluster_objects(composed, {"l4": inference_class()})[0], options=Options(zones=ALL, subnet_zones=held))
     assert str(refused.value) == (
-        "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in "
+        "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: The cluster has no subnet in this zone, only in "
         'us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or write an EKSCluster of that '
         "name, which has networking.subnetCidrs, and make this source: Existing with secretRef.name: "
-        "eks-us-west-kubeconfig-ef123"
+        "eks-us-west-kubeconfig-ef123."
     )
 
 
@@ -445,15 +445,15 @@ def test_settings_that_a_manifest_leaves_out_are_not_in_the_plan() -> None:
 
 
 REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
-    "tag of AWS": (Options(tags={"aws:x": "1"}), "tags.aws:x: is set by AWS, Kubernetes or this collection"),
-    "Name": (Options(tags={"Name": "x"}), "tags.Name: is set by"),
-    "ours": (Options(tags={"modelplane.ai/fleet": "x"}), "tags.modelplane.ai/fleet: is set by"),
-    "long": (Options(tags={"a": "x" * 257}), "tags.a: must be at most 128 characters, its value at most 256"),
-    "characters": (Options(tags={"owner": "R&D"}), "tags.owner: must be letters, digits, spaces and any of"),
-    "no key": (Options(tags={"": "x"}), "tags.: must be letters, digits, spaces and any of"),
-    "many": (Options(tags={f"t{number}": "" for number in range(41)}), "tags: must be at most 40"),
-    "addon": (Options(addons={"coredns": "v1"}), "addons.coredns: must be a mapping of version and configuration"),  # type: ignore[dict-item]
-    "addon's key": (Options(addons={"coredns": {"versions": "v1"}}), "addons.coredns.versions: is not a known key"),
+    "tag of AWS": (Options(tags={"aws:x": "1"}), "tags.aws:x: Is set by AWS, Kubernetes or this collection"),
+    "Name": (Options(tags={"Name": "x"}), "tags.Name: Is set by"),
+    "ours": (Options(tags={"modelplane.ai/fleet": "x"}), "tags.modelplane.ai/fleet: Is set by"),
+    "long": (Options(tags={"a": "x" * 257}), "tags.a: Must be at most 128 characters, its value at most 256"),
+    "characters": (Options(tags={"owner": "R&D"}), "tags.owner: Must be letters, digits, spaces and any of"),
+    "no key": (Options(tags={"": "x"}), "tags.: Must be letters, digits, spaces and any of"),
+    "many": (Options(tags={f"t{number}": "" for number in range(41)}), "tags: Must be at most 40"),
+    "addon": (Options(addons={"coredns": "v1"}), "addons.coredns: Must be a mapping of version and configuration"),  # type: ignore[dict-item]
+    "addon's key": (Options(addons={"coredns": {"versions": "v1"}}), "addons.coredns.versions: Is not a known key"),
 }
 
 

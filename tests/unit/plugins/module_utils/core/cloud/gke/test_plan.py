@@ -588,13 +588,13 @@ def test_the_same_each_time() -> None:
 
 
 REFUSED = {
-    "errors": (gke(region="texas"), PROJECT, Options(), "spec.region: is no name of a region of Google Cloud"),
-    "no project": (gke(), "", Options(), "spec.project: is not given, and the credentials name none"),
+    "errors": (gke(region="texas"), PROJECT, Options(), "spec.region: Is no name of a region of Google Cloud"),
+    "no project": (gke(), "", Options(), "spec.project: Is not given, and the credentials name none"),
     "a number": (gke(), "123456789", Options(), "Write the ID, not the name or the number"),
-    "a label of ours": (gke(), PROJECT, Options(labels={"modelplane-ai-x": "1"}), "labels.modelplane-ai-x: is set by"),
-    "a label with a dot": (gke(), PROJECT, Options(labels={"a.b": "1"}), "labels.a.b: must be at most 63 lower-case"),
-    "a value": (gke(), PROJECT, Options(labels={"a": "B"}), "labels.a: must be at most 63 lower-case"),
-    "many": (gke(), PROJECT, Options(labels={f"l{n}": "x" for n in range(41)}), "labels: must be at most 40"),
+    "a label of ours": (gke(), PROJECT, Options(labels={"modelplane-ai-x": "1"}), "labels.modelplane-ai-x: Is set by"),
+    "a label with a dot": (gke(), PROJECT, Options(labels={"a.b": "1"}), "labels.a.b: Must be at most 63 lower-case"),
+    "a value": (gke(), PROJECT, Options(labels={"a": "B"}), "labels.a: Must be at most 63 lower-case"),
+    "many": (gke(), PROJECT, Options(labels={f"l{n}": "x" for n in range(41)}), "labels: Must be at most 40"),
 }
 
 

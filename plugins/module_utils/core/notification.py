@@ -1,0 +1,182 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Notifications about a run: what became of it, as a document, and as messages of services."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition, entries, text
+
+SCHEMA = "modelplane.ai/notification/v1"
+"""Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
+Event = Literal["failed", "unready", "pending", "recovered", "changed"]
+EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered", "changed")
+"""The worst first."""
+BAD: frozenset[Event] = frozenset({"failed", "unready", "pending"})
+USUAL_EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered")
+FORMATS = ("json", "slack")
+_MOST = 20
+_IN_TEXT = 3
+_REASON = 300
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that is wrong. `event`: what it makes of the run; `subject`: what it is, such as `cluster west`."""
+
+    event: Event
+    subject: str
+    reason: str = ""
+
+    @property
+    def document(self) -> dict[str, str]:
+        return {"event": self.event, "subject": self.subject, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}" if self.reason else self.subject
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a run. `run`: what it was, by name. `counts`: of clusters, replicas and objects."""
+
+    fleet: str
+    run: Mapping[str, str]
+    changed: bool
+    wrong: Sequence[Trouble] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def events(self, before: Collection[str]) -> list[Event]:
+        """Return what happened. `before`: the subjects that were wrong in the last run."""
+        found: set[Event] = {each.event for each in self.wrong}
+        if before and not self.wrong:
+            found.add("recovered")
+        if self.changed:
+            found.add("changed")
+        return [event for event in EVENTS if event in found]
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects of all that is wrong; reasons have counts and times, and say it differently in each run."""
+        return sorted({f"{each.event}: {each.subject}" for each in self.wrong})
+
+
+def outcome(
+    fleet: str,
+    run: Mapping[str, str],
+    result: Mapping[str, Any],
+    *,
+    pending: Sequence[Mapping[str, Any]] = (),
+    statuses: Sequence[Object] = (),
+    left_out: Sequence[str] = (),
+) -> Outcome:
+    """Return the outcome of a run by the result of the module reconcile.
+
+    `pending`: replicas that are placed nowhere, as plan.json has them. `statuses`: resources with their status.
+    `left_out`: clusters that failed before, so that they are no part of the run.
+    """
+    wrong: list[Trouble] = []
+    clusters = {name: found for name, found in _mapping(result, "clusters").items() if isinstance(found, Mapping)}
+    failed = [name for name, found in sorted(clusters.items()) if found.get("failed")]
+    if result.get("failed") and not failed:
+        # Its hosts have all failed with it.
+        return Outcome(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _cut(result.get("msg")))])
+    wrong += [Trouble("failed", f"cluster {name}", _cut(clusters[name].get("msg"))) for name in failed]
+    wrong += [Trouble("failed", f"cluster {name}", "an earlier step failed") for name in left_out if name not in failed]
+    for value in statuses:
+        if text(value, "kind") == "ModelDeployment" and condition(value, "Ready") == "False":
+            place = f"{text(value, 'metadata', 'namespace')}/{text(value, 'metadata', 'name')}"
+            wrong.append(Trouble("unready", f"deployment {place}", _cut(_why(value))))
+    for each in pending:
+        place = f"{each.get('namespace')}/{each.get('deployment')}"
+        reason = ": ".join(str(each[key]) for key in ("reason", "message") if each.get(key))
+        wrong.append(Trouble("pending", f"{count(_number(each, 'replicas'), 'replica')} of {place}", _cut(reason)))
+    summary = _mapping(result, "summary")
+    counts = {
+        "clusters": _number(summary, "clusters"),
+        "clusters_failed": sum(each.subject.startswith("cluster ") for each in wrong),
+        "clusters_changed": sum(bool(found.get("changed")) for found in clusters.values()),
+        "replicas_placed": _number(summary, "placed"),
+        "replicas_pending": sum(_number(each, "replicas") for each in pending),
+        "deployments_unready": sum(each.event == "unready" for each in wrong),
+        "objects": _number(summary, "objects"),
+    }
+    return Outcome(fleet, run, bool(result.get("changed")), wrong, counts)
+
+
+def document(found: Outcome, events: Sequence[Event], time: str) -> dict[str, Any]:
+    """Return the document of a notification. `time`: when the run ended, by RFC 3339."""
+    return {
+        "schema": SCHEMA,
+        "fleet": found.fleet,
+        "run": dict(found.run),
+        "time": time,
+        "outcome": events[0] if events else "unchanged",
+        "events": list(events),
+        "counts": dict(found.counts),
+        "wrong": [each.document for each in found.wrong[:_MOST]],
+        "wrong_more": max(0, len(found.wrong) - _MOST),
+        "text": line(found, events),
+    }
+
+
+def line(found: Outcome, events: Sequence[Event]) -> str:
+    """Return a notification in one line."""
+    counts = found.counts
+    parts = []
+    if any(each.subject == "the run" for each in found.wrong):
+        parts.append("the run failed")
+    if counts.get("clusters_failed"):
+        parts.append(f"{counts['clusters_failed']} of {count(_clusters(counts), 'cluster')} failed")
+    if counts.get("deployments_unready"):
+        parts.append(f"{count(counts['deployments_unready'], 'deployment')} not ready")
+    if counts.get("replicas_pending"):
+        parts.append(f"{count(counts['replicas_pending'], 'replica')} pending")
+    if "recovered" in events:
+        parts.append("what was wrong is well again")
+    if not parts:
+        parts.append("changed" if found.changed else "unchanged")
+    reasons = first_lines(map(str, found.wrong), _IN_TEXT)
+    return ". ".join([f"Fleet {found.fleet}: {', '.join(parts)}", *reasons])
+
+
+def slack(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document as a message for incoming webhooks of Slack, which Mattermost and Rocket.Chat take as well."""
+    head, __, __ = str(content["text"]).partition(". ")
+    lines = [f"*{_escaped(head)}*"]
+    lines += ["• " + _escaped(": ".join(filter(None, (each["subject"], each["reason"])))) for each in content["wrong"]]
+    if content["wrong_more"]:
+        lines.append(f"and {content['wrong_more']} more")
+    return {"text": "\n".join(lines)}
+
+
+def _escaped(value: str) -> str:
+    """Return text as Slack takes it, in which nothing is a link or a mention."""
+    return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _why(value: Object) -> str:
+    ready = next(each for each in entries(value, "status", "conditions") if each.get("type") == "Ready")
+    return ": ".join(filter(None, (text(ready, "reason"), text(ready, "message"))))
+
+
+def _clusters(counts: Mapping[str, int]) -> int:
+    return max(counts.get("clusters", 0), counts.get("clusters_failed", 0))
+
+
+def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(value: Mapping[str, Any], name: str) -> int:
+    found = value.get(name)
+    return found if isinstance(found, int) else 0
+
+
+def _cut(value: Any) -> str:
+    return cut(str(value or ""), _REASON)

@@ -1,0 +1,174 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Progress of long work: what each cluster waits for, since when, what was last seen, and how long it usually takes.
+
+Work reports a wait to a `Progress` while it lasts. A Board keeps the waits that go on, and has a line for each cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+
+Seen = Callable[[str], None]
+"""A function that takes what was last seen of what is waited for."""
+Progress = Callable[[str, str, str], AbstractContextManager[Seen]]
+"""A context that lasts as long as a wait. Arguments: the cluster, empty for the whole run; what is waited for ("node
+group gpu to be ready"); how long that usually takes ("10 to 15 min"), empty where that is not known."""
+Rank = Literal["reported", "task"]
+"""Source of a wait. A task is shown only where nothing is reported, which says more."""
+
+RUN = "fleet"
+"""The name, in lines, of the whole run."""
+_CHARACTERS = 300
+_WAITS = 10_000
+_LEAST_WIDTH = 10
+
+
+@contextlib.contextmanager
+def unseen(_cluster: str, _awaited: str, _usual: str = "") -> Iterator[Seen]:
+    """Report a wait to nothing."""
+    yield lambda _text: None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait that goes on. `since`: when it began, by the clock of the board."""
+
+    cluster: str
+    awaited: str
+    usual: str
+    since: float
+    seen: str = ""
+    rank: Rank = "reported"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Line of a cluster: its oldest wait, and how many more it has."""
+
+    wait: Wait
+    more: int = 0
+
+    def text(self, now: float, width: int = 0) -> str:
+        """Return the line, of `width` columns at most; 0 for as many as it takes."""
+        wait = self.wait
+        usual = f" (usually {wait.usual})" if wait.usual else ""
+        more = f" (and {self.more} more)" if self.more else ""
+        # What is waited for is often the beginning of what was seen of it.
+        seen = f"; last seen: {wait.seen}" if wait.seen else ""
+        head = f"{wait.cluster or RUN}: {duration(now - wait.since)}"
+        whole = f"{head}{usual}: waiting for {wait.awaited}{seen}{more}"
+        if not width or columns(whole) <= width:
+            return whole
+        short = wait.seen or wait.awaited
+        return clipped(f"{head}: {short}{more}", max(width, _LEAST_WIDTH))
+
+
+@dataclass
+class Board:
+    """Waits that go on, by who reports them and a number of its own. Reports are untrusted: what is no report is
+    ignored, and texts are bounded and printable."""
+
+    waits: dict[tuple[Any, int], Wait] = field(default_factory=dict)
+
+    def take(self, source: Any, report: Mapping[str, Any], now: float, rank: Rank = "reported") -> None:
+        """Keep a report, as `begun`, `seen` and `over` return them."""
+        number = report.get("wait")
+        if not isinstance(number, int):
+            return
+        key = (source, number)
+        known = self.waits.get(key)
+        if report.get("over"):
+            self.waits.pop(key, None)
+        elif known is not None:
+            self.waits[key] = replace(known, seen=_text(report, "seen"))
+        elif "awaited" in report and len(self.waits) < _WAITS:
+            texts = {name: _text(report, name) for name in ("cluster", "awaited", "usual")}
+            self.waits[key] = Wait(**texts, since=now, rank=rank)
+
+    def forget(self, source: Any) -> None:
+        """Remove all waits of one that reports no more."""
+        self.waits = {key: wait for key, wait in self.waits.items() if key[0] != source}
+
+    def lines(self, now: float, least: float = 0.0) -> list[Line]:
+        """Return a line for each cluster that has waited for `least` seconds, by name; one for the whole run only where
+        no cluster waits."""
+        waits = [wait for wait in self.waits.values() if now - wait.since >= least]
+        by_cluster: dict[str, list[Wait]] = {}
+        for wait in sorted(waits, key=lambda wait: (not wait.seen, wait.since)):
+            by_cluster.setdefault(wait.cluster, []).append(wait)
+        # The last step of a run is the one that it is at.
+        whole = by_cluster.pop("", [])
+        if not by_cluster and whole:
+            return [Line(max(whole, key=lambda wait: (wait.rank != "task", wait.since)))]
+        reported = {name: [each for each in found if each.rank == "reported"] for name, found in by_cluster.items()}
+        chosen = {name: reported[name] or found for name, found in by_cluster.items()}
+        return [Line(found[0], len(found) - 1) for __, found in sorted(chosen.items())]
+
+
+def begun(number: int, cluster: str, awaited: str, usual: str) -> dict[str, Any]:
+    """Return the report of a wait that begins."""
+    texts = {"cluster": cluster, "awaited": awaited, "usual": usual}
+    return {"wait": number, **{name: cut(text, _CHARACTERS) for name, text in texts.items()}}
+
+
+def seen(number: int, text: str) -> dict[str, Any]:
+    """Return the report of what was last seen."""
+    return {"wait": number, "seen": cut(text, _CHARACTERS)}
+
+
+def over(number: int) -> dict[str, Any]:
+    """Return the report of a wait that is over."""
+    return {"wait": number, "over": True}
+
+
+def shown(lines: list[Line], now: float, most: int, width: int = 0) -> list[str]:
+    """Return the texts of at most `most` lines; the last one says how many more clusters wait."""
+    if len(lines) <= most:
+        return [line.text(now, width) for line in lines]
+    # Those that wait longest, in their order: they are what a run waits for.
+    longest = sorted(lines, key=lambda line: line.wait.since)[: max(most - 1, 0)]
+    rest = f"and {len(lines) - len(longest)} more clusters"
+    return [*(line.text(now, width) for line in lines if line in longest), clipped(rest, width) if width else rest]
+
+
+def duration(seconds: float) -> str:
+    """Return seconds for people: "45 s", "12 min 5 s"."""
+    whole = round(max(0.0, seconds))
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return sum(map(_columns, text))
+
+
+def clipped(text: str, width: int) -> str:
+    """Return a text in at most `width` columns."""
+    if columns(text) <= width:
+        return text
+    kept, left = "", width - 1
+    for letter in text:
+        left -= _columns(letter)
+        if left < 0:
+            break
+        kept += letter
+    return f"{kept.rstrip()}…"
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def _text(report: Mapping[str, Any], name: str) -> str:
+    value = report.get(name)
+    return cut(value, _CHARACTERS) if isinstance(value, str) else ""

@@ -1,0 +1,141 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Sinks of the progress that modules report: to the callback `progress` of this run, or as lines of their own.
+
+The callback names its socket in the environment, which forks of ansible-playbook and modules on the controller get.
+Work never waits for it, nor fails with it: a report that it does not take at once is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ansible.module_utils.common.parameters import remove_values
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Board, Progress, Seen
+
+ADDRESS = "MODELPLANE_FLEET_PROGRESS"
+"""The environment variable with the path of the socket of the callback."""
+INTERVAL = "MODELPLANE_FLEET_PROGRESS_INTERVAL"
+"""The environment variable with the seconds between two lines about what goes on, with the callback and without it."""
+_SECONDS = 30.0
+_LINES = 20
+Report = Mapping[str, Any]
+
+
+def of(module: Any) -> Progress:
+    """Return where a module reports, without the values of its secret arguments."""
+    secrets = module.no_log_values
+    address = os.environ.get(ADDRESS, "")
+    # A module in a process of its own has no way to the terminal.
+    send = Sender(address).send if address else Lines(getattr(module, "show", module.log), _interval()).take
+    return Reporter(send, lambda text: str(remove_values(text, secrets)))
+
+
+def _interval() -> float:
+    try:
+        seconds = float(os.environ.get(INTERVAL, ""))
+    except ValueError:
+        return _SECONDS
+    return seconds if 0 < seconds < float("inf") else _SECONDS
+
+
+class Reporter:
+    """A Progress that sends reports to a function, with texts as `mask` returns them. Safe for several threads."""
+
+    def __init__(self, send: Callable[[Report], None], mask: Callable[[str], str] = str) -> None:
+        self._send, self._mask, self._numbers = send, mask, itertools.count(1)
+
+    @contextlib.contextmanager
+    def __call__(self, cluster: str, awaited: str, usual: str) -> Iterator[Seen]:
+        number = next(self._numbers)
+        last = ""
+
+        def seen(text: str) -> None:
+            nonlocal last
+            if text != last:
+                self._send(progress.seen(number, self._mask(text)))
+                last = text
+
+        self._send(progress.begun(number, cluster, self._mask(awaited), usual))
+        try:
+            yield seen
+        finally:
+            self._send(progress.over(number))
+
+
+class Sender:
+    """Sends reports to a socket, each as a line of JSON, for as long as its reader takes them."""
+
+    def __init__(self, address: str) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        with contextlib.suppress(OSError):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
+            self._socket.connect(address)
+            return
+        self._close()
+
+    def send(self, report: Report) -> None:
+        line = f"{json.dumps(report)}\n".encode()
+        with self._lock:
+            if self._socket is None:
+                return
+            try:
+                whole = self._socket.send(line) == len(line)
+            except OSError:
+                whole = False
+            if not whole:
+                # The rest of a line could not follow at once, and the next one would be part of it.
+                self._close()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class Lines:
+    """Shows what goes on, every `interval` seconds, from a thread that ends when nothing does."""
+
+    def __init__(self, show: Callable[[str], None], interval: float) -> None:
+        self._show, self._interval = show, interval
+        self._board = Board()
+        self._lock = threading.Lock()
+        self._idle = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self, report: Report) -> None:
+        """Take a report. After the last one of all waits nothing is shown any more, and no thread is left."""
+        ended = None
+        with self._lock:
+            self._board.take(None, report, time.monotonic())
+            if self._board.waits and self._thread is None:
+                self._idle = threading.Event()
+                work = functools.partial(self._show_until, self._idle)
+                self._thread = threading.Thread(target=work, name="progress", daemon=True)
+                self._thread.start()
+            elif not self._board.waits and self._thread is not None:
+                self._idle.set()
+                ended, self._thread = self._thread, None
+        # A process that ends while a thread of it writes to the queue of Ansible leaves that queue locked.
+        if ended is not None:
+            ended.join()
+
+    def _show_until(self, idle: threading.Event) -> None:
+        while not idle.wait(self._interval):
+            with self._lock:
+                now = time.monotonic()
+                texts = progress.shown(self._board.lines(now, self._interval), now, _LINES)
+            for text in texts:
+                self._show(text)

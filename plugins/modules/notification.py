@@ -1,0 +1,279 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.notification."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: notification
+short_description: Post what became of a run to webhooks
+version_added: 0.1.0
+description:
+  - Posts a JSON document about a run of M(modelplane.fleet.reconcile) to each of O(hooks) that asks for what happened.
+    The playbooks do so with the variable C(fleet_notify).
+  - What is wrong is not sent again while it stays as it is, see O(memory).
+  - A hook that cannot be reached, or refuses the document, is a warning. The module fails for invalid arguments only.
+options:
+  hooks:
+    description: The webhooks.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      url:
+        description:
+          - Where to post, by C(https) or C(http). It may hold a secret, and no message has more of it than its server.
+          - Redirects are not followed.
+        type: str
+        required: true
+      headers:
+        description: Further headers, such as C(Authorization).
+        type: dict
+        default: {}
+      events:
+        description:
+          - What to post about.
+          - V(failed), that the run or a cluster failed. V(unready), that a ModelDeployment is not ready after the run.
+            V(pending), that replicas are placed nowhere. V(recovered), that something was wrong after the last run and
+            nothing is now. V(changed), that the run changed something.
+        type: list
+        elements: str
+        choices: [failed, unready, pending, recovered, changed]
+        default: [failed, unready, pending, recovered]
+      format:
+        description:
+          - V(json) is the document of RV(notification). V(slack) is a message for an incoming webhook of Slack, which
+            Mattermost and Rocket.Chat take as well.
+        type: str
+        choices: [json, slack]
+        default: json
+      ca_file:
+        description: A file with certificates to check that of the server with, in place of those of the machine.
+        type: path
+  fleet:
+    description: The name of the fleet.
+    type: str
+    default: default
+  run:
+    description: What the run is, by names of your choice, such as the number of the job in AWX.
+    type: dict
+    default: {}
+  result:
+    description: The result of M(modelplane.fleet.reconcile), also of one that failed.
+    type: dict
+    required: true
+  left_out:
+    description: Clusters that failed before this run began, and are no part of it.
+    type: list
+    elements: str
+    default: []
+  path:
+    description: The build folder, from which replicas that are pending and deployments that are not ready are read.
+    type: path
+  memory:
+    description:
+      - A file that keeps what was wrong after a run, so that what stays wrong is posted once, and V(recovered) is
+        known. A folder that does not exist yet is not created.
+      - Without it, each run posts all that is wrong.
+    type: path
+  timeout:
+    description: Seconds to wait for a connection, and for an answer.
+    type: float
+    default: 10
+  retries:
+    description: Further attempts where a server is busy, silent or out of reach.
+    type: int
+    default: 2
+author:
+  - The modelplane.fleet authors (@modelplane)
+requirements:
+  - urllib3
+attributes:
+  check_mode:
+    support: full
+    description: Posts nothing, and returns what it would post to how many hooks.
+  diff_mode:
+    support: none
+    description: Nothing of the fleet is changed.
+  idempotent:
+    support: partial
+    description: Can run twice with the same result.
+    details: With O(memory), a second run with the same result posts only V(changed).
+seealso:
+  - module: modelplane.fleet.reconcile
+"""
+
+EXAMPLES = r"""
+- name: Reconcile the fleet
+  modelplane.fleet.reconcile:
+    resources: [manifests/]
+    path: build/
+    on_error: report
+  register: fleet
+
+- name: Post what is wrong to Slack
+  modelplane.fleet.notification:
+    hooks:
+      - url: "{{ slack_webhook }}"
+        format: slack
+    result: "{{ fleet }}"
+    path: build/
+    memory: build/notified.json
+"""
+
+RETURN = r"""
+notification:
+  description: The document, whose fields docs/progress.md describes.
+  returned: success
+  type: dict
+  sample:
+    schema: modelplane.ai/notification/v1
+    fleet: default
+    run: {play: Reconcile the fleet}
+    time: "2026-11-26T18:00:00Z"
+    outcome: pending
+    events: [pending, changed]
+    counts:
+      clusters: 3
+      clusters_failed: 0
+      clusters_changed: 1
+      replicas_placed: 4
+      replicas_pending: 1
+      deployments_unready: 0
+      objects: 44
+    wrong:
+      - event: pending
+        subject: 1 replica of research/kimi-k2
+        reason: "InsufficientCapacity: 0 of 1 replicas scheduled (checked 3 clusters)"
+    wrong_more: 0
+    text: "Fleet default: 1 replica pending. 1 replica of research/kimi-k2: InsufficientCapacity: 0 of 1 replicas"
+sent:
+  description: To how many hooks it was posted; in check mode, would be.
+  returned: success
+  type: int
+  sample: 1
+failed_hooks:
+  description: Of hooks that could not be posted to, the number in O(hooks), counted from 1, and why.
+  returned: success
+  type: list
+  elements: str
+  sample: ["hook 2: https://hooks.example.com answers with HTTP 503"]
+"""
+
+import contextlib
+import datetime
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries, notifications
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import notification
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import webhook
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        "hooks": {"type": "list", "elements": "dict", "required": True, "options": notifications.HOOK},
+        "fleet": {"type": "str", "default": "default"},
+        "run": {"type": "dict", "default": {}},
+        "result": {"type": "dict", "required": True},
+        "left_out": {"type": "list", "elements": "str", "default": []},
+        "path": {"type": "path"},
+        "memory": {"type": "path"},
+        "timeout": {"type": "float", "default": 10.0},
+        "retries": {"type": "int", "default": 2},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "urllib3")
+    params = module.params
+    for name, least in (("timeout", 1), ("retries", 0)):
+        if not least <= params[name] < float("inf"):
+            module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {least}")
+    found = _outcome(params)
+    before = _remembered(params["memory"])
+    events = found.events(before)
+    time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    content = notification.document(found, events, time)
+    repeated = found.subjects == sorted(before)
+    chosen = {
+        number: hook
+        for number, hook in enumerate(params["hooks"], 1)
+        if notifications.asked(hook["events"], events, repeated=repeated)
+    }
+    if module.check_mode:
+        module.exit_json(notification=content, sent=len(chosen), failed_hooks=[])
+    failed = [why for number, hook in chosen.items() if (why := _post(params, number, hook, content))]
+    if not failed:
+        # What did not arrive is posted by the next run.
+        _remember(params["memory"], found.subjects, module.warn)
+    for why in failed:
+        module.warn(f"fleet_notify: {why}; the run goes on without that notification")
+    module.exit_json(notification=content, sent=len(chosen) - len(failed), failed_hooks=failed)
+
+
+def _outcome(params: Mapping[str, Any]) -> notification.Outcome:
+    pending, statuses = [], []
+    # The folder of a run that failed may be of an earlier one.
+    if params["path"] and not params["result"].get("failed"):
+        with contextlib.suppress(StoreError):
+            build = Build(params["path"])
+            pending = [each for each in build.plan.get("pending") or [] if isinstance(each, Mapping)]
+            statuses = build.statuses()
+    return notification.outcome(
+        params["fleet"],
+        {str(name): str(value) for name, value in params["run"].items() if value not in (None, "")},
+        params["result"],
+        pending=pending,
+        statuses=statuses,
+        left_out=params["left_out"],
+    )
+
+
+def _post(params: Mapping[str, Any], number: int, hook: Mapping[str, Any], content: Mapping[str, Any]) -> str:
+    """Return why it was not posted; empty when it was."""
+    body = notification.slack(content) if hook["format"] == "slack" else content
+    headers = {str(name): str(value) for name, value in hook["headers"].items()}
+    limits = {"timeout": params["timeout"], "retries": params["retries"], "ca_file": hook["ca_file"] or ""}
+    try:
+        webhook.post(hook["url"], body, headers, **limits)
+    except webhook.WebhookError as error:
+        return f"hook {number}: {error}"
+    return ""
+
+
+def _remembered(path: str | None) -> Collection[str]:
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        return [str(each) for each in found["wrong"]] if found else []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _remember(path: str | None, subjects: list[str], warn: Callable[[str], None]) -> None:
+    if not path or sorted(_remembered(path)) == subjects:
+        return
+    there = f"{path}.new"
+    try:
+        Path(there).write_text(json.dumps({"wrong": subjects}) + "\n", encoding="utf-8")
+        os.replace(there, path)
+    except OSError as error:
+        warn(f"{path} cannot be written: {error.strerror}; the next run posts again what stays wrong")
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.notifications import asked, problems
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import notification
+
+RUN = {"play": "Reconcile the fleet"}
+READ = {
+    "changed": True,
+    "summary": {"clusters": 3, "placed": 4, "pending": 1, "objects": 44},
+    "clusters": {
+        "east": {"failed": False, "changed": True, "msg": ""},
+        "west": {"failed": True, "changed": False, "msg": "no connection to\nhttps://west"},
+    },
+    "failed_clusters": ["west"],
+}
+PENDING = [{"namespace": "team", "deployment": "big", "replicas": 2, "reason": "NoCapacity", "message": "too large"}]
+
+
+def deployment(name: str, status: str, **more: str) -> dict[str, Any]:
+    conditions = [{"type": "ReplicasReady", "status": "False"}, {"type": "Ready", "status": status, **more}]
+    return {
+        "kind": "ModelDeployment",
+        "metadata": {"namespace": "team", "name": name},
+        "status": {"conditions": conditions},
+    }
+
+
+def test_a_document_has_all_that_is_wrong() -> None:
+    statuses = [deployment("ok", "True"), deployment("bad", "False", reason="Unready", message="ImagePullBackOff")]
+    found = notification.outcome("prod", RUN, READ, pending=PENDING, statuses=statuses, left_out=["north", "west"])
+    document = notification.document(found, found.events(()), "2026-11-26T18:00:00Z")
+    assert document == {
+        "schema": "modelplane.ai/notification/v1",
+        "fleet": "prod",
+        "run": RUN,
+        "time": "2026-11-26T18:00:00Z",
+        "outcome": "failed",
+        "events": ["failed", "unready", "pending", "changed"],
+        "counts": {
+            "clusters": 3,
+            "clusters_failed": 2,
+            "clusters_changed": 1,
+            "replicas_placed": 4,
+            "replicas_pending": 2,
+            "deployments_unready": 1,
+            "objects": 44,
+        },
+        "wrong": [
+            {"event": "failed", "subject": "cluster west", "reason": "no connection to https://west"},
+            {"event": "failed", "subject": "cluster north", "reason": "an earlier step failed"},
+            {"event": "unready", "subject": "deployment team/bad", "reason": "Unready: ImagePullBackOff"},
+            {"event": "pending", "subject": "2 replicas of team/big", "reason": "NoCapacity: too large"},
+        ],
+        "wrong_more": 0,
+        "text": "Fleet prod: 2 of 3 clusters failed, 1 deployment not ready, 2 replicas pending. cluster west: no "
+        "connection to https://west. cluster north: an earlier step failed. deployment team/bad: Unready: "
+        "ImagePullBackOff. and 1 more",
+    }
+
+
+def test_a_run_that_failed_as_a_whole_says_why_and_nothing_else() -> None:
+    found = notification.outcome("prod", RUN, {"failed": True, "msg": "a.yaml:3: x\x1b"}, left_out=["east", "west"])
+    assert [str(each) for each in found.wrong] == ["the run: a.yaml:3: x\\x1b"]
+    assert notification.line(found, found.events(())) == "Fleet prod: the run failed. the run: a.yaml:3: x\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("result", "before", "events"),
+    [
+        ({}, (), []),
+        ({"changed": True}, (), ["changed"]),
+        ({"changed": True}, ("failed: cluster west",), ["recovered", "changed"]),
+        ({"failed": True, "msg": "x"}, ("pending: x",), ["failed"]),
+    ],
+)
+def test_events(result: dict[str, Any], before: tuple[str, ...], events: list[str]) -> None:
+    found = notification.outcome("prod", RUN, result)
+    assert found.events(before) == events
+    assert notification.document(found, found.events(before), "")["outcome"] == (events or ["unchanged"])[0]
+
+
+def test_much_that_is_wrong_is_counted() -> None:
+    clusters = {f"c{index:02}": {"failed": True, "msg": "down " * 999} for index in range(30)}
+    found = notification.outcome("prod", RUN, {"clusters": clusters})
+    document = notification.document(found, found.events(()), "")
+    assert (len(document["wrong"]), document["wrong_more"]) == (20, 10)
+    assert len(str(document)) < 20_000
+
+
+def test_slack_gets_text_without_links_and_mentions() -> None:
+    found = notification.outcome("prod", RUN, {"failed": True, "msg": "<!channel> & <https://x|y>"})
+    message = notification.slack(notification.document(found, found.events(()), ""))
+    assert message == {"text": "*Fleet prod: the run failed*\n• the run: &lt;!channel&gt; &amp; &lt;https://x|y&gt;"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "events", "repeated", "expected"),
+    [
+        (["failed"], ["failed", "changed"], False, True),
+        (["failed"], ["failed", "changed"], True, False),
+        (["failed", "changed"], ["failed", "changed"], True, True),
+        (["pending"], ["failed"], False, False),
+        (["recovered"], ["recovered"], False, True),
+    ],
+)
+def test_what_a_hook_asks_for(chosen: list[str], events: list[Any], repeated: bool, expected: bool) -> None:
+    assert asked(chosen, events, repeated=repeated) is expected
+
+
+_KEYS = "it may have url, headers, events, format, ca_file"
+_EVENTS = "n[0].events must be a list out of failed, unready, pending, recovered, changed"
+URL = "https://hooks.example.com/hunter2"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"url": URL}, []),
+        ([{"url": URL, "events": ["changed"], "format": "slack", "headers": {"X": "1"}}], []),
+        ([], []),
+        (URL, ["n must be a mapping with a url, or a list of such mappings"]),
+        ([URL], ["n[0] must be a mapping with a url"]),
+        ([{}], ["n[0].url must be a URL that begins with https:// or http://"]),
+        ([{"url": "hunter2"}], ["n[0].url must be a URL that begins with https:// or http://"]),
+        ([{"url": "https://[hunter2"}], ["n[0].url must be a URL that begins with https:// or http://"]),
+        ([{"url": URL, "event": []}], [f"n[0] has an unknown key event: {_KEYS}"]),
+        ([{"url": URL, True: []}], [f"n[0] has an unknown key: {_KEYS}"]),
+        ([{"url": URL, URL: []}], [f"n[0] has an unknown key: {_KEYS}"]),
+        ([{"url": URL, "events": "failed"}], [_EVENTS]),
+        ([{"url": URL, "events": ["down"]}], [_EVENTS]),
+        ([{"url": URL, "format": "teams"}], ["n[0].format must be json or slack"]),
+        ([{"url": URL, "headers": "hunter2"}], ["n[0].headers must be a mapping"]),
+    ],
+)
+def test_problems_of_hooks_have_no_values(value: Any, found: list[str]) -> None:
+    assert list(problems(value, "n")) == found
+    assert "hunter2" not in "".join(found)
