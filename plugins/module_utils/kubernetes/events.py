@@ -8,14 +8,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.events import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.events import (
     Event,
     Regarding,
     condition_events,
     event_object,
     replica_events,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import written
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client

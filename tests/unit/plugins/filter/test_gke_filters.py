@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "unknown option": ((gke(), "p", "default", {"label": {}}), "options.label is not known. Did you mean labels?"),
     "labels": ((gke(), "p", "default", {"labels": ["a"]}), "options.labels must be a mapping"),
     "dra_labels": ((gke(), "p", "default", {"dra_labels": True}), "options.dra_labels is not known"),
-    "another kind": ((eks(), "my-project"), "this GKECluster cannot be built:\nkind: must be GKECluster"),
+    "another kind": ((eks(), "my-project"), "this GKECluster cannot be built:\nkind: Must be GKECluster"),
     "nothing": (({}, "my-project"), "this GKECluster cannot be built"),
     "no project": ((gke(),), "spec.project: Is not given"),
     "errors": ((gke(region="texas"), "my-project"), "spec.region: Is no name of a region of Google Cloud"),

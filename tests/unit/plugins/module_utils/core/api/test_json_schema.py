@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import ConversionError, canonical
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import path_components
 from ansible_collections.modelplane.fleet.tests import editors
+from ansible_collections.modelplane.fleet.tests.generated import generate
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.api.test_parse import models_below
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.api.test_totality import (
     DOCUMENTS,
@@ -72,7 +73,7 @@ def test_a_schema_is_one_of_draft_7(name: str) -> None:
 
 
 def test_each_kind_has_a_schema() -> None:
-    assert set(editors.schemas()) == {f"{name}.json" for name in (*KINDS, editors.ANY_KIND)}
+    assert set(editors.schemas()) == {f"{name}.json" for name in (*KINDS, editors.ANY_KIND, *generate.RESULTS)}
 
 
 def test_every_field_is_described() -> None:

@@ -125,7 +125,8 @@ def test_conditions_are_made_in_files_that_are_read_here() -> None:
         for path in PLUGINS.rglob("*.py")
         if "core.status.conditions import" in (text := path.read_text(encoding="utf-8"))
         and any(
-            isinstance(node, ast.alias) and node.name in ("Condition", "ready") for node in ast.walk(ast.parse(text))
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Condition", "ready")
+            for node in ast.walk(ast.parse(text))
         )
     }
     assert makers == {f"module_utils/core/status/{name}.py" for name in KINDS_OF if name != "conditions"}

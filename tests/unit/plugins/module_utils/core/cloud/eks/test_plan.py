@@ -378,14 +378,14 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["us-west-2a", "us-west-2c", "us-west-2d"],
         "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: Is not available to this account, or is "
         "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
-        '"us-west-2b"). Choose one of us-west-2a, us-west-2c, us-west-2d',
+        '"us-west-2b"). Choose one of us-west-2a, us-west-2c, us-west-2d.',
     ),
     "written": (
         eks(gpu(zones=["us-west-2a"]), networking={"zones": ["us-west-2a", "us-west-2b"]}),
         ["us-west-2a", "us-west-2c"],
         "EKSCluster modelplane-system/eks-us-west, spec.networking.zones[1]: Is not available to this account, or is "
         "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
-        '"us-west-2b"). Choose one of us-west-2a, us-west-2c',
+        '"us-west-2b"). Choose one of us-west-2a, us-west-2c.',
     ),
     "more ranges than zones": (
         eks(networking={"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]}),

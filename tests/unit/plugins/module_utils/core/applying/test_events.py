@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Condition, written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.events import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.events import (
     Event,
     Regarding,
     condition_events,
     event_object,
     replica_events,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Condition, written
 
 NOW = "2026-11-04T09:00:00Z"
 
