@@ -12,7 +12,7 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
 .PHONY: help setup quickstart check test lint types docs generated conformance unit unit-core unit-module-utils unit-others discovery sanity oldest \
-  matrix integration interrupted kube bench clean
+  molecule matrix integration interrupted kube bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -43,7 +43,7 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 
 test: ## everything that has to pass
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory -j2 -O sanity oldest
+	@$(MAKE) --no-print-directory -j2 -O sanity oldest molecule
 	@$(MAKE) --no-print-directory integration
 
 lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/glossary.md
@@ -87,6 +87,10 @@ sanity: $(VENV)/tests.installed ## ansible-test sanity, on a copy of what users 
 
 oldest: $(VENV)/tests.installed ## a few tests of each kind on the oldest ansible-core that the collection supports
 	@PYTHONPATH=.collections $(BIN)/python tests/cores.py oldest
+
+molecule: $(VENV)/tests.installed ## the scenario `default` of molecule: a fleet of files is created, changed and removed
+	@mkdir -p tests/output && export PATH="$(CURDIR)/$(BIN):$$PATH" && { $(BIN)/molecule test --scenario-name default \
+	  >tests/output/molecule.log 2>&1 || { cat tests/output/molecule.log; exit 1; }; }
 
 matrix: $(VENV)/tests.installed ## unit and playbook tests on each ansible-core that the collection supports
 	@PYTHONPATH=.collections $(BIN)/python tests/cores.py matrix
