@@ -81,8 +81,9 @@ def built(live: LiveFleet) -> dict[Path, bytes]:
 
 
 def everything(plane: ControlPlane) -> list[str]:
-    """All objects with our label, of every kind that a cluster serves."""
+    """All objects with our label, of every kind that a cluster serves but Events, which expire."""
     kinds = kubectl(plane, "api-resources", "--verbs=list", "--output=name").split()
+    kinds = [kind for kind in kinds if not kind.startswith("events")]
     found = kubectl(plane, "get", ",".join(kinds), "-A", f"--selector={MANAGED}", "-o=name", "--ignore-not-found")
     return found.split()
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -94,6 +95,17 @@ def test_kubectl_shows_the_fleet(live: LiveFleet) -> None:
     assert rows["modelservice.modelplane.ai/chat"]["ADDRESS"] == "http://198.51.100.1/team/chat"
     for cluster, address in live.addresses.items():
         assert rows[f"inferencecluster.modelplane.ai/{cluster}"]["GATEWAY"] == address
+
+
+def test_events_say_what_became_of_the_fleet(live: LiveFleet) -> None:
+    events = json.loads(live.kubectl("get", "events", "-A", "-o", "json"))["items"]
+    ours = [event for event in events if event["source"].get("component") == "modelplane.fleet"]
+    placed_events = [event["message"] for event in ours if event["reason"] == "ReplicaPlaced"]
+    for entry in live.plan()["placements"]:
+        assert any(f"{entry['replica']} on " in message and entry["cluster"] in message for message in placed_events)
+    assert {"AllReplicasReady", "RouteConfigured"} <= {event["reason"] for event in ours}
+    described = live.kubectl("-n", "team", "describe", "modeldeployment", "small")
+    assert "ReplicaPlaced" in described
 
 
 def test_a_request_would_find_its_way_to_ready_pods(live: LiveFleet) -> None:

@@ -42,6 +42,6 @@ def test_the_sample_fleet_runs_from_what_is_installed(tarball: Path, tmp_path: P
     sample = installed / "inventories" / "quickstart" / "hosts.yml"
     arguments = ("modelplane.fleet.site", "-i", str(sample), "-e", f"fleet_build={tmp_path / 'build'}")
     output, _ = ansible_run.run("ansible-playbook", *arguments, cwd=tmp_path, **variables)
-    assert changed(output) == 1
+    assert changed(output) == 4
     assert set(recap(output)) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
     assert (tmp_path / "build" / "plan.json").is_file()

@@ -181,7 +181,7 @@ def test_events_are_found_by_their_object(stack: ControlPlane) -> None:
         with connect(reader(stack, "reader", rules=READS), write_cache=False) as client:
             desired = selectors("modelplane.ai/replica", ["silent"])
             (found,) = troubled_pods(client, desired, lambda: created + timedelta(seconds=seconds))
-        return failures(found)
+        return list(map(str, failures(found)))
 
     assert reported(30) == []
     assert reported(90) == ['FailedMount: secret "ca" not found']

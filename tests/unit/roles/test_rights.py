@@ -55,7 +55,7 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
 READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): ("list",),
     ("", "nodes"): ("list",),
-    ("", "events"): ("list",),
+    ("", "events"): ("list", "create"),
     ("", "persistentvolumeclaims"): ("list",),
     ("apps", "daemonsets"): ("list",),
     ("apps", "statefulsets"): ("list",),

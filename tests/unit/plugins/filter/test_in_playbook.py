@@ -103,7 +103,7 @@ def test_engines_are_canonical(played: dict[str, Any]) -> None:
 
 def test_errors_name_every_problem(played: dict[str, Any]) -> None:
     impossible, mixed = played["messages"]
-    assert "- expert: is not a known field" in impossible
-    assert "- dataLocal: data 6 does not divide" in impossible
-    assert "- spec.workers: cannot be combined with spec.engines" in mixed
-    assert "- spec.nodeSelector: cannot be combined with spec.engines" in mixed
+    assert "- expert: Is not a known field" in impossible
+    assert "- dataLocal: Data 6 does not divide" in impossible
+    assert "- spec.workers: Cannot be combined with spec.engines" in mixed
+    assert "- spec.nodeSelector: Cannot be combined with spec.engines" in mixed

@@ -91,7 +91,7 @@ def test_manifests_and_the_control_cluster(control: ControlPlane, tmp_path: Path
     found, reported = listed(tmp_path, both)
     assert found["_meta"]["hostvars"] == {}
     for name in ("east", "west"):
-        assert f"InferenceCluster {name}: is on the control cluster too, where it differs" in reported
+        assert f"InferenceCluster {name}: Is on the control cluster too, where it differs" in reported
 
 
 def test_a_control_cluster_that_cannot_be_read(control: ControlPlane, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_strict_reports_all_problems_at_once_and_has_no_hosts(tmp_path: Path) ->
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, missing]\nstrict: true\n")
     found, reported = inventory(tmp_path / "fleet.yml")
     assert found["_meta"]["hostvars"] == {}
-    for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "missing: does not exist"):
+    for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "missing: Does not exist"):
         assert part in reported, part
 
 
@@ -329,4 +329,4 @@ def test_an_invalid_cluster_of_a_cloud_is_reported(tmp_path: Path) -> None:
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [all.yaml]\n")
     found, reported = inventory(tmp_path / "fleet.yml")
     assert hosts(found)["workload_clusters"] == ["west"]
-    assert "EKSCluster modelplane-system/east, spec.nodePools[0].role: must be one of System, GPU" in reported
+    assert "EKSCluster modelplane-system/east, spec.nodePools[0].role: Must be one of System, GPU" in reported
