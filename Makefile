@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS_VENV := .cache/docs-site/venv
 INVENTORY := inventories/quickstart/hosts.yml
 COLLECTION := ansible_collections.modelplane.fleet
 MODULE_UTILS := tests/unit/plugins/module_utils
@@ -12,10 +13,10 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
 .PHONY: help setup quickstart check test lint types docs generated conformance unit unit-core unit-module-utils unit-others discovery sanity oldest \
-  molecule matrix integration interrupted kube bench clean
+  molecule matrix integration interrupted kube bench clean docs-site
 
 help: ## what there is to do
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(BIN)/python:
 	@python="$$(sh tests/find_python.sh)" && echo "Setting up $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
@@ -103,6 +104,14 @@ interrupted: $(VENV)/tests.installed kube ## what takes long: failures at each c
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py
+
+docs-site: $(DOCS_VENV)/installed ## the documentation as HTML, in .cache/docs-site/html
+	@$(DOCS_VENV)/bin/python docs/docsite/build.py
+
+$(DOCS_VENV)/installed: docs/docsite/requirements.txt
+	@python="$$(sh tests/find_python.sh)" && echo "Setting up $(DOCS_VENV) with $$python" && "$$python" -m venv --clear $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r docs/docsite/requirements.txt
+	@touch $@
 
 bench: $(VENV)/tests.installed ## what scheduling, building and applying cost at 1 to 5,000 clusters
 	@$(BIN)/python tests/bench/run.py
