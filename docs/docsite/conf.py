@@ -38,6 +38,7 @@ antsibull_ext_color_scheme = "none"
 
 ANSIBLE = "https://docs.ansible.com/projects/ansible/latest/"
 EXTERNAL = {
+    "callback_plugins": "plugins/callback.html",
     "ansible_configuration_settings": "reference_appendices/config.html",
     "common_return_values": "reference_appendices/common_return_values.html",
 }
