@@ -37,6 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HOW_TO_RESTORE,
@@ -100,7 +101,7 @@ class Settings:
 class Outcome:
     """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
     about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
-    `now` (RFC 3339)."""
+    `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one."""
 
     plan: Plan
     loaded: Loaded
@@ -111,6 +112,7 @@ class Outcome:
     published: Sequence[Mapping[str, Any]] = ()
     statuses: tuple[Object, ...] = ()
     now: str = ""
+    commit: str = ""
 
     @cached_property
     def fleet_status(self) -> FleetStatus:
@@ -163,12 +165,14 @@ def decide(settings: Settings) -> Outcome:
     return _decide(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 
-def draw(decided: Plan, changes: Changes) -> str:
-    """Return the report page of a plan, with the changes of the run."""
-    return report.html(view_model.model(decided, changes))
+def draw(outcome: Outcome) -> str:
+    """Return the report page of a run."""
+    return report.html(
+        view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, outcome.commit)
+    )
 
 
-def build(settings: Settings, render: Callable[[Plan, Changes], str] = draw) -> Outcome:
+def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcome:
     """Read, plan, and update the build folder, unless in check mode. Raises ManifestError and StoreError.
 
     `render` creates the report page. Nothing depends on that, so its errors are only warnings.
@@ -185,6 +189,7 @@ def build(settings: Settings, render: Callable[[Plan, Changes], str] = draw) -> 
         pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
         changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
         _refuse_lost(settings.folder, before, changes, outcome.loaded)
+        outcome = replace(outcome, changes=changes, commit=commit_of(settings.resources))
         warnings: tuple[str, ...] = ()
         new_pages = pages
         if settings.check_mode:
@@ -194,10 +199,10 @@ def build(settings: Settings, render: Callable[[Plan, Changes], str] = draw) -> 
             # changes and written after them: an interrupted run leaves none, and the next run writes it.
             store.write({}, store.compare(pages, {}))
             store.write(after, changes)
-            new_pages, warnings = _pages(outcome.plan, changes, render, os.path.join(settings.folder, REPORT_FILE))
+            new_pages, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
         if settings.check_mode and settings.preview:
-            page, warnings = _pages(outcome.plan, changes, render, os.path.join(settings.folder, REPORT_FILE))
+            page, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
             preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
         after |= new_pages
@@ -251,12 +256,10 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
 
 
-def _pages(
-    decided: Plan, changes: Changes, render: Callable[[Plan, Changes], str], name: str
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the page by file name, or a warning instead."""
     try:
-        return {REPORT_FILE: render(decided, changes)}, ()
+        return {REPORT_FILE: render(outcome)}, ()
     except Exception as error:  # no error of the page may fail a build that is otherwise complete
         place = traceback.extract_tb(error.__traceback__)[-1]
         return {}, (

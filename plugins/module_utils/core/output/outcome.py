@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    DeploymentStatus,
     FleetStatus,
     ObjectChanges,
     changes_text,
@@ -23,8 +23,6 @@ STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
 """Kinds of findings that `fleet_strict` may name."""
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20
-# A replica in one of these states is either unknown, or as it should be.
-_NOT_UNREADY = frozenset({"Declared", "Leaving", "Serving", "Unknown"})
 
 
 class ClusterCounts(api.Model):
@@ -93,13 +91,11 @@ def outcome(
         failed=len(broken),
     )
     total = _total(objects)
-    replicas = _replicas(found)
-    unreachable = (each for each in found.clusters if each.state == "Unreachable")
-    findings = api.construct(
+    replicas = replica_counts(found)
+    wrong = list(findings(found))
+    findings_by_kind = api.construct(
         Findings,
-        pending=list(_pending(found.deployments)),
-        unready=list(_unready(found)),
-        unreachable=[f"cluster {each.name}: {each.message}" for each in unreachable],
+        **{kind: [str(each) for each in wrong if each.kind == kind] for kind in ("pending", "unready", "unreachable")},
         drift=[
             *(f"{place_of(each)}: {changes_text(each)}" for each in objects),
             *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
@@ -114,7 +110,7 @@ def outcome(
         clusters=clusters,
         objects=total,
         replicas=replicas,
-        findings=findings,
+        findings=findings_by_kind,
     )
 
 
@@ -135,7 +131,8 @@ def _total(objects: Sequence[ObjectChanges]) -> ObjectChanges:
     )
 
 
-def _replicas(found: FleetStatus) -> ReplicaCounts:
+def replica_counts(found: FleetStatus) -> ReplicaCounts:
+    """Return the numbers of replicas of a fleet."""
     rows = [row for deployment in found.deployments for row in deployment.replicas if row.status != "Leaving"]
     return api.construct(
         ReplicaCounts,
@@ -144,32 +141,6 @@ def _replicas(found: FleetStatus) -> ReplicaCounts:
         pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
         serving=sum(row.ready is True for row in rows) if found.observed_at else None,
     )
-
-
-def _pending(deployments: Iterable[DeploymentStatus]) -> Iterator[str]:
-    for each in deployments:
-        if each.pending:
-            missing = f"{each.pending.count} of {count(each.desired, 'replica')} pending"
-            yield f"{each.namespace}/{each.name}: {missing}: {each.pending.reason}: {each.pending.message}"
-
-
-def _unready(found: FleetStatus) -> Iterator[str]:
-    for service in found.services:
-        if service.status == "Unavailable":
-            yield f"service {service.namespace}/{service.name}: {service.message}"
-    if found.observed_at:
-        for deployment in found.deployments:
-            for row in deployment.replicas:
-                if row.status not in _NOT_UNREADY:
-                    reason = f"{row.status}: {row.message}" if row.message else row.status
-                    yield f"replica {deployment.namespace}/{row.name} on {row.cluster}: {reason}"
-    for cluster in found.clusters:
-        if cluster.state in ("Invalid", "NotReady", "Provisioning"):
-            yield f"cluster {cluster.name}: {cluster.state}: {cluster.message}"
-    for cache in found.caches:
-        for phase in cache.clusters:
-            if phase.phase == "Failed":
-                yield f"cache {cache.namespace}/{cache.name} on {phase.cluster}: {phase.message}"
 
 
 def _summary(clusters: ClusterCounts, objects: ObjectChanges, replicas: ReplicaCounts, *, is_preview: bool) -> str:

@@ -87,6 +87,7 @@ class PendingReplicas(api.Model):
     reason: str = Field(description="The reason, one CamelCase word.")
     message: str = Field(description="The reason, for people.")
     refusals: list[str] = Field(description="The reason of each cluster, or pool.")
+    hint: str = Field(description="What to do.")
 
 
 class DeploymentStatus(api.Model):
@@ -310,7 +311,29 @@ def _pending(pending: Pending) -> PendingReplicas:
         reason=pending.reason,
         message=pending.message,
         refusals=[cut(str(refusal)) for refusal in pending.refusals],
+        hint=_hint(pending),
     )
+
+
+_HINTS = {
+    "InvalidNodeSelector": "Correct the selector in the ModelDeployment.",
+    "ModelCacheNotFound": "Add the ModelCache, or correct its name in the ModelDeployment.",
+    "NoClusters": "Add an InferenceCluster with these labels, or change clusterSelector in the ModelDeployment.",
+}
+_OTHER_DEVICES = "Add a pool with devices that the ModelDeployment asks for, or change its nodeSelector."
+
+
+def _hint(pending: Pending) -> str:
+    """Return what to do about replicas without a cluster: what of their refusals takes the least."""
+    if pending.reason in _HINTS:
+        return _HINTS[pending.reason]
+    full = [refusal for refusal in pending.refusals if refusal.is_full]
+    if full:
+        places = some((f"pool {refusal.pool} of {some(refusal.clusters, 2)}" for refusal in full), 2)
+        return f"Add nodes to {places}, or ask for fewer replicas or devices."
+    if any(refusal.pool for refusal in pending.refusals):
+        return _OTHER_DEVICES
+    return "Make one of these clusters ready for it, or add another."
 
 
 def _replica(resource: api.ModelReplica, state: ReplicaState, *, is_new: bool, leaving: str) -> ReplicaStatus:
@@ -526,7 +549,7 @@ def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
             reasons = [f"{pending.reason}: {pending.message}"]
-            reasons += first_lines(pending.refusals, _MOST_REASONS, "and {} more reasons")
+            reasons += [*first_lines(pending.refusals, _MOST_REASONS, "and {} more reasons"), pending.hint]
             rows.append((cells, reasons))
         elif not deployment.replicas:
             rows.append(((label, f"0/{deployment.desired}", "-", "-", "-", "-", "-"), []))

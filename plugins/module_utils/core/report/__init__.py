@@ -1,26 +1,31 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A plan as a page: one HTML file that needs no network, no server and, to be read, no script.
+"""A fleet as a page: one HTML file that needs no network, no server and, to be read, no script.
 
-The model is a plan as plain values; every key is there, whatever is unknown is empty:
+The model is plain values; every key is there, whatever is unknown is empty. What `FleetStatus` (`output/status.py`)
+has is from there, so that the numbers and words of the page are those of the terminal and of the document:
 
-    summary    {what: count}, shown in this order
-    clusters   [{name, source, region, reason, address, labels {k: v}, taints [str], pools}]; `reason` says why nothing
-               new may come
-      pools    [{name, nodes, class, fabric, devices, occupied, overcommitted}]; `overcommitted` is a reason
+    time, commit  of the plan; `is_observed`: whether clusters were read
+    counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
+    findings   the fields of `output/findings.py`
+    clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
+               pools}]; `reason` says why nothing new may come
+      pools    [{name, nodes, ready_nodes (None if not observed), total and used (devices), class, fabric, devices,
+               occupied, overcommitted}]; `overcommitted` is a reason
         devices   [{name, count (per node), claim ("DRA" or "Synthetic"), what}]
         occupied  [{namespace, deployment, replica, engine, role, pods, devices {name: number per pod}}]; the names of
                   devices are those of the pool
-    replicas   [{namespace, deployment, replica, cluster, index, state, reason, engines}]; `state` is new, kept,
-               changed, replaced, held or manual
+    replicas   [{namespace, deployment, replica, cluster, index, state, reason, status, message, engines}]; `state` is
+               new, kept, changed, replaced, leaving, held or manual
       engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
                  pods are those of one copy
-    services   [{namespace, name, path, address, tier (the priority in use, None for none), note, endpoints}]
+    services   [{namespace, name, path, address, tier (the priority in use, None for none), status, message, endpoints}]
       endpoints [{name, entry, priority, weight, usable, url, external, replica}]
-    caches     [{namespace, name, artifact, clusters [{name, phase}]}]
-    pending    [{namespace, deployment, replicas (how many), reason, message, refusals [{clusters, pool, reason}]}]
-    removed    [{namespace, deployment, replica, cluster, reason}]
-    files      {added, changed, removed: [path]}
+    caches     [{namespace, name, artifact, ready, clusters [{cluster, phase, message}]}]
+    pending    [{namespace, deployment, refusals [{clusters, pool, reason}]}]
+    removed    [{namespace, deployment, replica, cluster, action, reason}]
+    objects    [{cluster (empty for the control cluster), created, changed, removed (how many)}]
+    files      {created, changed, removed: [path]} of these objects
 
 The order of lists is kept, except where the page sorts by name for itself; equal models give equal bytes.
 """
@@ -32,48 +37,63 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.attention import (
+    attention_section,
+    caches_section,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import Markup, el, items, join, link
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.paths import services_section
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    Markup,
+    code,
+    count,
+    el,
+    items,
+    join,
+    link,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.waiting import (
-    caches_section,
-    waiting_section,
-)
 
 __all__ = ["html"]
 
-_TITLE = "Plan of the fleet"
+_TITLE = "The fleet"
 
 
 def html(model: Mapping[str, Any]) -> str:
     """The page of a model. Its policy allows its own style and script, by their hashes, and nothing else."""
     known = index(model)
     sections = (
-        ("changes", "What this plan changes", changes_section(model, known)),
-        ("waiting", "Pending and overcommitted", waiting_section(model, known)),
-        ("fleet", "Fleet map", fleet_section(model, known)),
-        ("paths", "Request paths", services_section(model["services"], known)),
+        ("attention", "What is wrong", attention_section(model, known)),
+        ("picture", "Services, clusters and pools", picture_section(model, known)),
+        ("changes", "What changes", changes_section(model, known)),
+        ("fleet", "Clusters in detail", fleet_section(model, known)),
         ("caches", "Model caches", caches_section(model["caches"], known)),
     )
     body = el(
         "body",
-        el("a", "Skip to the plan", href="#main", class_="skip"),
-        el("header", el("h1", _TITLE), _summary(model["summary"])),
+        el("a", "Skip to the fleet", href="#main", class_="skip"),
+        el("header", el("h1", _TITLE), _origin(model), _summary(model)),
         el("nav", items([link(id_, title) for id_, title, __ in sections]), aria_label="Sections"),
         _tools(),
         el(
             "main",
-            *(el("section", el("h2", title, id=id_), content, aria_labelledby=id_) for id_, title, content in sections),
+            # What is read first stands side by side where there is room.
+            el("div", *map(_section, sections[:2]), class_="first"),
+            *map(_section, sections[2:]),
             id="main",
         ),
-        el("footer", "Made by modelplane.fleet. The same plan gives the same page."),
+        el("footer", "Made by modelplane.fleet."),
         el("script", Markup(SCRIPT)),
     )
     return f"<!DOCTYPE html>\n{el('html', _head(), body, lang='en')}\n"
+
+
+def _section(section: tuple[str, str, Markup]) -> Markup:
+    id_, title, content = section
+    return el("section", el("h2", title, id=id_), content, aria_labelledby=id_)
 
 
 def _head() -> Markup:
@@ -97,12 +117,32 @@ def _hash(source: str) -> str:
     return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
-def _summary(summary: Mapping[str, int]) -> Markup:
-    chips = [
-        join([el("strong", f"{number:,}"), f" {what.removesuffix('s') if number == 1 else what}".replace("_", " ")])
-        for what, number in summary.items()
-    ]
+def _origin(model: Mapping[str, Any]) -> Markup:
+    """The time of the page, the commit of its manifests, and whether it shows what is or what should be."""
+    time = el("time", model["time"].replace("T", " ").replace("Z", " UTC"), datetime=model["time"])
+    read = "read at " if model["is_observed"] else "planned at "
+    commit = join([", manifests of commit ", code(model["commit"][:12]), " or edited since"])
+    declared = "" if model["is_observed"] else ". No cluster was read: all is assumed to be as declared"
+    return el("p", read.capitalize(), time, commit if model["commit"] else "", declared, ".", class_="m")
+
+
+def _summary(model: Mapping[str, Any]) -> Markup:
+    counts = model["counts"]
+    of = f" of {count(counts['desired'], 'replica')} "
+    done, word = (counts["placed"], "placed") if counts["serving"] is None else (counts["serving"], "serve")
+    chips = [join([el("strong", f"{done:,}"), of, "serves" if done == 1 and word == "serve" else word])]
+    if counts["pending"]:
+        chips.append(_chip(counts["pending"], "pending", "pending"))
+    wrong = sum(each["kind"] != "pending" for each in model["findings"])
+    if wrong:
+        chips.append(_chip(wrong, "problem", "problems"))
+    chips += [_chip(counts[what], what.removesuffix("s"), what) for what in ("services", "clusters", "objects")]
     return items(chips, "sum")
+
+
+def _chip(number: int, one: str, many: str) -> Markup:
+    text = join([el("strong", f"{number:,}"), f" {one if number == 1 else many}"])
+    return link("attention", text) if one in ("pending", "problem") else text
 
 
 def _tools() -> Markup:

@@ -1,12 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Changes of a plan: what it adds, changes and removes: replicas first, then files."""
+"""Changes of a plan: what it adds, changes and removes: replicas first, then objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
@@ -18,8 +19,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     fold,
     join,
     link,
+    prose,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.paths import where
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import where
 
 _MEANING = {
     "new": "placed by this plan",
@@ -27,8 +29,10 @@ _MEANING = {
     "replaced": "what ran goes, and another one comes in its place",
     "held": "left exactly as it is, because something about it cannot be read or decided",
     "kept": "nothing changes",
+    "leaving": "they stay until others serve in their place",
     "manual": "written by hand; counts against capacity and is left alone",
 }
+_KINDS = (("created", "new"), ("changed", "changed"), ("removed", "removed"))
 _OPEN_ROWS = 25
 # A first build of a large fleet writes tens of thousands of files: their folders say enough then.
 _MOST_FILES = 3_000
@@ -36,7 +40,7 @@ _MOST_FOLDERS = 1_000
 
 
 def changes_section(model: Mapping[str, Any], known: Index) -> Markup:
-    """The section of replicas by what happens to them, and of files."""
+    """The section of replicas by what happens to them, and of objects."""
     by_state: dict[str, list[int]] = {state: [] for state in _MEANING}
     for position, replica in enumerate(model["replicas"]):
         by_state.setdefault(replica["state"], []).append(position)
@@ -46,7 +50,7 @@ def changes_section(model: Mapping[str, Any], known: Index) -> Markup:
     if model["removed"]:
         parts.insert(3, _removed(model["removed"], known))
     nothing = el("p", "No replica runs, and none is placed.") if not parts else NOTHING
-    return join([nothing, *parts, _files(model["files"])])
+    return join([nothing, *parts, _objects(model, known)])
 
 
 def _replicas(state: str, positions: Sequence[int], replicas: Sequence[Mapping[str, Any]], known: Index) -> Markup:
@@ -65,11 +69,12 @@ def _replica(position: int, replica: Mapping[str, Any], known: Index) -> Markup:
         "td",
         code(owner),
         el("div", code(replica["replica"]), f" · index {replica['index']}", class_="m"),
+        health(replica["status"]),
     )
     place = el(
         "td",
         where(replica, known),
-        el("div", replica["reason"]) if replica["reason"] else NOTHING,
+        el("div", prose(replica["reason"])) if replica["reason"] else NOTHING,
     )
     return el("tr", name, place, id=f"r{position}")
 
@@ -85,7 +90,7 @@ def _removed(removed: Sequence[Mapping[str, Any]], known: Index) -> Markup:
                 "td",
                 "from ",
                 link(known.clusters.get(entry["cluster"]), code(entry["cluster"])),
-                el("div", entry["reason"]),
+                el("div", prose(entry["reason"])),
             ),
         )
         for entry in removed
@@ -103,14 +108,43 @@ def _table(caption: str, titles: Sequence[str], rows: Sequence[Markup]) -> Marku
     )
 
 
-def _files(files: Mapping[str, Sequence[str]]) -> Markup:
-    parts = [
-        fold(join([badge(kind, state), f" {count(len(files[kind]), 'file')}"]), _folders(files[kind]))
-        for kind, state in (("added", "new"), ("changed", "changed"), ("removed", "removed"))
-        if files[kind]
+def _objects(model: Mapping[str, Any], known: Index) -> Markup:
+    """Objects that change, by cluster in numbers, and by file in full."""
+    if not model["objects"]:
+        return join([el("h3", "Objects"), el("p", "No object changes.")])
+    rows = [
+        el(
+            "tr",
+            el("th", _place(entry["cluster"], known), scope="row"),
+            *(el("td", f"{entry[kind]:,}", class_="n") for kind, __ in _KINDS),
+        )
+        for entry in model["objects"]
     ]
-    nothing = [] if parts else [el("p", "No file of the build folder changes.")]
-    return join([el("h3", "Files"), *nothing, *parts])
+    heads = el(
+        "tr", el("th", "Cluster", scope="col"), *(el("th", kind, scope="col", class_="n") for kind, __ in _KINDS)
+    )
+    sums = [sum(entry[kind] for entry in model["objects"]) for kind, __ in _KINDS]
+    title = ", ".join(f"{number:,} {kind}" for (kind, __), number in zip(_KINDS, sums, strict=True) if number)
+    table = el("table", el("caption", "Objects by cluster"), el("thead", heads), el("tbody", *rows), class_="numbers")
+    folds = [
+        fold(
+            join([badge(kind, state), f" {count(len(model['files'][kind]), 'object')}"]), _folders(model["files"][kind])
+        )
+        for kind, state in _KINDS
+        if model["files"][kind]
+    ]
+    many = len(rows) > _OPEN_ROWS
+    return join(
+        [
+            el("h3", f"Objects: {title}"),
+            fold(el("span", f"By cluster ({len(rows):,})"), table, open_=not many) if many else table,
+            *folds,
+        ]
+    )
+
+
+def _place(cluster: str, known: Index) -> Markup:
+    return link(known.clusters.get(cluster), code(cluster)) if cluster else join(["Control cluster"])
 
 
 def _folders(paths: Sequence[str]) -> Markup:

@@ -15,6 +15,9 @@ from typing import Any
 COLOURS = 10
 """Number of colours that deployments share. Numbers and names stand beside them, for equal ones."""
 
+# Of more clusters, drawings of nodes would be most of the page, and each pool is one bar.
+_MOST_DRAWN = 100
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -28,14 +31,18 @@ class Caller:
 
 @dataclass(frozen=True)
 class Index:
-    """`clusters` by name, `replicas` and `callers` by (namespace, replica), `colours` by (namespace, deployment)."""
+    """Elements: `clusters` by name, `services` by (namespace, name), `replicas` by (namespace,
+    replica). Rows of the model: `cluster_rows` and `placed` likewise. `callers` by (namespace, replica), `colours` by
+    (namespace, deployment). `is_drawn`: whether pools are drawn as nodes."""
 
     clusters: Mapping[str, str]
+    cluster_rows: Mapping[str, Mapping[str, Any]]
+    services: Mapping[tuple[str, str], str]
     replicas: Mapping[tuple[str, str], str]
-    states: Mapping[tuple[str, str], str]
     callers: Mapping[tuple[str, str], tuple[Caller, ...]]
     colours: Mapping[tuple[str, str], int]
     placed: Mapping[tuple[str, str], Mapping[str, Any]]
+    is_drawn: bool
 
 
 def index(model: Mapping[str, Any]) -> Index:
@@ -55,11 +62,16 @@ def index(model: Mapping[str, Any]) -> Index:
                 callers.setdefault((service["namespace"], endpoint["replica"]), []).append(caller)
     return Index(
         clusters={cluster["name"]: f"c{position}" for position, cluster in enumerate(model["clusters"])},
+        cluster_rows={cluster["name"]: cluster for cluster in model["clusters"]},
+        services={
+            (service["namespace"], service["name"]): f"s{position}"
+            for position, service in enumerate(model["services"])
+        },
         replicas=replicas,
-        states={key: replica["state"] for key, replica in placed.items()},
         callers={key: tuple(found) for key, found in callers.items()},
         colours={key: position % COLOURS for position, key in enumerate(_deployments(model))},
         placed=placed,
+        is_drawn=len(model["clusters"]) <= _MOST_DRAWN,
     )
 
 

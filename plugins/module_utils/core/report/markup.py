@@ -51,6 +51,12 @@ def code(name: str) -> Markup:
     return el("code", name)
 
 
+def prose(text_: str) -> Markup:
+    """A sentence: what stands between backticks is code."""
+    parts = re.split("`([^`]+)`", text_)
+    return join(el("code", part) if position % 2 else part for position, part in enumerate(parts))
+
+
 def link(target: str | None, *content: object) -> Markup:
     """A link to an element of this page, or its bare content when there is no such element."""
     return el("a", *content, href=f"#{target}") if target else join(content)
@@ -68,9 +74,10 @@ def badge(word: str, kind: str) -> Markup:
 
 def gauge(part: int, whole: int) -> Markup:
     """A bar beside a share that is written in words; hence nothing of it is read out."""
+    kind = "g over" if part > whole else "g"
     width = min(100, max(1 if part else 0, 100 * part // whole)) if whole else 0
     filled = el("path", d=f"M0 0h{width}v6H0z")
-    return el("svg", filled, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
+    return el("svg", filled, class_=kind, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
 def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None = None) -> Markup:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
@@ -16,11 +17,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     code,
     count,
     el,
+    gauge,
     items,
     join,
     link,
     percent,
     pods_with,
+    prose,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
 
@@ -90,11 +93,25 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
     return [Tenant(number, *key, tuple(found[key])) for number, key in enumerate(sorted(found), 1)]
 
 
+def load(used: int, total: int) -> Markup:
+    """The devices in use, in words and as a bar."""
+    if not total:
+        return el("span", "no device to claim", class_="m")
+    return join([el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use"), gauge(used, total)])
+
+
+def nodes_of(pool: Mapping[str, Any]) -> str:
+    """The nodes of a pool, and how many of them are ready, where that was observed."""
+    if pool["ready_nodes"] is None:
+        return count(pool["nodes"], "node")
+    return f"{pool['ready_nodes']:,} of {count(pool['nodes'], 'node')} ready"
+
+
 def pool_section(pool: Mapping[str, Any], known: Index) -> Markup:
     """A pool of a cluster's card."""
     use = counted(pool)
     living = tenants(pool)
-    about = [count(pool["nodes"], "node")]
+    about = [nodes_of(pool)]
     if pool["class"]:
         about.append(f"class {pool['class']}")
     if pool["fabric"]:
@@ -103,7 +120,7 @@ def pool_section(pool: Mapping[str, Any], known: Index) -> Markup:
         "section",
         el("h4", "Pool ", code(pool["name"])),
         el("p", " · ".join(about), class_="m"),
-        el("p", badge("Overcommitted", "bad"), " ", pool["overcommitted"]) if pool["overcommitted"] else NOTHING,
+        el("p", badge("Overcommitted", "bad"), " ", prose(pool["overcommitted"])) if pool["overcommitted"] else NOTHING,
         _drawing(pool, use, living, known) if use else el("p", "It has no device that a pod can claim.", class_="m"),
         items([_device(pool, device) for device in pool["devices"]], "dv"),
         items([_tenant(tenant, known) for tenant in living], "tn"),
@@ -122,7 +139,8 @@ def _device(pool: Mapping[str, Any], device: Mapping[str, Any]) -> Markup:
 
 def _tenant(tenant: Tenant, known: Index) -> Markup:
     key = (tenant.namespace, tenant.replica)
-    state = known.states.get(key, "kept")
+    row = known.placed.get(key)
+    state = row["state"] if row else "kept"
     return join(
         [
             el("span", str(tenant.number), class_=f"k {_colour(tenant, known)}"),
@@ -131,7 +149,9 @@ def _tenant(tenant: Tenant, known: Index) -> Markup:
                 code(f"{tenant.namespace}/{tenant.deployment}" if tenant.deployment else tenant.namespace),
                 " ",
                 link(known.replicas.get(key), code(tenant.replica)),
+                join([" ", health(row["status"])]) if row else NOTHING,
                 NOTHING if state == "kept" else join([" ", badge(state, state)]),
+                el("div", prose(row["message"])) if row and row["message"] else NOTHING,
                 el("div", "; ".join(_entry(entry) for entry in tenant.entries), class_="m"),
                 _callers(key, known),
             ),
@@ -188,7 +208,7 @@ def _drawing(pool: Mapping[str, Any], use: Use, living: Sequence[Tenant], known:
     """The pool as nodes with a cell per device, or as one bar where that would be too much to read."""
     if not use.total:
         return NOTHING
-    grid = _grid(pool)
+    grid = _grid(pool) if known.is_drawn else None
     if grid is None:
         return _bar(use, living, known)
     devices = {device["name"]: device["count"] for device in pool["devices"] if device["claim"] == "DRA"}

@@ -14,7 +14,7 @@ const words = (node) => all('code', node).map((name) => name.textContent).join('
 const kind = (name, selector, limit) => ({ name, nodes: all(selector), words: null, limit, full: false });
 const clusters = kind('clusters', '#cards > details', LIMIT);
 const kinds = [clusters, kind('replicas', 'tbody > tr', Infinity), kind('services', '#services > details', LIMIT),
-  kind('deployments that wait', '.wait', Infinity)];
+  kind('problems', '.wait', Infinity)];
 const tiles = all('#tiles > li');
 const tileOf = new Map(clusters.nodes.map((card, position) => [card, tiles[position]]));
 const box = one('filter');

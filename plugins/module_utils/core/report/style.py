@@ -6,12 +6,12 @@ from __future__ import annotations
 
 _LIGHT = """
 --bg:#fff;--card:#f6f8fa;--fg:#1c2128;--dim:#57606a;--line:#c8d1da;--link:#0b57b0;--free:#dfe5ec;--node:#8c96a1;--on:#fff;
---heat:#2f81c7;--good:#1a6b33;--warn:#7a4b00;--bad:#b3202b;
+--heat:#2f81c7;--good:#1a6b33;--warn:#7a4b00;--bad:#b3202b;--unknown:#6b3fb0;--badbg:#fdeceb;
 --p0:#1f65c4;--p1:#a84a00;--p2:#1a7a3c;--p3:#7b45cf;--p4:#b5307f;--p5:#0c6f86;--p6:#7d6200;--p7:#c2292f;--p8:#57606a;--p9:#5d7000;
 """
 _DARK = """
 --bg:#0f141a;--card:#182029;--fg:#e3e8ee;--dim:#a3adb9;--line:#36414d;--link:#79b8ff;--free:#2b3541;--node:#6f7b89;--on:#0b0f14;
---heat:#3d8fd8;--good:#6fd68a;--warn:#e8b44f;--bad:#ff8d87;
+--heat:#3d8fd8;--good:#6fd68a;--warn:#e8b44f;--bad:#ff8d87;--unknown:#cfa6ff;--badbg:#2d1719;
 --p0:#79b8ff;--p1:#ffa657;--p2:#6fd68a;--p3:#cfa6ff;--p4:#ff99cc;--p5:#62d0e6;--p6:#e3c341;--p7:#ff8d87;--p8:#b1bac4;--p9:#c3d65a;
 """
 _LEVELS = "".join(
@@ -35,12 +35,13 @@ h4{font-size:.95rem;margin:.75rem 0 0}
 p{margin:.35rem 0}
 a{color:var(--link)}
 code{font:.92em ui-monospace,monospace;unicode-bidi:isolate}
+p>code{background:var(--free);border-radius:.2rem;padding:0 .2rem}
 .m{color:var(--dim);font-size:.87rem}
 .skip{position:absolute;left:-99rem}
 .skip:focus{left:1rem;top:1rem;background:var(--bg);padding:.5rem;z-index:3}
 [hidden]{display:none!important}
 :focus-visible{outline:3px solid var(--link);outline-offset:2px}
-nav ul,.sum,.lb,.lg,.tiles,.tn,.dv,.rt,.services,.ca{list-style:none;margin:.25rem 0;padding:0}
+nav ul,.sum,.lb,.lg,.tiles,.tn,.dv,.rt,.services,.ca,.at{list-style:none;margin:.25rem 0;padding:0}
 nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1rem}
 .sum{display:flex;flex-wrap:wrap;gap:.5rem}
 .sum li{
@@ -63,9 +64,10 @@ input{flex:1;min-width:0}
 summary{cursor:pointer;padding:.35rem .25rem}
 summary h3{display:inline;margin:0}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.25rem .75rem;min-width:0}
+.many>.card{content-visibility:auto;contain-intrinsic-size:auto 3rem}
 .card>summary{list-style-position:outside;margin-left:1rem}
 .card>summary>*{margin-right:.5rem}
-.card>summary .g{margin-top:.25rem}
+.use{display:block;max-width:24rem}
 .card>div{padding-bottom:.5rem}
 .card>div:target{outline:2px solid var(--link);outline-offset:.35rem;border-radius:.3rem}
 tr:target{outline:2px solid var(--link)}
@@ -74,12 +76,14 @@ display:grid;gap:.75rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,2
 align-items:start
 }
 .services{display:grid;gap:.75rem;grid-template-columns:minmax(0,1fr)}
+@media (min-width:70rem){
+.first{display:grid;gap:0 1.5rem;grid-template-columns:minmax(0,22rem) minmax(0,1fr);align-items:start}
+}
 .pool{border-top:1px solid var(--line);margin-top:.5rem}
 svg{display:block;max-width:100%;margin:.4rem 0}
 svg.g{width:100%;height:6px;max-width:24rem;margin:.15rem 0}
-.g{background:var(--free)}.g path{fill:var(--heat)}
+.g{background:var(--free)}.g path{fill:var(--heat)}.over path{fill:var(--bad)}
 svg.defs{position:absolute;margin:0}
-.ws{display:grid;gap:0 .75rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr));align-items:start}
 .n{fill:none;stroke:var(--node)}
 .f,.t{fill:none;stroke-width:14;stroke:var(--free);stroke-dasharray:14 2}
 .t{stroke:var(--c)}
@@ -101,6 +105,8 @@ figure{margin:.5rem 0 1rem}
 display:block;color:var(--fg);text-decoration:none;border:1px solid var(--line);border-radius:4px;
 padding:.15rem .3rem;font-size:12px;line-height:1.3;white-space:nowrap;overflow:hidden
 }
+.small{grid-template-columns:repeat(auto-fill,minmax(1.6rem,1fr))}
+.small .tile{height:1.6rem;padding:0;text-align:center}
 .tile span{display:block}
 .tile b{color:var(--fg)}
 .b{
@@ -112,26 +118,35 @@ padding:0 .4rem;color:var(--dim)
 .held::before{content:"\\2016  "}
 .removed{color:var(--bad)}.removed::before{content:"\\2212  "}
 .pending,.warn{color:var(--warn)}.bad{color:var(--bad)}.bad::before{content:"! "}
+.good{color:var(--good)}.good::before{content:"\\2713  "}.warn::before{content:"\\25cb  "}
+.unknown{color:var(--unknown);border-style:dashed}.unknown::before{content:"? "}
+.t-bad{border:2px solid var(--bad)}.t-unknown{border:2px dashed var(--unknown)}.t-warn{border-color:var(--warn)}
 table{border-collapse:collapse;width:100%;table-layout:fixed}
 caption{text-align:left;color:var(--dim);font-size:.87rem;padding:.25rem 0}
 th,td{text-align:left;vertical-align:top;padding:.35rem .5rem .35rem 0;border-bottom:1px solid var(--line)}
-th:first-child{width:42%}
+th:first-child{width:34%}
+.numbers{max-width:40rem}.numbers .n{text-align:right}
+.numbers th{font-weight:400}.numbers thead th{font-weight:600}
 .rt>li{
 display:grid;gap:.25rem 1rem;padding:.5rem 0;border-top:1px solid var(--line);
-grid-template-columns:10rem minmax(0,1fr) minmax(0,1.4fr)
+grid-template-columns:minmax(0,1.1fr) minmax(0,1fr) minmax(0,1fr)
 }
-.rt b{font-weight:400;color:var(--dim)}
+.two>li{grid-template-columns:minmax(0,1fr) minmax(0,2fr)}
+.load+.load{margin-top:.4rem}
 .hop{position:relative;padding-left:1.4rem}
 .hop::before{content:"\\2192";position:absolute;left:0;color:var(--dim)}
-.wait{border-left:3px solid var(--warn);padding-left:.5rem;margin:.4rem 0}
+.wait{border-left:4px solid var(--bad);background:var(--badbg);padding:.25rem .6rem;margin:.4rem 0;border-radius:.2rem}
+.warn-line{border-color:var(--warn);background:var(--card)}
+.wait p{margin:.15rem 0}
+#attention~p .good{font-size:1rem;padding:.25rem .75rem}
 .rf{margin:.25rem 0;padding-left:1.25rem}
 .files{padding-left:1.25rem}
 pre{margin:0 0 .5rem;font:.85em ui-monospace,monospace;white-space:pre-wrap}
 footer{margin:2rem auto;color:var(--dim);font-size:.87rem}
 @media (max-width:44rem){
-.rt>li{grid-template-columns:minmax(0,1fr)}
+.rt>li,.two>li{grid-template-columns:minmax(0,1fr)}
 .hop::before{content:"\\2193"}
-.tiles{grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}
+.tiles:not(.small){grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}
 .tile{font-size:11px;padding:.15rem .25rem}
 .bar{position:static}
 html{scroll-padding-top:.5rem}

@@ -5,12 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import pods_by_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    Changes,
+    ClusterStatus,
+    FleetStatus,
+    ReplicaStatus,
+    ServiceStatus,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -23,56 +32,73 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 _MOST_FACTS = 4
+_OBJECTS = ("control/", "clusters/")
 
 
-class Changes(Protocol):
-    """Files that a run adds, changes and removes."""
+def model(plan: Plan, changes: Changes, found: FleetStatus, now: str, commit: str) -> dict[str, Any]:
+    """Return all values of the page as plain data: the rows of the status, with what the plan has beyond it."""
+    document = plan_output.document(plan)
+    counts = replica_counts(found)
+    rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
+    return {
+        "time": now,
+        "is_observed": found.observed_at is not None,
+        "commit": commit,
+        "counts": {
+            "services": len(found.services),
+            "clusters": len(found.clusters),
+            "objects": document.summary.objects,
+            "desired": counts.desired,
+            "placed": counts.placed,
+            "pending": counts.pending,
+            "serving": counts.serving,
+        },
+        "findings": [each._asdict() for each in findings(found)],
+        "services": [
+            _service(plan, routed, row) for routed, row in zip(plan.traffic.services, found.services, strict=True)
+        ],
+        "clusters": _clusters(plan, found.clusters),
+        "replicas": _replicas(plan, found, rows),
+        "caches": [api.wire(cache) for cache in found.caches],
+        "pending": [
+            {
+                "namespace": entry.namespace,
+                "deployment": entry.deployment,
+                "refusals": [
+                    {"clusters": each.clusters, "pool": each.pool or "", "reason": each.reason}
+                    for each in entry.refusals
+                ],
+            }
+            for entry in document.pending
+        ],
+        "removed": [api.wire(row) for row in found.next_run.replicas if row.action == "removed"],
+        "objects": [api.wire(row) for row in found.next_run.objects],
+        "files": {
+            "created": _objects(changes.added),
+            "changed": _objects(changes.changed),
+            "removed": _objects(changes.removed),
+        },
+    }
 
-    @property
-    def added(self) -> Sequence[str]: ...
-    @property
-    def changed(self) -> Sequence[str]: ...
-    @property
-    def removed(self) -> Sequence[str]: ...
+
+def _objects(files: Sequence[str]) -> list[str]:
+    return [name for name in files if name.startswith(_OBJECTS)]
 
 
-def model(plan: Plan, changes: Changes) -> dict[str, Any]:
-    """Return all values of the page as plain data."""
-    document = api.wire(plan_output.document(plan))
+def _clusters(plan: Plan, rows: Sequence[ClusterStatus]) -> list[dict[str, Any]]:
     occupied = pods_by_pool(plan)
     overcommitted = {
         (name, refusal.pool): refusal.reason for refusal in plan.schedule.overcommitted for name in refusal.clusters
     }
-    return {
-        "summary": document["summary"],
-        "clusters": [_cluster(plan, cluster, occupied, overcommitted) for cluster in plan.capacity],
-        "replicas": _replicas(plan),
-        "services": [_service(plan, service) for service in plan.traffic.services],
-        "caches": [
-            {
-                "namespace": staged.namespace,
-                "name": staged.name,
-                "artifact": staged.artifact,
-                "clusters": [{"name": phase.cluster, "phase": phase.phase} for phase in staged.phases],
-            }
-            for staged in plan.caches
-        ],
-        "pending": [
-            {**entry, "refusals": [{"pool": "", **refusal} for refusal in entry["refusals"]]}
-            for entry in document["pending"]
-        ],
-        "removed": plan_output.removed(plan),
-        "files": {
-            "added": list(changes.added),
-            "changed": list(changes.changed),
-            "removed": list(changes.removed),
-        },
-    }
+    return [
+        _cluster(plan, cluster, row, occupied, overcommitted) for cluster, row in zip(plan.capacity, rows, strict=True)
+    ]
 
 
 def _cluster(
     plan: Plan,
     cluster: Cluster,
+    row: ClusterStatus,
     occupied: Mapping[tuple[str, str], list[dict[str, Any]]],
     overcommitted: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
@@ -81,17 +107,24 @@ def _cluster(
     block = getattr(source, source.source.lower()) if source else None
     classes = {pool.name: pool.class_name for pool in (platform.resource.spec.node_pools if platform else None) or ()}
     return {
-        "name": cluster.name,
+        "name": row.name,
+        "state": row.state,
+        "message": row.message,
+        "version": row.version or "",
+        "last_seen": row.last_seen or "",
         "source": source.source if source else "",
         "region": str(getattr(block, "region", None) or getattr(block, "location", None) or ""),
         "reason": cluster.unknown or cluster.not_ready,
-        "address": cluster.gateway_address,
+        "address": row.gateway,
         "labels": dict(cluster.labels),
         "taints": [str(taint) for taint in cluster.taints],
         "pools": [
             {
-                "name": pool.name,
-                "nodes": pool.nodes,
+                "name": status.name,
+                "nodes": status.nodes,
+                "ready_nodes": status.ready_nodes,
+                "total": status.devices,
+                "used": status.used_devices,
                 "class": classes.get(pool.name, ""),
                 "fabric": _fabric(pool),
                 # The fabric of a pool is a separate field; its synthetic device adds nothing.
@@ -99,7 +132,7 @@ def _cluster(
                 "occupied": occupied.get((cluster.name, pool.name), []),
                 "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
             }
-            for pool in cluster.pools
+            for pool, status in zip(cluster.pools, row.pools, strict=True)
         ],
     }
 
@@ -137,25 +170,25 @@ def _claims(member: PlacedMember) -> dict[str, int]:
     return claims
 
 
-def _replicas(plan: Plan) -> list[dict[str, Any]]:
-    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in plan_output.removed(plan)}
+def _replicas(plan: Plan, found: FleetStatus, rows: Mapping[tuple[str, str], ReplicaStatus]) -> list[dict[str, Any]]:
+    changes = {(row.namespace, row.replica): row for row in found.next_run.replicas}
+    placements = {
+        (placement.namespace, replica.name): placement
+        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
+    }
     replicas = []
-    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
-        key = (placement.namespace, replica.name)
-        state = "replaced" if key in gone else "changed" if key in plan.edited else placement.state
-        reason = gone.get(key, placement.reason)
+    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
+        key = (resource.namespace, resource.name)
+        placement, change = placements.get(key), changes.get(key)
+        state = change.action if change else placement.state if placement else "manual"
+        reason = (change.reason if change else "") or (placement.reason if placement else "")
         if key in plan.waiting:
             reason = "waits until other clusters have the edit"
-        replicas.append(_replica(replica, state, reason))
-    replicas += [_replica(replica, "manual", "") for replica in plan.manual]
-    reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in plan_output.leaving(plan)}
-    for replica in plan.leaving:
-        reason = f"{reasons[replica.namespace, replica.name]}; stays until another serves"
-        replicas.append(_replica(replica, "leaving", reason))
+        replicas.append(_replica(resource, rows[key], state, reason))
     return replicas
 
 
-def _replica(resource: api.ModelReplica, state: str, reason: str) -> dict[str, Any]:
+def _replica(resource: api.ModelReplica, row: ReplicaStatus, state: str, reason: str) -> dict[str, Any]:
     replica = adapters.replica(resource)
     phases = {engine.name: engine.phase or "" for engine in resource.spec.engines}
     return {
@@ -166,6 +199,8 @@ def _replica(resource: api.ModelReplica, state: str, reason: str) -> dict[str, A
         "index": replica.index,
         "state": state,
         "reason": reason,
+        "status": row.status,
+        "message": row.message,
         "engines": [_engine(engine, phases.get(engine.name, "")) for engine in replica.engines],
     }
 
@@ -187,7 +222,7 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
     }
 
 
-def _service(plan: Plan, routed: RoutedService) -> dict[str, Any]:
+def _service(plan: Plan, routed: RoutedService, row: ServiceStatus) -> dict[str, Any]:
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     entries = service.spec.endpoints if service else []
     composed = {(endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints}
@@ -213,6 +248,7 @@ def _service(plan: Plan, routed: RoutedService) -> dict[str, Any]:
         "path": routed.path,
         "address": routed.address,
         "tier": routed.resolution.tier,
-        "note": plan_output.service_note(routed),
+        "status": row.status,
+        "message": row.message,
         "endpoints": endpoints,
     }

@@ -70,12 +70,18 @@ class Explainer:
         self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
     ) -> tuple[Refusal, ...]:
         grouped: dict[tuple[str, str], list[str]] = {}
+        full: set[tuple[str, str]] = set()
         for cluster in clusters:
             reason = cluster_refusal(deployment, cluster)
             if reason:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
-            found = [(pool.name, self._pool_refusal(engines, cluster, pool)) for pool in cluster.pools]
+            found = []
+            for each in cluster.pools:
+                reason, is_full = self._pool_refusal(engines, cluster, each)
+                found.append((each.name, reason))
+                if is_full:
+                    full.add((each.name, reason))
             alone = [self._fits_alone(engine, cluster) for engine in engines]
             if all(alone):
                 found.append(("", _apart(engines)))
@@ -86,7 +92,10 @@ class Explainer:
             for pool, reason in found:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
-        return tuple(Refusal(reason, pool, tuple(sorted(names))) for (pool, reason), names in sorted(grouped.items()))
+        return tuple(
+            Refusal(reason, pool, tuple(sorted(names)), is_full=(pool, reason) in full)
+            for (pool, reason), names in sorted(grouped.items())
+        )
 
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
         if any(
@@ -127,22 +136,25 @@ class Explainer:
         names = self._together[id(options)]
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
-    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
-        """Return why a pool does not take the engines that it refuses; empty when it would take each one alone."""
+    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> tuple[str, bool]:
+        """Return why a pool does not take the engines that it refuses (empty when it would take each one alone), and
+        whether more nodes of it would do."""
         several = len(engines) > 1
         parts = []
+        is_full = True
         for engine in engines:
             claiming = self._capacity.claiming(engine, cluster)
             fits = self._capacity.fits_of(engine, pool.devices, claiming)
             ledger = self._capacity.ledger(cluster.name, pool)
             if not fits:
                 reason = self._engine_mismatch(engine, claiming, pool.devices)
+                is_full = False
             elif any(ledger.fits(fit.demand) for fit in fits):
                 continue
             else:
                 reason = ledger.shortage(fits[0].demand) + self._unpublished(fits[0])
             parts.append(f"engine {engine.name}: {reason}" if several else reason)
-        return "; ".join(parts)
+        return "; ".join(parts), is_full and bool(parts)
 
     def _unpublished(self, fit: EngineFit) -> str:
         """Return what a shortage has to do with attributes of which no node publishes the values."""

@@ -252,11 +252,14 @@ class Placement:
 
 @dataclass(frozen=True, order=True)
 class Refusal:
-    """Reason why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica."""
+    """Reason why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica.
+
+    `is_full`: the pools have the devices, but not enough of them are free."""
 
     reason: str
     pool: str
     clusters: tuple[str, ...]
+    is_full: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         where = some(self.clusters, 3)

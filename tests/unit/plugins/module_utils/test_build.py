@@ -447,9 +447,10 @@ def test_an_error_of_the_report_is_a_warning_and_the_build_is_complete(fleet: Fl
 def test_objects_are_there_when_the_picture_is_drawn(fleet: Fleet) -> None:
     seen = []
 
-    def drawn(plan: Any, changes: Any) -> str:
-        seen.append((len(fleet.objects("ModelReplica")), (fleet.built / "plan.json").exists(), len(changes.added) > 2))
-        return build.draw(plan, changes)
+    def drawn(outcome: build.Outcome) -> str:
+        added = len(outcome.changes.added)
+        seen.append((len(fleet.objects("ModelReplica")), (fleet.built / "plan.json").exists(), added > 2))
+        return build.draw(outcome)
 
     build.build(build.Settings((str(fleet.manifests),), str(fleet.built)), drawn)
     assert seen == [(1, True, True)]

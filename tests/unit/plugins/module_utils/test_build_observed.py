@@ -514,9 +514,8 @@ def test_a_drained_cluster_is_left_when_others_serve(fleet: Fleet) -> None:
     assert replicas_on(fleet) == {"east": 2, "west": 1}, "the new one is there, the old one still is"
     assert fleet.backends() == ["east", "west"]
     assert any("leaving" in line for line in plan_output.table(outcome.plan, 120))
-    assert [entry["state"] for entry in view_model.model(outcome.plan, outcome.changes)["replicas"]].count(
-        "leaving"
-    ) == 1
+    page = view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
+    assert [entry["state"] for entry in page["replicas"]].count("leaving") == 1
     fleet.run()
     assert replicas_on(fleet) == {"east": 2, "west": 1}, "it does not serve yet"
     fleet.shown = lambda _cluster, value: up(value)

@@ -18,15 +18,22 @@ FABRIC = {"name": "efa", "count": 1, "claim": "Synthetic", "what": "fabric.examp
 
 def empty() -> dict[str, Any]:
     return {
-        "summary": {"clusters": 0, "placed": 0, "pending": 0, "services": 0},
+        "time": "2026-11-26T19:00:06Z",
+        "is_observed": True,
+        "commit": "",
+        "counts": {
+            "services": 0, "clusters": 0, "objects": 0, "desired": 0, "placed": 0, "pending": 0, "serving": 0,
+        },
+        "findings": [],
         "clusters": [],
         "replicas": [],
         "services": [],
         "caches": [],
         "pending": [],
         "removed": [],
-        "files": {"added": [], "changed": [], "removed": []},
-    }
+        "objects": [],
+        "files": {"created": [], "changed": [], "removed": []},
+    }  # fmt: skip
 
 
 def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **rest: Any) -> dict[str, Any]:
@@ -36,13 +43,22 @@ def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **res
 
 
 def pool(name: str, nodes: int, kind: str, *occupied: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    entry = {"name": name, "nodes": nodes, "class": f"class-{kind.lower()}", "fabric": "", "devices": [DEVICES[kind]]}
-    return entry | {"occupied": list(occupied), "overcommitted": ""} | rest
+    entry = {"name": name, "nodes": nodes, "ready_nodes": None, "class": f"class-{kind.lower()}", "fabric": ""}
+    entry |= {"devices": [DEVICES[kind]], "occupied": list(occupied), "overcommitted": ""} | rest
+    return counted(entry)
+
+
+def counted(entry: dict[str, Any]) -> dict[str, Any]:
+    """A pool with its devices to claim, and how many of them its pods claim."""
+    devices = sum(device["count"] for device in entry["devices"] if device["claim"] == "DRA")
+    used = sum(pods["pods"] * sum(pods["devices"].values()) for pods in entry["occupied"])
+    return entry | {"total": entry["nodes"] * devices, "used": used}
 
 
 def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
     entry = {"name": name, "source": "Existing", "region": "us-central", "reason": "", "address": f"{name}.example.net"}
     entry |= {"labels": {"modelplane.ai/region": "us-central", "tier": "prod"}, "taints": [], "pools": list(pools)}
+    entry |= {"state": "Ready", "message": "", "version": "1.36", "last_seen": "2026-11-26T19:00:06Z"}
     return entry | rest
 
 
@@ -53,7 +69,13 @@ def replica(occupied: dict[str, Any], place: str, in_pool: str, state: str = "ke
     member["devices"] = occupied["devices"]
     engine = {"name": occupied["engine"], "copies": 1, "phase": "", "members": [member]}
     entry = {key: occupied[key] for key in ("namespace", "deployment", "replica")}
-    return entry | {"cluster": place, "index": 0, "state": state, "reason": "", "engines": [engine]} | rest
+    entry |= {"cluster": place, "index": 0, "state": state, "reason": "", "engines": [engine]}
+    return entry | {"status": "Serving", "message": ""} | rest
+
+
+def finding(kind: str, subject: str, name: str, **rest: Any) -> dict[str, Any]:
+    entry = {"kind": kind, "subject": subject, "namespace": "", "name": name, "cluster": "", "status": ""}
+    return entry | {"message": "", "hint": "", "command": ""} | rest
 
 
 def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
@@ -82,12 +104,21 @@ def small() -> dict[str, Any]:
             taints=["dedicated=ml:NoSchedule"],
         ),
         cluster("lab", pool("big", 64, "H100", occupant("lab", "sweep", "sweep-1", 40, devices={"gpu": 8})), region="",
-                reason="Its gateway has no address yet", address="", labels={}),
+                reason="Its gateway has no address yet", address="", labels={}, state="Unreachable",
+                message="connection refused"),
     ]  # fmt: skip
     model["replicas"] = [
         replica(qwen[0], "gcp-central", "gpu-l4", "kept"),
-        replica(qwen[1], "gcp-central", "gpu-l4", "new", index=1),
-        replica(llama, "aws-west", "gpu-h100", "new"),
+        replica(
+            qwen[1],
+            "gcp-central",
+            "gpu-l4",
+            "new",
+            index=1,
+            status="ImagePullBackOff",
+            message='pod qwen-x: container engine: Back-off pulling image "vllm/vllm-openai:v0.23"',
+        ),
+        replica(llama, "aws-west", "gpu-h100", "new", status="New", message="the next run places it here"),
         _split(mixed),
         replica(held, "aws-west", "gpu-l40s", "held", reason="ModelCache search/weights cannot be read"),
         replica(swapped, "aws-west", "gpu-l40s", "replaced", reason="the engine has another member role"),
@@ -99,17 +130,41 @@ def small() -> dict[str, Any]:
     model["pending"] = [_pending()]
     model["removed"] = [
         {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
-         "reason": "another member role"},
+         "action": "removed", "reason": "another member role"},
     ]  # fmt: skip
+    model["objects"] = [
+        {"cluster": "", "created": 0, "changed": 1, "removed": 0},
+        {"cluster": "aws-west", "created": 2, "changed": 0, "removed": 0},
+        {"cluster": "lab", "created": 0, "changed": 0, "removed": 1},
+    ]
     model["files"] = {
-        "added": [
+        "created": [
             f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
         ],
         "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
         "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
     }
-    model["summary"] = {"clusters": 3, "placed": 7, "pending": 2, "services": 2}
+    model["commit"] = "8f0c2a1b" * 5
+    model["counts"] = {
+        "services": 2, "clusters": 3, "objects": 78, "desired": 9, "placed": 7, "pending": 2, "serving": 5
+    }  # fmt: skip
+    model["findings"] = _findings(names[1])
     return model
+
+
+def _findings(replica_: str) -> list[dict[str, Any]]:
+    """One of every kind."""
+    return [
+        finding("unreachable", "cluster", "lab", cluster="lab", message="connection refused",
+                hint="Check its network. `ansible-playbook modelplane.fleet.check --limit lab` reports what is wrong."),
+        finding("unready", "service", "embed", namespace="search", message="no endpoint is usable", hint="Wait."),
+        finding("unready", "replica", replica_, namespace="ml-team", cluster="gcp-central", status="ImagePullBackOff",
+                message='pod qwen-x: container engine: Back-off pulling image "vllm/vllm-openai:v0.23"',
+                command="kubectl -n mp-ml-team-51733 describe pod qwen-x"),
+        finding("pending", "deployment", "kimi-k2", namespace="research", status="2 of 3 replicas pending",
+                message="InsufficientCapacity: No cluster has room for 2 more replicas.",
+                hint="Add nodes to pool gpu-l4 of gcp-central, or ask for fewer replicas or devices."),
+    ]  # fmt: skip
 
 
 def _split(prefill: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +181,7 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10/ml-team/qwen",
-            "tier": 0, "note": "",
+            "tier": 0, "status": "Degraded", "message": "old not usable",
             "endpoints": [
                 endpoint(names[0], 45), endpoint(names[1], 45),
                 endpoint("openai", 10, entry=1, url="https://api.openai.com/v1", external=True, replica=""),
@@ -135,25 +190,27 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
         },
         {
             "namespace": "search", "name": "embed", "path": "/search/embed/", "address": "", "tier": None,
-            "note": "withheld until its first endpoint is ready", "endpoints": [],
+            "status": "Unavailable", "message": "withheld until its first endpoint is ready", "endpoints": [],
         },
     ]  # fmt: skip
 
 
 def _cache() -> dict[str, Any]:
-    phases = [{"name": "aws-west", "phase": "Ready"}, {"name": "lab", "phase": "Hydrating"}]
+    phases = [
+        {"cluster": "aws-west", "phase": "Ready", "message": ""},
+        {"cluster": "lab", "phase": "Hydrating", "message": "the Job runs"},
+    ]
     artifact = "hf://meta-llama/Llama-3.1-405B"
-    return {"namespace": "ml-team", "name": "llama-weights", "artifact": artifact, "clusters": phases}
+    return {"namespace": "ml-team", "name": "llama-weights", "artifact": artifact, "ready": 1, "clusters": phases}
 
 
 def _pending() -> dict[str, Any]:
     refusals = [
-        {"clusters": ["gcp-central"], "pool": "gpu-l4", "reason": "gpu: 1 of 8 devices per node, all below 140Gi"},
+        {"clusters": ["gcp-central"], "pool": "gpu-l4", "reason": "no match in `capacity.memory >= 140Gi`"},
         {"clusters": ["aws-west", "lab"], "pool": "", "reason": "no pool has 8 free devices on 2 nodes"},
     ]
     return {
-        "namespace": "research", "deployment": "kimi-k2", "replicas": 2, "reason": "InsufficientCapacity",
-        "message": "No cluster has room for 2 more replicas.", "refusals": refusals,
+        "namespace": "research", "deployment": "kimi-k2", "refusals": refusals,
     }  # fmt: skip
 
 
@@ -197,10 +254,11 @@ def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
         route = endpoint(entry["replica"], 1)
         model["services"].append(
             {"namespace": space, "name": f"model-{number:04}", "path": f"/{space}/model-{number:04}/",
-             "address": "http://203.0.113.10", "tier": 0, "note": "", "endpoints": [route]}
+             "address": "http://203.0.113.10", "tier": 0, "status": "Serving", "message": "",
+             "endpoints": [route]}
         )  # fmt: skip
         folder = f"clusters/{place['name']}/namespaces/mp-{space}-51733"
-        model["files"]["added"] += [
+        model["files"]["created"] += [
             f"{folder}/{part}-{entry['replica']}.yaml" for part in ("deployment", "service", "httproute")
         ]
     everywhere = [place["name"] for place in model["clusters"]]
@@ -208,11 +266,40 @@ def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
         refusals = [{"clusters": everywhere, "pool": "gpu-h100", "reason": "no 4 nodes with 8 free gpu each"}]
         refusals += [{"clusters": everywhere[number::3], "pool": "gpu-l4", "reason": "gpu has less than 140Gi"}]
         model["pending"].append(
-            {"namespace": f"team-{number:02}", "deployment": f"giant-{number:02}", "replicas": 1,
-             "reason": ("InsufficientCapacity", "NoMatchingDevices")[number % 2], "message": "No cluster has room.",
-             "refusals": copy.deepcopy(refusals)}
+            {"namespace": f"team-{number:02}", "deployment": f"giant-{number:02}", "refusals": copy.deepcopy(refusals)}
         )  # fmt: skip
-    model["summary"] = {
-        "clusters": clusters, "placed": replicas, "pending": len(model["pending"]), "services": len(model["services"])
-    }  # fmt: skip
+    _observe(model)
     return model
+
+
+def _observe(model: dict[str, Any]) -> None:
+    """Counts of a large model, and a few clusters and replicas that are not as they should be."""
+    created: dict[str, int] = {}
+    for path in model["files"]["created"]:
+        created[path.split("/")[1]] = created.get(path.split("/")[1], 0) + 1
+    model["objects"] = [
+        {"cluster": name, "created": number, "changed": 0, "removed": 0} for name, number in sorted(created.items())
+    ]
+    for number, place in enumerate(model["clusters"]):
+        place["pools"] = [counted(entry) for entry in place["pools"]]
+        if number % 50 == 3:
+            place |= {"state": "Unreachable", "message": "no answer within 10 s"}
+            model["findings"].append(
+                finding("unreachable", "cluster", place["name"], cluster=place["name"], message=place["message"])
+            )
+    for number, row in enumerate(model["replicas"]):
+        if number % 40 == 9:
+            row |= {"status": "CrashLoopBackOff", "message": "pod x: container engine: exit code 1"}
+            key = {key: row[key] for key in ("namespace", "cluster", "status", "message")}
+            model["findings"].append(finding("unready", "replica", row["replica"], command="kubectl logs x", **key))
+    model["findings"] += [
+        finding("pending", "deployment", each["deployment"], namespace=each["namespace"],
+                status="1 of 1 replica pending", message="InsufficientCapacity", hint="Add nodes.")
+        for each in model["pending"]
+    ]  # fmt: skip
+    replicas, pending = len(model["replicas"]), len(model["pending"])
+    failing = sum(each["subject"] == "replica" for each in model["findings"])
+    model["counts"] = {
+        "services": len(model["services"]), "clusters": len(model["clusters"]), "objects": sum(created.values()),
+        "desired": replicas + pending, "placed": replicas, "pending": pending, "serving": replicas - failing,
+    }  # fmt: skip

@@ -1,0 +1,99 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Findings of a status: what is wrong with a fleet, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+    CacheStatus,
+    ClusterStatus,
+    DeploymentStatus,
+    FleetStatus,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+
+# A replica in one of these states is either unknown, or as it should be.
+_NOT_UNREADY = frozenset({"Declared", "Leaving", "Serving", "Unknown"})
+_HINTS = {
+    "Invalid": "Correct its manifest; `ansible-playbook modelplane.fleet.validate` lists the errors.",
+    "Provisioning": "Wait until its cloud has created it; `ansible-playbook modelplane.fleet.provision` goes on.",
+}
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: with what, where, why, and what to do. `namespace` is empty for a cluster, `cluster` for
+    what is on none, `command` is one for the cluster."""
+
+    kind: Literal["pending", "unready", "unreachable"]
+    subject: Literal["service", "deployment", "replica", "cluster", "cache"]
+    namespace: str
+    name: str
+    cluster: str
+    status: str
+    message: str
+    hint: str = ""
+    command: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Return its state and what explains it."""
+        return ": ".join(part for part in (self.status, self.message) if part)
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        if self.subject == "deployment":
+            return f"{name}: {self.reason}"
+        where = f" on {self.cluster}" if self.cluster and self.subject != "cluster" else ""
+        return f"{self.subject} {name}{where}: {self.reason}"
+
+
+def findings(found: FleetStatus) -> Iterator[Finding]:
+    """Return what is wrong: clusters first, as they explain the rest."""
+    for cluster in found.clusters:
+        yield from _of_cluster(cluster)
+    for service in found.services:
+        if service.status == "Unavailable":
+            hint = "It answers as soon as one of its endpoints can be used."
+            yield Finding("unready", "service", service.namespace, service.name, "", "", service.message, hint)
+    for deployment in found.deployments:
+        if found.observed_at:
+            yield from _of_replicas(deployment)
+        yield from _of_pending(deployment)
+    for cache in found.caches:
+        yield from _of_cache(cache)
+
+
+def _of_cluster(cluster: ClusterStatus) -> Iterator[Finding]:
+    check = f"`ansible-playbook modelplane.fleet.check --limit {cluster.name}` reports what is wrong there."
+    if cluster.state == "Unreachable":
+        hint = f"Check its network and credentials. {check}"
+        yield Finding("unreachable", "cluster", "", cluster.name, cluster.name, "", cluster.message, hint)
+    elif cluster.state in ("Invalid", "NotReady", "Provisioning"):
+        hint = _HINTS.get(cluster.state, check)
+        yield Finding("unready", "cluster", "", cluster.name, cluster.name, cluster.state, cluster.message, hint)
+
+
+def _of_replicas(deployment: DeploymentStatus) -> Iterator[Finding]:
+    for row in deployment.replicas:
+        if row.status not in _NOT_UNREADY:
+            hint = "" if row.command else "Wait until it has started."
+            place = (deployment.namespace, row.name, row.cluster)
+            yield Finding("unready", "replica", *place, row.status, row.message, hint, row.command or "")
+
+
+def _of_pending(deployment: DeploymentStatus) -> Iterator[Finding]:
+    if pending := deployment.pending:
+        missing = f"{pending.count} of {count(deployment.desired, 'replica')} pending"
+        place = (deployment.namespace, deployment.name, "")
+        message = f"{pending.reason}: {pending.message}"
+        yield Finding("pending", "deployment", *place, missing, message, pending.hint)
+
+
+def _of_cache(cache: CacheStatus) -> Iterator[Finding]:
+    for phase in cache.clusters:
+        if phase.phase == "Failed":
+            hint = "Correct its source or its Secret, and run `ansible-playbook modelplane.fleet.reconcile` again."
+            yield Finding("unready", "cache", cache.namespace, cache.name, phase.cluster, "", phase.message, hint)

@@ -1,0 +1,169 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Findings about the fleet: what is wrong, why, and what to do about it; and the caches of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    NOTHING,
+    Markup,
+    badge,
+    code,
+    count,
+    el,
+    fold,
+    items,
+    join,
+    link,
+    prose,
+)
+
+# A refusal may name every cluster of a fleet, once for each deployment that waits.
+_MOST_CLUSTERS = 12
+# Of more entries the rest is shown on demand, so that what changes is not far below.
+_FEW = 3
+_GROUPS = (
+    ("unreachable", "unknown", "Unreachable"),
+    ("unready", "bad", "Not ready"),
+    ("pending", "bad", "Pending"),
+)
+
+
+def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
+    """The section of findings by kind, of overcommitted pools, and of clusters that take nothing new."""
+    refusals = {(entry["namespace"], entry["deployment"]): entry["refusals"] for entry in model["pending"]}
+    found = [(kind, badge_, title, _of_kind(model, kind)) for kind, badge_, title in _GROUPS]
+    groups = [
+        _group(badge(title, badge_), [_finding(each, refusals, known) for each in entries])
+        for __, badge_, title, entries in found
+    ]
+    groups.append(_group(badge("Overcommitted", "bad"), _overcommitted(model["clusters"])))
+    groups.append(_group(badge("Takes nothing new", "warn"), _closed(model)))
+    if not any(groups):
+        seen = "Nothing is wrong." if model["is_observed"] else "Nothing is wrong with the plan; no cluster was read."
+        return el("p", badge(seen, "good"))
+    return join(groups)
+
+
+def _of_kind(model: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    return [each for each in model["findings"] if each["kind"] == kind]
+
+
+def _group(title: Markup, entries: Sequence[Markup]) -> Markup:
+    if not entries:
+        return NOTHING
+    more = entries[_FEW:]
+    return join(
+        [
+            el("h3", title, f" {len(entries):,}"),
+            items(entries[:_FEW], "at"),
+            fold(el("span", f"{len(more):,} more"), items(more, "at")) if more else NOTHING,
+        ]
+    )
+
+
+def _finding(
+    found: Mapping[str, Any], refusals: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], known: Index
+) -> Markup:
+    key = (found["namespace"], found["name"])
+    why = [_refusal(refusal, known) for refusal in refusals.get(key, ())] if found["kind"] == "pending" else []
+    return el(
+        "div",
+        el("p", *_subject(found, known), *_state(found)),
+        el("p", prose(found["message"])),
+        el("p", el("b", "What to do: "), prose(found["hint"])) if found["hint"] else NOTHING,
+        el("p", el("b", "On the cluster, see: "), el("code", found["command"])) if found["command"] else NOTHING,
+        fold(el("span", "Why no cluster takes it"), items(why, "rf")) if why else NOTHING,
+        class_="wait",
+    )
+
+
+def _state(found: Mapping[str, Any]) -> list[object]:
+    if found["subject"] == "deployment":
+        return [": ", found["status"]]
+    return [" ", health(found["status"])] if found["status"] else []
+
+
+def _subject(found: Mapping[str, Any], known: Index) -> list[object]:
+    """The subject of a finding, with a link to it."""
+    key = (found["namespace"], found["name"])
+    name = code("/".join(filter(None, key)))
+    cluster = link(known.clusters.get(found["cluster"]), code(found["cluster"]))
+    if found["subject"] == "cluster":
+        return ["Cluster ", cluster]
+    elements = {"service": known.services, "replica": known.replicas}.get(found["subject"], {})
+    subject: list[object] = [f"{found['subject'].capitalize()} ", link(elements.get(key), name)]
+    return [*subject, " on ", cluster] if found["cluster"] else subject
+
+
+def _refusal(refusal: Mapping[str, Any], known: Index) -> Markup:
+    names = refusal["clusters"]
+    pool = join([" pool ", code(refusal["pool"])]) if refusal["pool"] else NOTHING
+    reason = prose(refusal["reason"])
+    if len(names) > _MOST_CLUSTERS and set(names) >= set(known.clusters):
+        return join([f"All {len(names):,} clusters", pool, ": ", reason])
+    shown = join([link(known.clusters.get(name), code(name)) for name in names[:_MOST_CLUSTERS]], ", ")
+    more = len(names) - _MOST_CLUSTERS
+    return join([shown, f" and {more:,} more clusters" if more > 0 else "", pool, ": ", reason])
+
+
+def _overcommitted(clusters: Sequence[Mapping[str, Any]]) -> list[Markup]:
+    return [
+        el(
+            "div",
+            el("p", "Cluster ", link(f"c{position}", code(cluster["name"])), " pool ", code(pool["name"])),
+            el("p", prose(pool["overcommitted"])),
+            class_="wait",
+        )
+        for position, cluster in enumerate(clusters)
+        for pool in cluster["pools"]
+        if pool["overcommitted"]
+    ]
+
+
+def _closed(model: Mapping[str, Any]) -> list[Markup]:
+    """Clusters that take nothing new although they are not among the findings."""
+    named = {each["cluster"] for each in model["findings"] if each["subject"] == "cluster"}
+    return [
+        el(
+            "div",
+            el("p", "Cluster ", link(f"c{position}", code(cluster["name"]))),
+            el("p", prose(cluster["reason"])),
+            class_="wait warn-line",
+        )
+        for position, cluster in enumerate(model["clusters"])
+        if cluster["reason"] and cluster["name"] not in named
+    ]
+
+
+def caches_section(caches: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    """The section of model caches: their clusters, by phase."""
+    if not caches:
+        return el("p", "There is no ModelCache.")
+    return items([_cache(cache, known, open_=len(caches) <= _MOST_CLUSTERS) for cache in caches], "ca")
+
+
+def _cache(cache: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
+    phases: dict[tuple[str, str], list[str]] = {}
+    for cluster in cache["clusters"]:
+        phases.setdefault((cluster["phase"], cluster["message"]), []).append(cluster["cluster"])
+    rows = [
+        join(
+            [
+                health(phase),
+                " ",
+                join([link(known.clusters.get(name), code(name)) for name in phases[phase, message]], ", "),
+                join([": ", prose(message)]) if message else NOTHING,
+            ]
+        )
+        for phase, message in sorted(phases)
+    ]
+    empty = el("p", "On no cluster.", class_="m") if not rows else NOTHING
+    title = join([code(f"{cache['namespace']}/{cache['name']}"), " holds ", el("span", cache["artifact"])])
+    ready = f" · ready on {cache['ready']:,} of {count(len(cache['clusters']), 'cluster')}"
+    return fold(join([title, ready]), empty, items(rows, "rf"), open_=open_)

@@ -1,0 +1,27 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Health of services, replicas, clusters and caches: the words of a status, with a colour and a sign for each."""
+
+from __future__ import annotations
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import Markup, badge
+
+_KINDS = {
+    "good": ("Ready", "Serving"),
+    # On its way, or by intention.
+    "warn": ("Degraded", "Deploying", "Held", "Hydrating", "New", "Pending", "Provisioning", "Starting", "Updating"),
+    "unknown": ("Unknown", "Unreachable"),
+    "neutral": ("Declared", "Leaving", "NotInRun"),
+}
+_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}
+
+
+def kind_of(status: str) -> str:
+    """Return the kind of a status: `good`, `warn`, `unknown`, `neutral`, and `bad` for all else, as pods have reasons
+    without number."""
+    return _KIND_OF.get(status, "bad")
+
+
+def health(status: str) -> Markup:
+    """A status as a badge."""
+    return badge(status, kind_of(status))

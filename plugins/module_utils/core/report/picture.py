@@ -1,0 +1,260 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The fleet as one picture: from services over endpoints to clusters and their pools, with health and load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW, is_overcommitted, use_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health, kind_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index, serves, serving_weight
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    NOTHING,
+    Markup,
+    badge,
+    code,
+    count,
+    el,
+    fold,
+    gauge,
+    join,
+    link,
+    percent,
+    pods_with,
+    prose,
+    shortened,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import load, nodes_of
+
+_TILES = (
+    "A tile is a cluster: its name, its devices in use, and all of them; the stronger the colour, the fuller. "
+    "! means not ready or overcommitted, ? not known, × that it takes nothing new."
+)
+_MOST_ENDPOINTS = 8
+# More tiles are small, and named where they are pointed at and to screen readers.
+_MOST_LARGE = 60
+
+
+def picture_section(model: Mapping[str, Any], known: Index) -> Markup:
+    """The section of the whole fleet."""
+    clusters = model["clusters"]
+    parts = [_totals(clusters)]
+    if len(clusters) > FEW:
+        parts.append(_overview(clusters))
+    parts.append(_services(model["services"], known))
+    if len(clusters) <= FEW:
+        parts.append(_unrouted(model, known))
+    return join(parts)
+
+
+def _totals(clusters: Sequence[Mapping[str, Any]]) -> Markup:
+    pools = [pool for cluster in clusters for pool in cluster["pools"]]
+    size = ", ".join(
+        (
+            count(len(clusters), "cluster"),
+            count(len(pools), "pool"),
+            count(sum(pool["nodes"] for pool in pools), "node"),
+        )
+    )
+    used, total = sum(pool["used"] for pool in pools), sum(pool["total"] for pool in pools)
+    return el("p", f"{size}: ", load(used, total))
+
+
+def _overview(clusters: Sequence[Mapping[str, Any]]) -> Markup:
+    large = len(clusters) <= _MOST_LARGE
+    tiles = [_tile(position, cluster, large=large) for position, cluster in enumerate(clusters)]
+    return el(
+        "figure",
+        el("figcaption", _TILES, class_="m"),
+        el(
+            "ul",
+            *(el("li", tile) for tile in tiles),
+            class_="tiles" if large else "tiles small",
+            id="tiles",
+            aria_label="Clusters",
+        ),
+    )
+
+
+def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
+    used, total = use_of(cluster)
+    kind, over = kind_of(cluster["state"]), is_overcommitted(cluster)
+    flags = "!" if over or kind == "bad" else "?" if kind == "unknown" else ""
+    flags += "×" if cluster["reason"] else ""
+    label = f"{cluster['name']}: {cluster['state']}, {used:,} of {total:,} devices in use"
+    label += ", a pool is overcommitted" if over else ""
+    label += ", takes nothing new" if cluster["reason"] else ""
+    level = min(10, 10 * used // total) if total else 0
+    bold = el("b", flags) if flags else NOTHING
+    return el(
+        "a",
+        el("span", shortened(cluster["name"]), class_="tn") if large else NOTHING,
+        el("span", f"{used:,}/{total:,}" if total else "–", " ", bold) if large else bold,
+        href=f"#c{position}",
+        class_=f"tile l{level} t-{'bad' if over else kind}",
+        title=label,
+        aria_label=label,
+    )
+
+
+def _services(services: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    if not services:
+        return el("p", "There is no ModelService: replicas can be reached through their cluster's gateway only.")
+    cards = [
+        _service(position, service, known, open_=len(services) <= FEW) for position, service in enumerate(services)
+    ]
+    return el("div", *cards, class_="services" if len(services) <= FEW else "services many", id="services")
+
+
+def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
+    serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
+    endpoints = sorted(service["endpoints"], key=lambda endpoint: _order(service, endpoint))
+    whole = serving_weight(service)
+    rows = [el("li", _endpoint(service, endpoint, whole, known)) for endpoint in endpoints]
+    more = rows[_MOST_ENDPOINTS:]
+    return el(
+        "details",
+        el(
+            "summary",
+            el("h3", "Service ", code(f"{service['namespace']}/{service['name']}")),
+            health(service["status"]),
+            el("span", f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} with requests", class_="m"),
+            el("span", code(service["address"] or service["path"]), class_="m"),
+        ),
+        el(
+            "div",
+            el("p", prose(service["message"])) if service["message"] else NOTHING,
+            el("p", "The address of the gateway is not known yet.", class_="m") if not service["address"] else NOTHING,
+            el("p", "It selects no endpoint.", class_="m") if not endpoints else NOTHING,
+            el("ol", *rows[:_MOST_ENDPOINTS], class_="rt") if rows else NOTHING,
+            fold(el("span", f"{count(len(more), 'more endpoint')}"), el("ol", *more, class_="rt")) if more else NOTHING,
+            id=f"s{position}",
+        ),
+        class_="card service",
+        open="" if open_ else None,
+    )
+
+
+def _order(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> tuple[bool, int, int, str]:
+    """Those that get requests first, then as they were written."""
+    return not serves(service, endpoint), endpoint["priority"], endpoint["entry"], endpoint["name"]
+
+
+def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int, known: Index) -> Markup:
+    key = (service["namespace"], endpoint["replica"])
+    replica = known.placed.get(key) if endpoint["replica"] else None
+    return join(
+        [
+            el(
+                "div",
+                _share(service, endpoint, whole),
+                el("div", "Endpoint ", code(endpoint["name"])),
+                el(
+                    "div",
+                    code(endpoint["url"]),
+                    f" · weight {endpoint['weight']:,}" if endpoint["weight"] else "",
+                    f" · priority {endpoint['priority']} · entry {endpoint['entry']}",
+                    class_="m",
+                ),
+            ),
+            el("div", _target(endpoint, replica, known), class_="hop"),
+            el("div", _pools(replica, known), class_="hop") if replica else NOTHING,
+        ]
+    )
+
+
+def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
+    if serves(service, endpoint):
+        text = join([el("strong", percent(endpoint["weight"], whole)), " of requests"])
+        return text if endpoint["weight"] == whole else join([text, gauge(endpoint["weight"], whole)])
+    if not endpoint["usable"]:
+        return badge("Not usable: no requests", "bad")
+    if service["tier"] is not None and endpoint["priority"] > service["tier"]:
+        return badge("Stands by", "held")
+    return badge("No requests", "held")
+
+
+def _target(endpoint: Mapping[str, Any], replica: Mapping[str, Any] | None, known: Index) -> Markup:
+    """Return what answers an endpoint: a replica on a cluster, or something outside of the fleet."""
+    if replica is None:
+        outside = "Outside of the fleet" if endpoint["external"] or not endpoint["replica"] else ""
+        return join([outside] if outside else ["Replica ", code(endpoint["replica"]), ", which is not of this plan"])
+    named = link(known.replicas.get((replica["namespace"], replica["replica"])), code(replica["replica"]))
+    return join(
+        [
+            el("div", _cluster(replica["cluster"], known)),
+            el("div", "Replica ", named, " ", health(replica["status"])),
+        ]
+    )
+
+
+def _cluster(name: str, known: Index) -> Markup:
+    row = known.cluster_rows.get(name)
+    state = join([" ", health(row["state"])]) if row else NOTHING
+    return join(["Cluster ", link(known.clusters.get(name), code(name)), state])
+
+
+def _pools(replica: Mapping[str, Any], known: Index) -> Markup:
+    """The pools of a replica with their load."""
+    row = known.cluster_rows.get(replica["cluster"])
+    used = {
+        pool["name"]: None for engine in replica["engines"] for member in engine["members"] for pool in member["pools"]
+    }
+    return join(_pool(pool) for pool in (row["pools"] if row else ()) if pool["name"] in used)
+
+
+def _pool(pool: Mapping[str, Any]) -> Markup:
+    nodes = el("span", f" · {nodes_of(pool)}", class_="m")
+    return el("div", el("div", "Pool ", code(pool["name"]), nodes), load(pool["used"], pool["total"]), class_="load")
+
+
+def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:
+    """Clusters to which no service leads."""
+    reached = {
+        known.placed[service["namespace"], endpoint["replica"]]["cluster"]
+        for service in model["services"]
+        for endpoint in service["endpoints"]
+        if (service["namespace"], endpoint["replica"]) in known.placed
+    }
+    rows = [
+        el(
+            "li",
+            el("div", _cluster(cluster["name"], known)),
+            el("div", *(_pool(pool) for pool in cluster["pools"]), class_="hop") if cluster["pools"] else NOTHING,
+        )
+        for cluster in model["clusters"]
+        if cluster["name"] not in reached
+    ]
+    if not rows:
+        return NOTHING
+    title = "Clusters without endpoints" if len(rows) < len(model["clusters"]) else "Clusters"
+    return el("div", el("h3", title), el("ul", *rows, class_="rt two"), class_="card")
+
+
+def where(replica: Mapping[str, Any], known: Index) -> Markup:
+    """The cluster of a replica, and the pools, pods and devices of its engines."""
+    cluster = replica["cluster"]
+    members = (el("div", part) for part in _members(replica))
+    return join(["on ", link(known.clusters.get(cluster), code(cluster)), *members])
+
+
+def _members(replica: Mapping[str, Any]) -> list[Markup]:
+    return [_member(engine, member) for engine in replica["engines"] for member in engine["members"]]
+
+
+def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
+    phase = f" ({engine['phase']})" if engine["phase"] else ""
+    takes = pods_with(member["pods"], member["devices"], engine["copies"])
+    spread = len(member["pools"]) > 1
+    pools = join(
+        [join([f"{count(pool['pods'], 'pod')} in " if spread else "", code(pool["name"])]) for pool in member["pools"]],
+        ", ",
+    )
+    return join(
+        [
+            f"{engine['name']}{phase} {member['role']}: {takes}",
+            *([": " if spread else " in ", pools] if member["pools"] else []),
+        ]
+    )

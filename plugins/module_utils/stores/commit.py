@@ -1,0 +1,60 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Git commit of manifests, read from the files of the repository: `git` is not needed."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# Refs of branches, of which no part may lead out of the repository.
+_REF = re.compile(r"refs/(?!.*\.\.)[^\s\\:?*\[~^]+")
+_MOST_BYTES = 4096
+
+
+def commit_of(paths: Sequence[str]) -> str:
+    """Return the commit that is checked out where all these paths are; empty without one, or with several.
+
+    Files may have been edited since."""
+    found = {_commit(path) for path in paths}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _commit(path: str) -> str:
+    literal = Path(path.partition("*")[0] if glob.has_magic(path) else path).expanduser()
+    with contextlib.suppress(OSError, ValueError):
+        place = literal.resolve()
+        for folder in (place, *place.parents):
+            git = folder / ".git"
+            if git.is_dir():
+                return _head(git)
+            if git.is_file():
+                # Of a further work tree, or of a submodule, this is a file that names the folder.
+                return _head(folder / _text(git).removeprefix("gitdir:").strip())
+    return ""
+
+
+def _head(git: Path) -> str:
+    head = _text(git / "HEAD").strip()
+    if _COMMIT.fullmatch(head):
+        return head
+    ref = head.removeprefix("ref:").strip()
+    if not _REF.fullmatch(ref):
+        return ""
+    common = git / "commondir"
+    shared = git / _text(common).strip() if common.is_file() else git
+    if (shared / ref).is_file():
+        found = _text(shared / ref).strip()
+    else:
+        packed = (shared / "packed-refs").read_text(encoding="utf-8").splitlines()
+        found = next((line.partition(" ")[0] for line in packed if line.endswith(f" {ref}")), "")
+    return found if _COMMIT.fullmatch(found) else ""
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8") as stream:
+        return stream.read(_MOST_BYTES)
