@@ -37,6 +37,15 @@ const fs = require('fs');
 const [from, to] = process.argv.slice(1);
 fs.writeFileSync(to, require('zlib').brotliDecompressSync(fs.readFileSync(from)));
 """
+# Chromium reads from descriptor 3 and writes to 4.
+_START = """
+import fcntl, os, sys
+pipes = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 5) for each in sys.argv[1:3]]
+for number, pipe in enumerate(pipes, 3):
+    os.dup2(pipe, number)
+    os.close(pipe)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 # Below this width a page is one for telephones.
 _NARROW = 500
 
@@ -117,10 +126,9 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         reading, self._out = os.pipe()
         self._in, writing = os.pipe()
-        # Chromium reads from descriptor 3 and writes to 4.
-        shell = f'exec "$@" 3<&{reading} 4>&{writing}'
+        command = [program, *_FLAGS.split(), f"--user-data-dir={self._profile.name}"]
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", shell, "sh", program, *_FLAGS.split(), f"--user-data-dir={self._profile.name}"],
+            [sys.executable, "-S", "-c", _START, str(reading), str(writing), *command],
             env={**os.environ, **needed},
             pass_fds=(reading, writing),
             stderr=subprocess.DEVNULL,
