@@ -318,7 +318,7 @@ def _pending(pending: Pending) -> PendingReplicas:
 _HINTS = {
     "InvalidNodeSelector": "Correct the selector in the ModelDeployment.",
     "ModelCacheNotFound": "Add the ModelCache, or correct its name in the ModelDeployment.",
-    "NoClusters": "Add an InferenceCluster with these labels, or change clusterSelector in the ModelDeployment.",
+    "NoClusters": "Add an InferenceCluster with these labels, or change clusterSelector of it or its ModelCache.",
 }
 _OTHER_DEVICES = "Add a pool with devices that the ModelDeployment asks for, or change its nodeSelector."
 

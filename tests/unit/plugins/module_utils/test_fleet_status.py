@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
     object_changes,
     tables,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -198,6 +201,7 @@ def test_pending_replicas_have_their_reasons(fleet: WithPods) -> None:
     assert (deployment.pending.count, deployment.pending.reason) == (3, "InsufficientCapacity")
     (line,) = refused(outcome(found, []), ["pending"])
     assert line.startswith("pending: team/qwen: 3 of 11 replicas pending: InsufficientCapacity: ")
+    assert deployment.pending.hint == "Add nodes to pool gpu of east, west, or ask for fewer replicas or devices."
     shown = tables(found, NOW)
     assert max(map(len, shown)) <= 72
     (row,) = [line for line in shown if " Pending" in line]
@@ -232,6 +236,119 @@ def test_a_status_is_the_same_in_every_form(fleet: WithPods) -> None:
         assert cluster["name"] in shown
     assert document["schemaVersion"] == 1
     assert "3d" in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason", "hint"),
+    [
+        (
+            'device.driver == "gpu.nvidia.com"',
+            'device.driver == "gpu.amd.com"',
+            "InsufficientCapacity",
+            "Add a pool with",
+        ),
+        (
+            "spec:\n  source: HuggingFace",
+            "spec:\n  clusterSelector: {matchLabels: {tier: none}}\n  source: HuggingFace",
+            "NoClusters",
+            "Add an InferenceCluster with these labels",
+        ),
+    ],
+)
+def test_what_to_do_about_pending_replicas(fleet: WithPods, before: str, after: str, reason: str, hint: str) -> None:
+    fleet.edit(before, after)
+    (deployment,) = status(fleet).deployments
+    assert deployment.pending is not None
+    assert deployment.pending.reason == reason
+    assert deployment.pending.hint.startswith(hint)
+
+
+def view(found: build.Outcome) -> Object:
+    return view_model.model(found.plan, found.changes, found.fleet_status, found.now, found.commit)
+
+
+def test_the_page_has_the_rows_and_numbers_of_the_status(fleet: WithPods) -> None:
+    fleet.settle()
+    fleet.pods = {"west": waiting("ImagePullBackOff", "Back-off pulling `image`")}
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.run()
+    fleet.edit("replicas: 2", "replicas: 11")
+    found = fleet.run(check_mode=True)
+    rows, page = found.fleet_status, view(found)
+    assert [(each["name"], each["status"], each["message"]) for each in page["services"]] == [
+        (each.name, each.status, each.message) for each in rows.services
+    ]
+    assert [(each["name"], each["state"], each["message"]) for each in page["clusters"]] == [
+        (each.name, each.state, each.message) for each in rows.clusters
+    ]
+    assert [(p["ready_nodes"], p["nodes"], p["total"], p["used"]) for c in page["clusters"] for p in c["pools"]] == [
+        (p.ready_nodes, p.nodes, p.devices, p.used_devices) for c in rows.clusters for p in c.pools
+    ]
+    (deployment,) = rows.deployments
+    assert {(each["replica"], each["status"], each["message"]) for each in page["replicas"]} == {
+        (each.name, each.status, each.message) for each in deployment.replicas
+    }
+    changed = {(row.replica, row.action) for row in rows.next_run.replicas if row.action != "removed"}
+    assert {(each["replica"], each["state"]) for each in page["replicas"] if each["state"] != "kept"} == changed
+    result = outcome(rows, rows.next_run.objects)
+    assert page["counts"] == {
+        "services": 1,
+        "clusters": result.clusters.total,
+        "objects": len(found.plan.control) + sum(map(len, found.plan.clusters.values())),
+        "desired": result.replicas.desired,
+        "placed": result.replicas.placed,
+        "pending": result.replicas.pending,
+        "serving": result.replicas.serving,
+    }
+    lines = result.findings
+    assert len(page["findings"]) == len(lines.pending) + len(lines.unready) + len(lines.unreachable)
+    for kind in ("created", "changed", "removed"):
+        assert len(page["files"][kind]) == sum(each[kind] for each in page["objects"]) == getattr(result.objects, kind)
+    html = build.draw(found)
+    assert "kubectl -n mp-team-" in html
+    assert "Back-off pulling <code>image</code>" in html
+    assert "Add nodes to pool gpu of" in html
+    assert f'<time datetime="{found.now}">' in html
+
+
+def test_what_does_not_answer_differs_on_the_page_from_what_fails_and_what_is_not_read(fleet: WithPods) -> None:
+    fleet.settle()
+    fleet.silent = {"west"}
+    html = build.draw(fleet.run(check_mode=True))
+    assert '<span class="b unknown">Unreachable</span>' in html
+    assert "modelplane.fleet.check --limit west" in html
+    assert '<span class="b bad">NotReady</span>' not in html
+    declared = build.draw(fleet.run_unseen(check_mode=True))
+    assert '<span class="b neutral">Declared</span>' in declared
+    assert "No cluster was read" in declared
+    assert "Unreachable" not in declared
+
+
+def test_the_page_stays_until_something_changes(fleet: WithPods, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef" * 2 + "01234567"
+    (fleet.folder / ".git").mkdir()
+    (fleet.folder / ".git" / "HEAD").write_text(commit)
+    fleet.settle()
+    fleet.edit("replicas: 2", "replicas: 1")
+    fleet.settle()
+    page = fleet.built / "report.html"
+    before = page.read_text()
+    assert f"<code>{commit[:12]}</code>" in before
+    assert str(fleet.folder) not in before
+    (fleet.folder / ".git" / "HEAD").write_text("f" * 40)
+    monkeypatch.setattr(build, "datetime", Later)
+    assert not fleet.run().changes
+    assert page.read_text() == before
+    fleet.edit("replicas: 1", "replicas: 3")
+    fleet.run()
+    assert "2099-01-01 00:00:00 UTC" in page.read_text()
+    assert f"<code>{'f' * 12}</code>" in page.read_text()
+
+
+class Later(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Later:
+        return cls(2099, 1, 1, tzinfo=tz)
 
 
 @pytest.mark.parametrize(
