@@ -13,6 +13,7 @@ _KINDS = {
     "unknown": ("Unknown", "Unreachable"),
     "neutral": ("Declared", "Leaving", "NotInRun"),
 }
+_WORST_FIRST = ("bad", "unknown", "warn", "neutral", "good")
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words}
 
 
@@ -20,6 +21,11 @@ def kind_of(status: str) -> str:
     """Return the kind of a status: `good`, `warn`, `unknown`, `neutral`, and `bad` for all else, as pods have reasons
     without number."""
     return _KIND_OF.get(status, "bad")
+
+
+def rank_of(status: str) -> int:
+    """Return a number by which what is worst comes first."""
+    return _WORST_FIRST.index(kind_of(status))
 
 
 def health(status: str) -> Markup:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW, is_overcommitted, use_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health, kind_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health, kind_of, rank_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index, serves, serving_weight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
@@ -102,10 +102,13 @@ def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
 def _services(services: Sequence[Mapping[str, Any]], known: Index) -> Markup:
     if not services:
         return el("p", "There is no ModelService: replicas can be reached through their cluster's gateway only.")
-    cards = [
-        _service(position, service, known, open_=len(services) <= FEW) for position, service in enumerate(services)
-    ]
-    return el("div", *cards, class_="services" if len(services) <= FEW else "services many", id="services")
+    few = len(services) <= FEW
+    # Of many, the first are shown: those that are not as they should be.
+    order = (
+        range(len(services)) if few else sorted(range(len(services)), key=lambda at: rank_of(services[at]["status"]))
+    )
+    cards = [_service(at, services[at], known, open_=few) for at in order]
+    return el("div", *cards, class_="services" if few else "services many", id="services")
 
 
 def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:

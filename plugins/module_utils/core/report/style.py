@@ -122,10 +122,10 @@ padding:0 .4rem;color:var(--dim)
 .unknown{color:var(--unknown);border-style:dashed}.unknown::before{content:"? "}
 .t-bad{border:2px solid var(--bad)}.t-unknown{border:2px dashed var(--unknown)}.t-warn{border-color:var(--warn)}
 table{border-collapse:collapse;width:100%;table-layout:fixed}
-caption{text-align:left;color:var(--dim);font-size:.87rem;padding:.25rem 0}
+caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 th,td{text-align:left;vertical-align:top;padding:.35rem .5rem .35rem 0;border-bottom:1px solid var(--line)}
 th:first-child{width:34%}
-.numbers{max-width:40rem}.numbers .n{text-align:right}
+.numbers{max-width:40rem;table-layout:auto}.numbers .n{text-align:right}
 .numbers th{font-weight:400}.numbers thead th{font-weight:600}
 .rt>li{
 display:grid;gap:.25rem 1rem;padding:.5rem 0;border-top:1px solid var(--line);

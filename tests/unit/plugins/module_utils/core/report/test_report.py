@@ -394,3 +394,35 @@ def test_odd_pools_are_reported_and_drawn(odd: dict[str, Any]) -> None:
     page = Page(report.html(model))
     assert "Pool" in page.text
     assert all(entry["replica"] in page.text for entry in odd["occupied"])
+
+
+def test_of_many_services_those_that_fail_come_first() -> None:
+    model = large(3, 30)
+    model["services"][17]["status"] = "Unavailable"
+    model["services"][4]["status"] = "Unknown"
+    page = Page(report.html(model))
+    ids = [id_ for id_ in page.values("id") if re.fullmatch("s[0-9]+", id_)]
+    assert ids[:3] == ["s17", "s4", "s0"]
+    assert len(ids) == 30
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "flag"), [("NotReady", "bad", "!"), ("Unreachable", "unknown", "?"), ("Declared", "neutral", "")]
+)
+def test_a_tile_has_the_health_of_its_cluster(state: str, kind: str, flag: str) -> None:
+    model = large(20, 5)
+    model["clusters"][3] |= {"state": state, "reason": ""}
+    page = Page(report.html(model))
+    tiles = [entry for _, entry in page.tree if entry.get("class", "").startswith("tile ")]
+    assert tiles[3]["class"].endswith(f" t-{kind}")
+    assert f": {state}, " in tiles[3]["aria-label"]
+    cluster_ = model["clusters"][3]
+    used, total = (sum(pool_[key] for pool_ in cluster_["pools"]) for key in ("used", "total"))
+    assert f"{used}/{total} {flag}".strip() in re.sub(r"\s+", " ", page.text)
+
+
+def test_backticks_are_code_and_a_single_one_stays() -> None:
+    model = small()
+    model["findings"][0]["hint"] = "run `one <two>` and `three`, not `four"
+    html = report.html(model)
+    assert "run <code>one &lt;two&gt;</code> and <code>three</code>, not `four" in html
