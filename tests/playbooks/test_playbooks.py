@@ -144,8 +144,15 @@ def test_pipelines_choose_what_fails(tmp_path: Path) -> None:
     changed(play("plan", inventory=SAMPLE, fleet_build=build))
     given = {"fleet_build": build, "fleet_detailed_exit": True, "fleet_strict": ["drift", "unready", "unreachable"]}
     assert changed(play("plan", inventory=SAMPLE, **given)) == 0
-    pending = failed(play("status", inventory=SAMPLE, fleet_build=build, fleet_strict=["pending"]))
+    reports = [str(tmp_path / name) for name in ("fleet.html", "fleet.json")]
+    given = {"fleet_build": build, "fleet_report": reports, "fleet_strict": ["pending"]}
+    pending = failed(play("status", inventory=SAMPLE, **given))
     assert "pending: research/kimi-k2: 1 of 1 replica pending: InsufficientCapacity" in pending
+    page, document = (Path(name).read_text() for name in reports)
+    (hint,) = (each["pending"]["hint"] for each in json.loads(document)["deployments"] if "pending" in each)
+    assert hint in page
+    assert hint in " ".join(pending.split())
+    assert "No object changes." in page, "it is of this run, not that of the build folder"
     misspelt = failed(play("plan", inventory=SAMPLE, fleet_build=build, fleet_strict=["pendin"]))
     assert "fleet_strict" in misspelt
 

@@ -4,7 +4,7 @@
 
 Chromium is the program that CHROMIUM names, one that is installed, or that of the npm package `@sparticuz/chromium`,
 which has its libraries too and runs on Linux (x86-64) as any user. Packages are downloaded once, by npm, into
-`.cache/browser`; their scripts are not run.
+`~/.cache/modelplane-fleet/browser`; their scripts are not run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 CHROMIUM = "@sparticuz/chromium@153.0.0"
 AXE = "axe-core@4.14.1"
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "browser"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "modelplane-fleet" / "browser"
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # In a container there is no sandbox, and /dev/shm is small.
 _FLAGS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --hide-scrollbars"
