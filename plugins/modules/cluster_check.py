@@ -63,8 +63,8 @@ options:
     default: modelplane-engines
   grants:
     description:
-      - Whether RV(clusters[].bindings) will be applied next, so that SecurityContextConstraints without permission to
-        use them are not an error.
+      - Whether RV(clusters[].engine_rights) will be applied next, so that missing SecurityContextConstraints of engines
+        are not an error.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -152,9 +152,9 @@ clusters:
       description: Whether it is OpenShift.
       type: bool
       returned: when the cluster could be checked
-    bindings:
-      description: Objects that allow pods to use the SecurityContextConstraints they need, mostly ClusterRoleBindings;
-        empty on other clusters.
+    engine_rights:
+      description: The ClusterRole that RoleBindings of engines refer to, and its SecurityContextConstraints; empty on
+        other clusters.
       type: list
       elements: dict
       returned: when the cluster could be checked
@@ -176,7 +176,7 @@ clusters:
         - "  error: spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are desired"
         - "    Label the nodes of the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool"
       openshift: false
-      bindings: []
+      engine_rights: []
 failed_clusters:
   description: The clusters that failed.
   returned: always
@@ -197,10 +197,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, desired_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
@@ -246,7 +247,7 @@ def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, An
     snapshot = take_snapshot(client, desired, recorded_in)
     findings = checks.check(snapshot, desired)
     wrong = errors(findings)
-    needs = openshift.needs(desired) if snapshot.openshift else ()
+    is_openshift = snapshot.openshift is not None
     return {
         "changed": False,
         "failed": bool(wrong),
@@ -254,8 +255,8 @@ def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, An
         "findings": [finding.wire() for finding in findings],
         "report": report(client.name, findings),
         "installed": bool(snapshot.recorded),
-        "openshift": snapshot.openshift is not None,
-        "bindings": openshift.bindings(needs),
+        "openshift": is_openshift,
+        "engine_rights": engine_rights(desired.engine_constraint) if is_openshift else [],
     }
 
 

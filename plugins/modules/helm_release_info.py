@@ -69,6 +69,10 @@ clusters:
       description: Whether C(resource.k8s.io/v1) is served, with which pods claim devices.
       type: bool
       returned: when the cluster could be asked
+    openshift:
+      description: Whether it is OpenShift.
+      type: bool
+      returned: when the cluster could be asked
     foreign_namespaces:
       description: Namespaces without the label C(app.kubernetes.io/managed-by=modelplane.fleet).
       type: list
@@ -105,6 +109,7 @@ clusters:
       version: '1.36'
       load_balancer_annotations: {}
       devices: true
+      openshift: false
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
       foreign_namespaces: [default, kube-system]
       recorded: [mp-lws]
@@ -125,6 +130,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load_balancer import (
     load_balancer_annotations,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import CONSTRAINTS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
@@ -153,6 +159,7 @@ def work(module: AnsibleModule) -> None:
             "version": ".".join(map(str, version)),
             "load_balancer_annotations": load_balancer_annotations(build),
             "devices": client.serves("resource.k8s.io/v1", "ResourceClaim"),
+            "openshift": client.serves(*CONSTRAINTS),
             "releases": releases(client, time.time(), module.params["kinds"]),
             "definitions": definitions(client),
             "recorded": _recorded(client, module.params["recorded_in"] or ""),

@@ -65,6 +65,7 @@ LAYERS = [
         "module_utils/_jmespath",
         "module_utils/_aws",
         "module_utils/_google",
+        "module_utils/_openshift",
     ),
 ]
 GUARDED = {
@@ -74,6 +75,7 @@ GUARDED = {
     "_jmespath.py": {"jmespath"},
     "_aws.py": {"boto3", "botocore"},
     "_google.py": {"google"},
+    "_openshift.py": {"openshift"},
 }
 # What a pure function has no use for.
 IMPURE = {"os", "pathlib", "time", "random", "socket", "subprocess", "tempfile", "glob", "shutil", "logging"}

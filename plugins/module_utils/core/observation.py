@@ -17,6 +17,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
         version: "1.36"                          # of Kubernetes
+        openshift: true                          # only for OpenShift
         objects: [<Kubernetes object>, ...]
 
 Beyond identity nothing of an object is checked: it is foreign data, read through `core/wire.py`.
@@ -63,7 +64,8 @@ class ObservedCluster:
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
     stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
-    `nodes` are the nodes per pool that are Ready. `version` is that of Kubernetes.
+    `nodes` are the nodes per pool that are Ready. `version` is that of Kubernetes. `openshift`: whether it is
+    OpenShift.
     """
 
     unreachable: str = ""
@@ -73,6 +75,7 @@ class ObservedCluster:
     nodes: Mapping[str, int] = field(default_factory=dict)
     declared: bool = False
     version: str = ""
+    openshift: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         "stack": _component_wire(cluster.stack),
         "nodes": dict(sorted(cluster.nodes.items())),
         "version": cluster.version,
+        **({"openshift": True} if cluster.openshift else {}),
         "objects": [dict(value) for value in cluster.objects],
     }
 
@@ -187,11 +191,15 @@ def _text(value: Any, path: str, *, required: bool = False) -> str:
     return value
 
 
+def _flag(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise ObservationError(path, short_value(value), "true or false")
+    return value
+
+
 def _component(value: Any, path: str) -> Component:
     found = _map(value, path, "ready", "message", "addresses")
-    ready = found.get("ready", False)
-    if not isinstance(ready, bool):
-        raise ObservationError(f"{path}.ready", short_value(ready), "true or false")
+    ready = _flag(found.get("ready", False), f"{path}.ready")
     addresses = tuple(
         _text(address, f"{path}.addresses[{index}]", required=True)
         for index, address in enumerate(_list(found.get("addresses"), f"{path}.addresses"))
@@ -200,10 +208,11 @@ def _component(value: Any, path: str) -> Component:
 
 
 def _cluster(value: Any, path: str) -> ObservedCluster:
-    found = _map(value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "version", "objects")
-    declared = found.get("declared", False)
-    if not isinstance(declared, bool):
-        raise ObservationError(f"{path}.declared", short_value(declared), "true or false")
+    found = _map(
+        value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "version", "openshift", "objects"
+    )
+    declared = _flag(found.get("declared", False), f"{path}.declared")
+    openshift = _flag(found.get("openshift", False), f"{path}.openshift")
     if declared:
         if given := sorted(key for key in found if key != "declared" and found[key]):
             expected = "nothing beside declared, which says that the cluster was not read"
@@ -221,6 +230,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
         version=_text(found.get("version"), f"{path}.version"),
+        openshift=openshift,
     )
     if not cluster.unreachable and found.get("objects") is None:
         # A cluster that was never read must not count as "nothing runs there".

@@ -184,6 +184,13 @@ class Client:
                 self._not_served(api_version, kind)
             return self._pages(again, namespace, labels, fields)
 
+    def fetch(self, path: str, query: Query, action: str) -> bytes:
+        """The answer to a GET as it is, for libraries that read it themselves. `action`: words for messages."""
+        call = Call("get", "GET", path, action, query)
+        answer, _unsure = self._requester.answer(call)
+        self._requester.check(call, answer)
+        return answer.body
+
     def watch(
         self,
         api_version: str,

@@ -20,6 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
+    admitted_host,
+    is_routed,
+    why_not_admitted,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,
@@ -41,6 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unexpected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import gateway_route, is_openshift
 
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -130,7 +136,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     pods = _pods(client, found)
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
+    route = gateway_route(client) if is_routed(gateway) else None
     missing, warnings = _missing_from_stack(client, cluster, gateway, version)
+    if is_routed(gateway) and not admitted_host(route):
+        where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
+        missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
     warnings += _device_warnings(client, cluster, nodes)
     pools = _pools(nodes)
     entry: dict[str, Any] = {
@@ -138,8 +148,10 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
-        "objects": sorted([*found, *pods, *([trim(gateway)] if gateway else [])], key=_order),
+        "objects": sorted([*found, *pods, *(trim(value) for value in (gateway, route) if value)], key=_order),
     }
+    if is_openshift(client):
+        entry["openshift"] = True
     if cluster.provisioned:
         # The fleet makes it, and it answers.
         entry["provisioned"] = {"ready": True, "message": ""}
@@ -152,7 +164,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         entry=entry,
         version=version,
         nodes=pools,
-        gateway=first_address(gateway),
+        gateway=admitted_host(route) if is_routed(gateway) else first_address(gateway),
         workloads=[workload_state(value) for value in found if value["kind"] in (*WORKLOADS, "Job")],
         failing_pods=failing_pods(pods),
         warnings=[*client.warnings, *warnings],

@@ -11,23 +11,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import single_definitions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     EVERYTHING,
     Desired,
-    OpenShift,
     Right,
     Snapshot,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import CONSTRAINTS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import (
+    constraint_names,
+    is_openshift,
+)
 
 T = TypeVar("T")
 
@@ -65,7 +68,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         recorded=read.try_to("ConfigMap", lambda: _recorded(client, recorded_in), []),
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
-        openshift=_openshift(client, desired, read),
+        openshift=_constraints(client, read) if is_openshift(client) else None,
         unread=read.unread,
     )
 
@@ -119,14 +122,6 @@ def _may(client: Client, right: Right) -> bool:
     return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": given})
 
 
-def _openshift(client: Client, desired: Desired, read: _Reading) -> OpenShift | None:
-    if not (client.serves(*openshift.CONSTRAINTS) or client.serves(*openshift.VERSIONS)):
-        return None
-    there = frozenset(text(value, "metadata", "name") for value in read.all(*openshift.CONSTRAINTS))
-
-    def refused() -> frozenset[Any]:
-        return frozenset(
-            need.key for need in openshift.needs(desired) if not client.allowed("SubjectAccessReview", need.review())
-        )
-
-    return OpenShift(there, read.try_to("SubjectAccessReview", refused, frozenset()))
+def _constraints(client: Client, read: _Reading) -> frozenset[str]:
+    none: frozenset[str] = frozenset()
+    return read.try_to(CONSTRAINTS[1], lambda: constraint_names(client), none)

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ENGINES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
     ON_CONTROL,
@@ -44,6 +45,7 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "events"): ("list",),
     ("", "nodes"): ("list",),
     ("gateway.networking.k8s.io", "gateways"): ("get", "list"),
+    ("route.openshift.io", "routes"): ("get",),
     ("resource.k8s.io", "deviceclasses"): ("get",),
     ("resource.k8s.io", "resourceslices"): ("list",),
     ("apps", "daemonsets"): ("list",),
@@ -142,7 +144,7 @@ def test_only_definitions_of_the_fleet_may_be_written() -> None:
 
 def test_the_fleet_may_bind_the_role_for_secrets_and_no_other() -> None:
     given = rules("workload-cluster", "ClusterRole", "modelplane-workload-cluster")
-    assert [rule["resourceNames"] for rule in given if "bind" in rule["verbs"]] == [[SECRETS_ROLE]]
+    assert [rule["resourceNames"] for rule in given if "bind" in rule["verbs"]] == [[ENGINES, SECRETS_ROLE]]
     assert set(rights(rules("workload-cluster", "ClusterRole", SECRETS_ROLE))) == {
         ("", "secrets", verb) for verb in WRITTEN
     }

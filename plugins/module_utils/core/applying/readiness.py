@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import admitted_host, why_not_admitted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -225,6 +226,10 @@ def _gateway(live: Object) -> Readiness:
     return _progressing("no controller has accepted it yet")
 
 
+def _route(live: Object) -> Readiness:
+    return READY if admitted_host(live) else _progressing(why_not_admitted(live))
+
+
 def _gateway_class(live: Object) -> Readiness:
     if is_true(live, "Accepted"):
         return READY
@@ -261,5 +266,6 @@ _RULES: Mapping[str, Callable[[Object], Readiness]] = {
     "Gateway": _gateway,
     "GatewayClass": _gateway_class,
     "HTTPRoute": lambda live: _parents(live, reported=True),
+    "Route": _route,
     "InferencePool": lambda live: _parents(live, reported=False),
 }

@@ -141,7 +141,7 @@ def _is_one_of(provisioner: str, known: tuple[str, ...]) -> bool:
 def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Yield whether a user gives addresses to Services of type LoadBalancer. That none does cannot be proved."""
     managed = [entry["key"] for entry in desired.managed]
-    if "gateway" not in managed or "Service" in snapshot.unread:
+    if "gateway" not in managed or desired.routed or "Service" in snapshot.unread:
         return
     addressed = [value for value in snapshot.services if entries(value, "status", "loadBalancer", "ingress")]
     if addressed:

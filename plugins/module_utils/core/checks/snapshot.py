@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 NVIDIA = "gpu.nvidia.com"
 """The driver of NVIDIA's devices, and their DeviceClass."""
@@ -45,11 +45,10 @@ class Desired:
     """Desired state of a cluster: what it has to be ready for.
 
     `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
-    promise. `namespaces`: of the cluster, in which the fleet has or may have engines. `planned`: the components of the
-    serving stack as `compose.stack.plan` has them, with `problems` that kept it from being planned; empty where
-    conflicts are not checked. `driver_root`: the folder of the NVIDIA driver. `rights`: what the fleet does there.
-    `engine_constraint`: the SecurityContextConstraints for engines on OpenShift, empty for none. `grants`: whether
-    SecurityContextConstraints that are missing are granted after the check.
+    promise. `planned`: the components of the serving stack as `compose.stack.plan` has them, with `problems` that kept
+    it from being planned; empty where conflicts are not checked. `driver_root`: the folder of the NVIDIA driver.
+    `rights`: what the fleet does there. `engine_constraint`: the SecurityContextConstraints for engines on OpenShift,
+    empty for none. `grants`: whether those of engines are created after the check.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Desired:
     classes: frozenset[str] = frozenset()
     expected: ExpectedCluster = field(default_factory=lambda: ExpectedCluster(""))
     caches: bool = False
-    namespaces: tuple[str, ...] = ()
     planned: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[str] = ()
     stuck_after: float = 900.0
@@ -73,14 +71,11 @@ class Desired:
         """The components that the role serving_stack installs."""
         return [entry for entry in self.planned if not entry["why"]]
 
-
-@dataclass(frozen=True)
-class OpenShift:
-    """`constraints`: names of the SecurityContextConstraints that are there. `refused`: (namespace, account,
-    constraint) of those that may not be used."""
-
-    constraints: frozenset[str] = frozenset()
-    refused: frozenset[tuple[str, str, str]] = frozenset()
+    @property
+    def routed(self) -> bool:
+        """Whether a Route of OpenShift exposes the gateway that the role serving_stack installs."""
+        objects = (value for entry in self.managed for value in entries(entry, "objects"))
+        return any(text(value, "kind") == ROUTE[1] for value in objects)
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,8 @@ class Snapshot:
     `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
     and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `releases`,
     `definitions` and `recorded`: as the module helm_release_info returns them. `objects`: single CRDs, by name.
-    `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: None on other clusters.
+    `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: names of the
+    SecurityContextConstraints; None on clusters that are not OpenShift.
     `unread`: kinds that could not be read, and why.
     """
 
@@ -110,7 +106,7 @@ class Snapshot:
     recorded: Sequence[str] = ()
     objects: Mapping[str, Object] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()
-    openshift: OpenShift | None = None
+    openshift: frozenset[str] | None = None
     unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -125,7 +121,6 @@ def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
     def of_kind(kind: str) -> list[Object]:
         return [value for value in resources if text(value, "kind") == kind]
 
-    spaces = {text(value, "metadata", "namespace") or "default" for value in of_kind("ModelDeployment")}
     clusters = {text(value, "metadata", "name"): value for value in of_kind("InferenceCluster")}
     return Desired(
         name,
@@ -133,7 +128,6 @@ def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
         classes=frozenset(text(value, "metadata", "name") for value in of_kind("InferenceClass")),
         expected=expected(resources).cluster(name),
         caches=bool(of_kind("ModelCache")),
-        namespaces=tuple(sorted(names.workload_namespace(space) for space in spaces)),
         **more,
     )
 

@@ -54,7 +54,10 @@ GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"
 WORKLOAD_GATEWAY = "inference-gateway"
 WORKLOAD_GATEWAY_NAMESPACE = SYSTEM_NAMESPACE
-GATEWAY_POD_NAMESPACES = ("envoy-gateway-system", SYSTEM_NAMESPACE)
+EXPOSURE_ANNOTATION = "modelplane.ai/exposed-by"
+"""On the workload gateway: the kind of what exposes it, where that is not its Service."""
+ENVOY_NAMESPACE = "envoy-gateway-system"
+GATEWAY_POD_NAMESPACES = (ENVOY_NAMESPACE, SYSTEM_NAMESPACE)
 """Namespaces of the workload gateway's pods: Envoy Gateway runs them in its own, others in that of the Gateway."""
 METRICS_NAMESPACES = ("monitoring",)
 """Namespaces from which the serving stack scrapes metrics."""

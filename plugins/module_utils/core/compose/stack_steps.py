@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import stack_bindings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
@@ -74,7 +75,8 @@ def _with_details(component: Component, snapshot: Mapping[str, Any], desired: Se
 def _base(
     desired: Sequence[Component], snapshot: Mapping[str, Any], name: str, foundation: Sequence[Object]
 ) -> list[dict[str, Any]]:
-    """Return the inventory of releases, and the namespaces that components need and no one else has."""
+    """Return the inventory of releases, the namespaces that components need and no one else has, and on OpenShift what
+    their pods may use."""
     names = {release["name"] for release in snapshot["releases"]}
     recorded = {str(component["release"]) for component in desired if "release" in component} | names & {
         *snapshot["recorded"]
@@ -83,6 +85,7 @@ def _base(
     data = {"releases": "\n".join(sorted(recorded))}
     there = {*snapshot.get("foreign_namespaces", ()), *(text(value, "metadata", "name") for value in foundation)}
     privileged = _namespaces(component for component in desired if component.get("privileged"))
+    charts = [component for component in desired if component.get("chart")]
     return [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
         *(
@@ -93,6 +96,7 @@ def _base(
             }
             for namespace in sorted(_namespaces(desired) - there)
         ),
+        *(stack_bindings(_namespaces(charts), privileged) if snapshot.get("openshift") else ()),
     ]
 
 

@@ -1,19 +1,21 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateway of a workload cluster: the objects from which Envoy Gateway creates it."""
+"""Gateway of a workload cluster: the objects from which Envoy Gateway creates it, and the Route that exposes it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import spread_over_nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 _PROXY = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": constants.WORKLOAD_GATEWAY}
@@ -25,6 +27,12 @@ _PODS = {
 """Labels of the pods that Envoy Gateway creates for it."""
 _MIN_DRAIN_SECONDS = 15
 """Time that a terminating pod accepts new connections: load balancers need a moment to drop it."""
+_LOAD_BALANCER = "LoadBalancer"
+_EXPOSURES = (_LOAD_BALANCER, ROUTE[1])
+_ROUTER = "haproxy.router.openshift.io"
+_ROUTE_TIMEOUT = "1h"
+"""Time that OpenShift's router waits for the next byte of a response, in place of its 30 seconds, which the engine may
+need for a long prompt."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +40,9 @@ class GatewayChoices:
     """Settings of a gateway from the variables of a cluster and its ServingStack.
 
     `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
-    Envoy Gateway adds 300 seconds to the grace period. `proxy`: `spec` of the EnvoyProxy, merged over the composed one.
-    `image_registry`: mirror of docker.io, if any.
+    Envoy Gateway adds 300 seconds to the grace period. `proxy`: `spec` of the EnvoyProxy, merged over the composed
+    one. `exposure`: `LoadBalancer`, or `Route` on OpenShift, with `annotations` and `source_ranges` on it; `route`:
+    `spec` of the Route, merged over the composed one. `image_registry`: mirror of docker.io, if any.
     """
 
     class_name: str = "envoy"
@@ -45,10 +54,19 @@ class GatewayChoices:
     proxy: Mapping[str, Any] = field(default_factory=dict)
     image_registry: str = ""
     image_pull_secrets: Sequence[str] = ()
+    exposure: str = _LOAD_BALANCER
+    route: Mapping[str, Any] = field(default_factory=dict)
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
-    """Return the EnvoyProxy, the GatewayClass and the Gateway. Raises api.InvalidResource for invalid listeners."""
+    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it. Raises
+    api.InvalidResource for invalid listeners, ValueError for other choices."""
+    if choices.exposure not in _EXPOSURES:
+        raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
+    listeners = _listeners(choices)
+    metadata = dict(_METADATA)
+    is_routed = choices.exposure == ROUTE[1]
+    annotations = {"annotations": {constants.EXPOSURE_ANNOTATION: ROUTE[1]}} if is_routed else {}
     return (
         {
             "apiVersion": "gateway.envoyproxy.io/v1alpha1",
@@ -68,13 +86,52 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
         {
             "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
             "kind": "Gateway",
-            "metadata": dict(_METADATA),
+            "metadata": {**metadata, **annotations},
             "spec": {
                 "gatewayClassName": choices.class_name,
-                "listeners": [gateway_listener(listener) for listener in _listeners(choices)],
+                "listeners": [gateway_listener(listener) for listener in listeners],
             },
         },
+        *([_route(choices, listeners)] if is_routed else ()),
     )
+
+
+def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, Any]:
+    """Return the Route to the Service of Envoy. OpenShift chooses its host, unless `route` does."""
+    if "key" in fields(choices.route, "tls"):
+        raise ValueError("route.tls.key is a private key: name a Secret in route.tls.externalCertificate instead")
+    # The router ignores the whole list, and takes all requests, where one entry is invalid.
+    allowed = [str(ip_network(each, strict=False)) for each in choices.source_ranges]
+    annotations = {f"{_ROUTER}/timeout": _ROUTE_TIMEOUT}
+    if allowed:
+        annotations[f"{_ROUTER}/ip_allowlist"] = " ".join(allowed)
+    api_version, kind = ROUTE
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": constants.WORKLOAD_GATEWAY,
+            "namespace": constants.ENVOY_NAMESPACE,
+            "annotations": {**annotations, **choices.annotations},
+        },
+        "spec": merged(
+            {
+                "to": {"kind": "Service", "name": constants.WORKLOAD_GATEWAY, "weight": 100},
+                "wildcardPolicy": "None",
+                **_routed_listener(listeners),
+            },
+            choices.route,
+        ),
+    }
+
+
+def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
+    """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`): plain HTTP, or else
+    HTTPS, which the router passes on as it is. Envoy Gateway names ports of the Service by protocol and number."""
+    plain = [each for each in listeners if each["protocol"] == "HTTP" and not each.get("hostname")]
+    found = plain[0] if plain else next(each for each in listeners if each["protocol"] == "HTTPS")
+    port = {"port": {"targetPort": f"{found['protocol'].lower()}-{found['port']}"}} if len(listeners) > 1 else {}
+    return port if plain else {**port, "host": found["hostname"], "tls": {"termination": "passthrough"}}
 
 
 def _listeners(choices: GatewayChoices) -> list[Object]:
@@ -107,17 +164,11 @@ def _proxy(choices: GatewayChoices) -> Object:
     deployment: dict[str, Any] = {"replicas": choices.replicas, "pod": pod}
     if choices.image_registry:
         deployment["container"] = {"imageRepository": f"{choices.image_registry}/envoyproxy/envoy"}
-    # Some clouds refuse Local, the default of Envoy Gateway; addresses of clients are not needed.
-    service: dict[str, Any] = {"externalTrafficPolicy": "Cluster"}
-    if choices.annotations:
-        service["annotations"] = dict(choices.annotations)
-    if choices.source_ranges:
-        service["loadBalancerSourceRanges"] = list(choices.source_ranges)
     return {
         "provider": {
             "type": "Kubernetes",
             "kubernetes": {
-                "envoyService": service,
+                "envoyService": _service(choices),
                 "envoyDeployment": deployment,
                 "envoyPDB": {"maxUnavailable": 1},
             },
@@ -127,3 +178,15 @@ def _proxy(choices: GatewayChoices) -> Object:
             "minDrainDuration": f"{min(_MIN_DRAIN_SECONDS, choices.drain_timeout)}s",
         },
     }
+
+
+def _service(choices: GatewayChoices) -> Object:
+    if choices.exposure == ROUTE[1]:
+        return {"type": "ClusterIP", "name": constants.WORKLOAD_GATEWAY}
+    # Some clouds refuse Local, the default of Envoy Gateway; addresses of clients are not needed.
+    service: dict[str, Any] = {"externalTrafficPolicy": "Cluster"}
+    if choices.annotations:
+        service["annotations"] = dict(choices.annotations)
+    if choices.source_ranges:
+        service["loadBalancerSourceRanges"] = list(choices.source_ranges)
+    return service

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_bindings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import (
@@ -167,7 +168,7 @@ def plan(
         schedule=decided,
         replicas=replicas,
         control=_control(context, composed, platforms, flow),
-        clusters=_workloads([cluster.name for cluster in capacity], composed, objects, staged),
+        clusters=_workloads(context, [cluster.name for cluster in capacity], composed, objects, staged),
         edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
@@ -321,6 +322,7 @@ def _control(
 
 
 def _workloads(
+    context: Context,
     clusters_known: Iterable[str],
     composed: Iterable[api.ModelReplica],
     objects: Mapping[Key, tuple[Object, ...]],
@@ -333,6 +335,10 @@ def _workloads(
         for name, values in cache.objects.items():
             if name in found:
                 found[name].extend(values)
+    for name, composed_there in found.items():
+        observed = context.observed_cluster(name)
+        if observed is not None and observed.openshift:
+            composed_there.extend(engine_bindings(_distinct(composed_there)))
     return {name: _distinct(values) for name, values in found.items()}
 
 

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import provider_config_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     DECLARED,
@@ -29,6 +30,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     truth,
     unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
+    admitted_host,
+    is_routed,
+    route_url,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
@@ -70,7 +76,7 @@ def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluste
     before = text(previous, "gateway", "address")
     if observed is None or observed.unreachable:
         return before
-    return first_address(_gateway(observed)) or (before if before != assumed_address(cluster) else "")
+    return _current_address(observed) or (before if before != assumed_address(cluster) else "")
 
 
 def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | None) -> str:
@@ -79,11 +85,24 @@ def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | 
     It is kept for as long as the address is: see `gateway_address`.
     """
     gateway = _gateway(observed)
-    address = first_address(gateway)
+    address = _current_address(observed)
     if not address:
         return text(previous, "gateway", "url")
+    if is_routed(gateway):
+        return route_url(_route(observed))
     url = endpoint.gateway_url(entries(gateway, "spec", "listeners"), address)
     return "" if url == endpoint.http_url(address) else url
+
+
+def _current_address(observed: ObservedCluster | None) -> str:
+    gateway = _gateway(observed)
+    return admitted_host(_route(observed)) if is_routed(gateway) else first_address(gateway)
+
+
+def _route(observed: ObservedCluster | None) -> Object | None:
+    if observed is None:
+        return None
+    return observed.objects.find(ROUTE[1], constants.ENVOY_NAMESPACE, constants.WORKLOAD_GATEWAY)
 
 
 def _gateway(observed: ObservedCluster | None) -> Object | None:

@@ -102,6 +102,11 @@ def _gateway(spec: Object) -> Trimmed:
     return {**found, "listeners": listeners} if listeners else found
 
 
+def _route(spec: Object) -> Trimmed:
+    """Return how a Route ends TLS, without its keys and certificates."""
+    return {"tls": _picked("termination")(tls)} if (tls := fields(spec, "tls")) else {}
+
+
 def _claims(value: Object) -> Trimmed:
     """Return the parts of a spec that name PersistentVolumeClaims of pods, wherever its pod templates are."""
     found: Trimmed = {
@@ -169,6 +174,7 @@ _SPECS: Mapping[str, Callable[[Object], Trimmed]] = {
     "LeaderWorkerSet": _workload,
     "PersistentVolumeClaim": _picked("accessModes", "resources", "storageClassName", "volumeMode", "volumeName"),
     "Pod": _claims,
+    "Route": _route,
 }
 _STATUSES: Mapping[str, Callable[[Object], Trimmed]] = {
     "CustomResourceDefinition": _only_conditions,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Listing
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import ResourceType
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
 
 
@@ -30,6 +32,7 @@ class MemoryClient:
         self.unserved = set(unserved)
         self.failures = dict(failures or {})
         self.asked: list[tuple[str, ...]] = []
+        self.resources: set[str] = set()
 
     def version(self) -> tuple[int, int]:
         self._ask("version", "")
@@ -37,6 +40,17 @@ class MemoryClient:
 
     def serves(self, _api_version: str, kind: str) -> bool:
         return kind not in self.unserved
+
+    def resource(self, api_version: str, kind: str) -> ResourceType:
+        self.resources.add(kind)
+        return ResourceType(api_version, kind, kind.lower(), namespaced=False, verbs=frozenset({"get", "list"}))
+
+    def fetch(self, path: str, _query: Mapping[str, str], _action: str) -> bytes:
+        """All objects of a kind, as an API server writes them."""
+        __, __, group, version, plural = path.split("/")
+        (kind,) = (each for each in self.resources if each.lower() == plural)
+        items = self.list(f"{group}/{version}", kind).items
+        return json.dumps({"kind": f"{kind}List", "apiVersion": f"{group}/{version}", "items": items}).encode()
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Any:
         self._ask("get", kind, namespace, name)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Right
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    ConnectionInvalid,
+    Forbidden,
+    Unreachable,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     NVIDIA,
@@ -30,7 +36,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
     status,
 )
 
-OPENSHIFT = ("SecurityContextConstraints", "ClusterVersion")
+OPENSHIFT = ("SecurityContextConstraints",)
 AUTHORIZATION = {
     "kind": "APIResourceList",
     "groupVersion": "authorization.k8s.io/v1",
@@ -42,8 +48,7 @@ AUTHORIZATION = {
 
 
 class Authorizing(MemoryClient):
-    """Answers reviews as well: `refused` are (verb, resource) of our own, `others` may use no constraint at all when
-    it is False."""
+    """Answers reviews as well: `refused` are (verb, resource) of our own."""
 
     def __init__(
         self,
@@ -51,11 +56,9 @@ class Authorizing(MemoryClient):
         refused: Iterable[tuple[str, str]] = (),
         unserved: Iterable[str] = OPENSHIFT,
         failures: Mapping[str, ApiError] | None = None,
-        others: bool = False,
     ) -> None:
         super().__init__(objects, unserved, failures)
         self.refused = set(refused)
-        self.others = others
         self.reviews: list[tuple[str, Mapping[str, Any]]] = []
 
     def allowed(self, kind: str, spec: Mapping[str, Any]) -> bool:
@@ -63,8 +66,6 @@ class Authorizing(MemoryClient):
         if kind in self.failures:
             raise self.failures[kind]
         attributes = spec["resourceAttributes"]
-        if kind == "SubjectAccessReview":
-            return self.others
         return (attributes["verb"], attributes["resource"]) not in self.refused
 
 
@@ -113,8 +114,11 @@ def test_others_are_asked_for_each_right() -> None:
     cluster = Authorizing(refused=[("*", "*"), ("bind", "clusterroles")])
     snapshot = take_snapshot(cluster, desired())
     assert len(cluster.reviews) == len(RIGHTS) + 1
-    bind = Right("rbac.authorization.k8s.io", "clusterroles", "bind", "", "modelplane-workload-cluster-secrets")
-    assert snapshot.denied == {EVERYTHING, bind}
+    bind = {
+        Right("rbac.authorization.k8s.io", "clusterroles", "bind", "", name)
+        for name in ("modelplane-engines", "modelplane-workload-cluster-secrets")
+    }
+    assert snapshot.denied == {EVERYTHING, *bind}
     asked = [spec["resourceAttributes"] for _, spec in cluster.reviews]
     assert {"resource": "configmaps", "verb": "update", "namespace": "modelplane-system"} in asked
 
@@ -145,26 +149,24 @@ def test_a_cluster_that_does_not_answer_is_no_finding() -> None:
         take_snapshot(Authorizing(failures={"Node": Unreachable("gone", cluster="east")}), desired())
 
 
-@pytest.mark.parametrize("unserved", [("ClusterVersion",), ("SecurityContextConstraints",), ()])
-def test_openshift_is_reported_by_its_api_groups(unserved: tuple[str, ...]) -> None:
+def test_openshift_is_recognised_by_its_api_group() -> None:
     constraint = thing("SecurityContextConstraints", "anyuid", "security.openshift.io/v1")
-    snapshot = take_snapshot(Authorizing([constraint], unserved=unserved), desired())
-    assert snapshot.openshift is not None
-    assert snapshot.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
-    assert ("mp-ml-team-51733", "default", "modelplane-engines") in snapshot.openshift.refused
+    assert take_snapshot(Authorizing([constraint], unserved=()), desired()).openshift == {"anyuid"}
+    assert take_snapshot(Authorizing(), desired()).openshift is None
 
 
-def test_constraints_that_may_be_used() -> None:
-    snapshot = take_snapshot(Authorizing(unserved=(), others=True), desired())
-    assert snapshot.openshift is not None
-    assert snapshot.openshift.refused == frozenset()
-
-
-def test_who_may_not_ask_for_others_gets_an_error_that_says_so() -> None:
-    kind = "SubjectAccessReview"
+def test_constraints_that_may_not_be_read_are_noted() -> None:
+    kind = "SecurityContextConstraints"
     snapshot = take_snapshot(Authorizing(unserved=(), failures={kind: forbidden(kind)}), desired())
-    assert snapshot.openshift is not None
-    assert (snapshot.openshift.refused, list(snapshot.unread)) == (frozenset(), [kind])
+    assert (snapshot.openshift, list(snapshot.unread)) == (frozenset(), [kind])
+
+
+def test_a_missing_package_is_an_error_on_openshift_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python refuses to import what is None there.
+    monkeypatch.setitem(sys.modules, "openshift.dynamic.client", None)
+    with pytest.raises(ConnectionInvalid, match=r"package openshift cannot be imported .* requirements\.txt"):
+        take_snapshot(Authorizing(unserved=()), desired())
+    assert take_snapshot(Authorizing(), desired()).openshift is None
 
 
 @pytest.mark.integration

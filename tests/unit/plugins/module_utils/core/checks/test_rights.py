@@ -1,17 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of what a credential has to be allowed, and what pods on OpenShift have to be."""
+"""Tests of what a credential has to be allowed, and what is checked on OpenShift."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check, openshift
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.openshift import Need, bindings, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, OpenShift, Right
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Right
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     RIGHTS,
     balancer,
@@ -21,7 +20,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 )
 
 RBAC = "rbac.authorization.k8s.io/v1"
-ALL = frozenset({"anyuid", "nonroot-v2", "privileged", "restricted-v2"})
+ALL = frozenset({"anyuid", "modelplane-engines", "nonroot-v2", "privileged", "restricted-v2"})
 # OpenShift's own node exporter is beside the point here.
 QUIET = {"values": {"prometheus": {"nodeExporter": {"enabled": False}}}}
 
@@ -78,90 +77,53 @@ def test_rights_in_words(right: Right, text: str) -> None:
     assert str(right) == text
 
 
-NEEDED = {
-    ("modelplane-engines", "mp-ml-team-51733", "default"),
-    ("nonroot-v2", "cert-manager", ""),
-    ("nonroot-v2", "envoy-ai-gateway-system", ""),
-    ("nonroot-v2", "envoy-gateway-system", ""),
-    ("nonroot-v2", "lws-system", ""),
-    ("nonroot-v2", "monitoring", ""),
-    ("privileged", "dra-driver-nvidia-gpu", ""),
-    ("privileged", "node-feature-discovery", ""),
-}
-
-
-def test_what_pods_need_on_openshift() -> None:
-    found = needs(desired())
-    assert {(need.constraint, need.namespace, need.account) for need in found} == NEEDED
-    assert needs(desired(planned=(), engine_constraint="")) == ()
-
-
-def test_bindings_give_what_is_needed_and_no_more() -> None:
-    given = bindings(needs(desired()))
-    found = {value["metadata"]["name"]: value for value in given if value["kind"] == "ClusterRoleBinding"}
-    assert sorted(found) == ["modelplane-engines", "modelplane-nonroot-v2", "modelplane-privileged"]
-    assert found["modelplane-privileged"]["roleRef"]["name"] == "system:openshift:scc:privileged"
-    engines = found["modelplane-engines"]
-    assert engines["roleRef"]["name"] == "modelplane-engines"
-    assert engines["subjects"] == [{"kind": "ServiceAccount", "name": "default", "namespace": "mp-ml-team-51733"}]
-    groups = {subject["name"] for subject in found["modelplane-privileged"]["subjects"]}
-    assert groups == {"system:serviceaccounts:dra-driver-nvidia-gpu", "system:serviceaccounts:node-feature-discovery"}
-
-
-def test_engines_may_run_as_any_user_with_what_their_pods_say() -> None:
-    """As `anyuid`, which refuses pods that name a seccomp profile, so that they would run as another user."""
-    given = bindings(needs(desired()))
-    (constraint,) = [value for value in given if value["kind"] == "SecurityContextConstraints"]
-    (role,) = [value for value in given if value["kind"] == "ClusterRole"]
-    assert constraint["metadata"]["name"] == role["metadata"]["name"] == "modelplane-engines"
-    assert role["rules"][0]["resourceNames"] == ["modelplane-engines"]
-    assert constraint["runAsUser"] == {"type": "RunAsAny"}
-    assert constraint["seccompProfiles"] == ["runtime/default"]
-    assert "IPC_LOCK" in constraint["allowedCapabilities"]
-    assert not any(value for key, value in constraint.items() if key.startswith("allowHost") or "Privileged" in key)
-    assert not any(
-        value["kind"] != "ClusterRoleBinding" for value in bindings(needs(desired(engine_constraint="anyuid")))
-    )
-
-
-def test_a_review_asks_for_the_account_and_its_groups() -> None:
-    review = Need("anyuid", "mp-team", "default").review()
-    assert review["user"] == "system:serviceaccount:mp-team:default"
-    assert "system:serviceaccounts:mp-team" in review["groups"]
-    assert (review["resourceAttributes"]["verb"], review["resourceAttributes"]["name"]) == ("use", "anyuid")
-
-
-def reported(there: OpenShift | None, **given: Any) -> list[str]:
+def reported(there: frozenset[str] | None, **given: Any) -> list[str]:
     found = check(seen(openshift=there), desired(choices=given.pop("choices", QUIET), **given))
     return [f"{each.severity} {each.where}: {each.message}" for each in found if each.check == "openshift"]
 
 
-REFUSED = frozenset({("mp-ml-team-51733", "default", "modelplane-engines"), ("lws-system", "", "nonroot-v2")})
-
-
-def test_constraints_that_pods_may_not_use_are_errors_until_they_are_granted() -> None:
+def test_constraints_of_engines_are_missed_until_they_are_created() -> None:
     assert reported(None) == []
-    assert reported(OpenShift(ALL)) == []
-    assert reported(OpenShift(ALL, REFUSED)) == [
-        "error SecurityContextConstraints modelplane-engines: ServiceAccounts of mp-ml-team-51733 (engines) may not "
-        "use it, so their pods are refused",
-        "error SecurityContextConstraints nonroot-v2: ServiceAccounts of lws-system (leader-worker-set) may not use "
-        "it, so their pods are refused",
-    ]
-    assert reported(OpenShift(ALL, REFUSED), grants=True) == []
+    assert reported(ALL) == []
+    (found,) = reported(ALL - {"modelplane-engines"})
+    assert found == "error SecurityContextConstraints modelplane-engines: it is not there, and pods of engines need it"
+    assert reported(ALL - {"modelplane-engines"}, grants=True) == []
+    assert reported(ALL - {"modelplane-engines"}, engine_constraint="") == []
 
 
-def test_constraints_that_are_not_there_cannot_be_granted() -> None:
+def test_constraints_of_openshift_cannot_be_created() -> None:
     own = {"engine_constraint": "anyuid", "grants": True}
-    (found,) = reported(OpenShift(ALL - {"anyuid"}), **own)
+    (found,) = reported(ALL - {"anyuid"}, **own)
     assert found == "error SecurityContextConstraints anyuid: it is not there, and pods of engines need it"
-    assert reported(OpenShift(ALL), **own) == []
+    assert reported(ALL, **own) == []
+    (found,) = reported(ALL - {"privileged"}, grants=True)
+    assert found.endswith("it is not there, and pods of node-feature-discovery, dra-driver need it")
+
+
+def test_what_may_not_be_read_is_not_missed() -> None:
+    found = check(seen(openshift=frozenset(), unread={"SecurityContextConstraints": "no"}), desired(choices=QUIET))
+    assert not [each for each in found if each.check == "openshift"]
+
+
+def test_a_route_needs_openshift_and_no_load_balancer() -> None:
+    route = thing("Route", "inference-gateway", "route.openshift.io/v1", "envoy-gateway-system")
+    plain = desired(choices=QUIET).planned
+    routed = [{**entry, "objects": [route]} if entry["key"] == "gateway" else entry for entry in plain]
+    (found,) = reported(None, planned=routed)
+    assert found == "error serving_stack_gateway_exposure: it is Route, and the cluster is not OpenShift"
+    assert reported(ALL, planned=routed) == []
+
+    def warned(planned: Any) -> bool:
+        found = check(seen(openshift=ALL, services=()), desired(planned=planned))
+        return "load-balancer" in {each.check for each in found}
+
+    assert (warned(plain), warned(routed)) == (True, False)
 
 
 def test_openshift_has_a_node_exporter_already() -> None:
-    (found,) = reported(OpenShift(ALL), choices={})
+    (found,) = reported(ALL, choices={})
     assert found.startswith("error prometheus: OpenShift's own node exporter has port 9100")
-    assert reported(OpenShift(ALL), choices={"states": {"prometheus": "provided"}}) == []
+    assert reported(ALL, choices={"states": {"prometheus": "provided"}}) == []
 
 
 def test_the_report_has_errors_first_and_what_to_do_below_each() -> None:
@@ -174,4 +136,3 @@ def test_the_report_has_errors_first_and_what_to_do_below_each() -> None:
         f"    {found[1].hint}",
     ]
     assert report("onprem", ()) == ["onprem: nothing stands in the way"]
-    assert openshift.CONSTRAINTS[1] == "SecurityContextConstraints"

@@ -56,8 +56,11 @@ INSTALLED = {
 }
 
 
-def planned(*releases: dict[str, Any], foreign: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+def planned(
+    *releases: dict[str, Any], foreign: tuple[str, ...] = (), openshift: bool = False, **more: Any
+) -> dict[str, Any]:
     seen = {
+        "openshift": openshift,
         "releases": list(releases),
         "recorded": [release["name"] for release in releases],
         "definitions": {"ones.one.example": "one/mp-one"} if releases else {},
@@ -112,6 +115,21 @@ def test_namespaces_of_others_are_used_as_they_are() -> None:
     assert names(planned(foreign=("one",), foundation=[own])["base"]) == ["two"]
     assert names(planned(foreign=("one", "two"), foundation=[own])["base"]) == []
     assert names(planned(name="gateway")["base"], "ConfigMap") == ["modelplane-gateway"]
+
+
+def test_on_openshift_pods_of_charts_may_use_what_they_need() -> None:
+    bindings = [value for value in read(planned(openshift=True)["base"]) if value["kind"] == "RoleBinding"]
+    assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in bindings] == [
+        ("one", "modelplane-privileged"),
+        ("two", "modelplane-nonroot-v2"),
+    ]
+    assert bindings[0]["roleRef"]["name"] == "system:openshift:scc:privileged"
+    assert [each["name"] for each in bindings[0]["subjects"]] == ["system:serviceaccounts:one"]
+    # A namespace of another owner stays as it is, and its pods need the same.
+    assert names(planned(openshift=True, foreign=("one",))["base"], "RoleBinding") == names(
+        planned(openshift=True)["base"], "RoleBinding"
+    )
+    assert names(planned()["base"], "RoleBinding") == []
 
 
 def test_a_removal_goes_the_other_way_and_takes_what_is_left() -> None:

@@ -179,3 +179,53 @@ def test_the_load_balancer_of_eks_lets_requests_be_silent(version: str) -> None:
 @pytest.mark.parametrize("version", ["v1.36.1", "v1.35.5-gke.1443001", "v1.36.0+k3s1", ""])
 def test_others_have_no_annotation(version: str) -> None:
     assert load_balancer_annotations(version) == {}
+
+
+def exposed(**choices: Any) -> tuple[Object, Object, Object]:
+    """The Service of Envoy, the Gateway, and the Route."""
+    proxy, __, gateway, route = workload_gateway({"exposure": "Route", **choices})
+    return proxy["spec"]["provider"]["kubernetes"]["envoyService"], gateway, route
+
+
+def test_a_route_leads_to_the_service_of_envoy() -> None:
+    service, gateway, route = exposed()
+    assert service == {"type": "ClusterIP", "name": route["spec"]["to"]["name"]}
+    assert gateway["metadata"]["annotations"] == {"modelplane.ai/exposed-by": "Route"}
+    assert route["metadata"]["namespace"] == "envoy-gateway-system"
+    assert route["metadata"]["annotations"] == {"haproxy.router.openshift.io/timeout": "1h"}
+    # One port needs no name, and OpenShift chooses the host.
+    assert set(route["spec"]) == {"to", "wildcardPolicy"}
+    assert "annotations" not in objects()[2]["metadata"]
+
+
+def test_the_port_of_a_route_is_that_of_the_listener_which_endpoints_use() -> None:
+    assert exposed(listeners=[HTTPS, HTTP])[2]["spec"]["port"] == {"targetPort": "http-80"}
+    spec = exposed(listeners=[HTTPS])[2]["spec"]
+    assert (spec["host"], spec["tls"]) == ("east.example.com", {"termination": "passthrough"})
+
+
+def test_what_users_say_of_a_route() -> None:
+    __, __, route = exposed(
+        route={"host": "llm.example.com", "tls": {"termination": "edge"}},
+        annotations={"haproxy.router.openshift.io/timeout": "2h"},
+        source_ranges=["192.0.2.0/24", "198.51.100.7"],
+    )
+    assert route["metadata"]["annotations"] == {
+        "haproxy.router.openshift.io/timeout": "2h",
+        "haproxy.router.openshift.io/ip_allowlist": "192.0.2.0/24 198.51.100.7/32",
+    }
+    assert (route["spec"]["host"], route["spec"]["tls"]) == ("llm.example.com", {"termination": "edge"})
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"exposure": "Ingress"}, "exposure is Ingress, and must be one of LoadBalancer, Route"),
+        ({"exposure": "Route", "route": {"tls": {"key": "hunter2"}}}, "name a Secret in route.tls.externalCertificate"),
+        ({"exposure": "Route", "source_ranges": ["192.0.2.0/240"]}, "192.0.2.0/240"),
+    ],
+)
+def test_choices_that_are_refused(choices: Object, message: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=message) as refused:
+        workload_gateway(choices)
+    assert "hunter2" not in str(refused.value)

@@ -178,6 +178,18 @@ def edge_gateway(*values: str, listeners: Sequence[Object] = ()) -> Object:
     }
 
 
+def admitted_route(status: str = "True", **spec: Any) -> Object:
+    """The Route of OpenShift that exposes the edge gateway."""
+    condition = {"type": "Admitted", "status": status}
+    return {
+        "apiVersion": "route.openshift.io/v1",
+        "kind": "Route",
+        "metadata": {"name": "inference-gateway", "namespace": "envoy-gateway-system"},
+        "spec": spec,
+        "status": {"ingress": [{"host": "gateway.apps.example.com", "conditions": [condition]}]},
+    }
+
+
 def route(name: str = "assistant", accepted: str = "True", resolved: str = "True") -> Object:
     metadata = {"name": name, "namespace": "ml-team", "generation": 3}
     verdicts = [{**entry, "observedGeneration": 3} for entry in conditions(Accepted=accepted, ResolvedRefs=resolved)]

@@ -27,6 +27,8 @@ NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
 KNOWN = {"gateway": {"address": "192.0.2.1"}}
 POOLS = [{"name": "gpu-l4", "nodes": 4, "observedNodes": 3, "devices": []}]
 
+ROUTED = seen.edge_gateway("172.30.0.10")
+ROUTED["metadata"]["annotations"] = {"modelplane.ai/exposed-by": "Route"}
 ADDRESSES: dict[str, tuple[Any, ObservedCluster | None, str]] = {
     "not observed": (None, None, ""),
     "not observed, known": (KNOWN, None, "192.0.2.1"),
@@ -36,6 +38,9 @@ ADDRESSES: dict[str, tuple[Any, ObservedCluster | None, str]] = {
     "without address": (KNOWN, seen.cluster(seen.edge_gateway()), "192.0.2.1"),
     "without gateway": (KNOWN, seen.cluster(), "192.0.2.1"),
     "none yet": ({}, seen.cluster(seen.edge_gateway()), ""),
+    "of a Route": (KNOWN, seen.cluster(ROUTED, seen.admitted_route()), "gateway.apps.example.com"),
+    "of a Route that is refused": ({}, seen.cluster(ROUTED, seen.admitted_route("False")), ""),
+    "of a Route that is gone": (KNOWN, seen.cluster(ROUTED), "192.0.2.1"),
     "odd past": ({"gateway": "192.0.2.1"}, seen.cluster(), ""),
 }
 
@@ -53,6 +58,12 @@ URLS: dict[str, tuple[Any, ObservedCluster | None, str]] = {
     "silent, known": (WITH_URL, seen.silent(), "https://old.example.com"),
     "without address": (WITH_URL, seen.cluster(seen.edge_gateway()), "https://old.example.com"),
     "plain": (WITH_URL, seen.cluster(seen.edge_gateway("192.0.2.2")), ""),
+    "plain Route": (WITH_URL, seen.cluster(ROUTED, seen.admitted_route()), ""),
+    "Route with TLS": (
+        KNOWN,
+        seen.cluster(ROUTED, seen.admitted_route(tls={"termination": "edge"})),
+        "https://gateway.apps.example.com",
+    ),
     "HTTPS alone": (
         KNOWN,
         seen.cluster(seen.edge_gateway("192.0.2.2", listeners=HTTPS_ALONE)),

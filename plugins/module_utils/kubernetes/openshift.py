@@ -1,0 +1,56 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Kinds that OpenShift alone has, read by its dynamic client. A cluster is OpenShift if it serves their API group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._openshift import (
+    OPENSHIFT_PACKAGE,
+    dynamic_client,
+    resource,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import CONSTRAINTS, ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ConnectionInvalid, NotFound
+
+
+def is_openshift(client: Client) -> bool:
+    """Return whether a cluster is OpenShift, by its API groups."""
+    return client.serves(*CONSTRAINTS)
+
+
+def constraint_names(client: Client) -> frozenset[str]:
+    """Return the names of the SecurityContextConstraints. Raises NotServed."""
+    listed = _resource(client, *CONSTRAINTS, "list SecurityContextConstraints").get().to_dict()
+    return frozenset(text(value, "metadata", "name") for value in listed.get("items") or ())
+
+
+def gateway_route(client: Client) -> Object | None:
+    """Return the Route that exposes the gateway of a workload cluster; None where there is none."""
+    name, namespace = constants.WORKLOAD_GATEWAY, constants.ENVOY_NAMESPACE
+    if not client.serves(*ROUTE):
+        return None
+    try:
+        found = _resource(client, *ROUTE, f"read Route {namespace}/{name}").get(name=name, namespace=namespace)
+    except NotFound:
+        return None
+    route: Object = found.to_dict()
+    return route
+
+
+def _resource(client: Client, api_version: str, kind: str, action: str) -> Any:
+    served = client.resource(api_version, kind)
+    try:
+        dynamic = dynamic_client(lambda path, query: client.fetch(path, query, action))
+    except ImportError as error:
+        raise ConnectionInvalid(
+            f"the Python package {OPENSHIFT_PACKAGE} cannot be imported ({error})",
+            cluster=client.name,
+            action=action,
+            hint="Install the packages of requirements.txt, as this cluster is OpenShift",
+        ) from error
+    return resource(dynamic, api_version, kind, served.plural, namespaced=served.namespaced)
