@@ -50,9 +50,8 @@ CHECK = (
     ("v1", "Secret"),
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
     ("security.openshift.io/v1", "SecurityContextConstraints"),
-    ("config.openshift.io/v1", "ClusterVersion"),
 )
-NOT_SERVED = {"GatewayClass", "SecurityContextConstraints", "ClusterVersion"}
+NOT_SERVED = {"GatewayClass", "SecurityContextConstraints"}
 TIMEOUT = 0.5
 SIZE = 1 << 29
 PATIENCE = 10.0

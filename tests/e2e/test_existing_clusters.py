@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""An existing cluster is checked, made right as the report says, and, being OpenShift, gets what pods need there."""
+"""An existing cluster is checked, made right as the report says, and, being OpenShift, gets what engines need there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_rights
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import DRIVER, POOL_LABEL
@@ -20,7 +21,10 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import Contro
 
 RBAC = "rbac.authorization.k8s.io/v1"
 DEFINITION = "apiextensions.k8s.io/v1"
-BINDINGS = ("modelplane-engines", "modelplane-nonroot-v2", "modelplane-privileged")
+OPENSHIFT = Path(__file__).parents[1] / "data" / "openshift"
+CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
+
+CREATED = [("ClusterRole", "modelplane-engines"), ("SecurityContextConstraints", "modelplane-engines")]
 
 Object = dict[str, Any]
 
@@ -38,18 +42,10 @@ def definition(group: str, kind: str, plural: str, version: str = "v1", **metada
     }
 
 
-def openshift(name: str) -> list[Object]:
-    """SecurityContextConstraints as OpenShift has them: no more of it is read, but who may use it."""
-    rule = {"apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"], "verbs": ["use"]}
-    return [
-        {"apiVersion": "security.openshift.io/v1", "kind": "SecurityContextConstraints", "metadata": {"name": name}},
-        {
-            "apiVersion": RBAC,
-            "kind": "ClusterRole",
-            "metadata": {"name": f"system:openshift:scc:{name}"},
-            "rules": [{**rule, "resourceNames": [name]}],
-        },
-    ]
+def openshift(name: str) -> Object:
+    """SecurityContextConstraints as OpenShift has them: of those only the names are read."""
+    constraint, __ = engine_rights("modelplane-engines")
+    return {**constraint, "metadata": {"name": name}}
 
 
 class Place:
@@ -90,11 +86,15 @@ class Place:
     def written(self, since: int) -> list[Request]:
         return [each for each in self.plane.write_requests(since) if each.group != "authorization.k8s.io"]
 
-    def bindings(self) -> dict[str, Object]:
-        found = self.plane.objects.list(
-            RBAC, "ClusterRoleBinding", labels="app.kubernetes.io/managed-by=modelplane.fleet"
-        )
-        return {value["metadata"]["name"]: value for value in found}
+    def created(self) -> list[tuple[str, str]]:
+        """Kind and name of what the fleet created for engines."""
+        found = [(RBAC, "ClusterRole"), (RBAC, "ClusterRoleBinding"), CONSTRAINTS]
+        labels = "app.kubernetes.io/managed-by=modelplane.fleet"
+        return [
+            (kind, value["metadata"]["name"])
+            for api_version, kind in found
+            for value in self.plane.objects.list(api_version, kind, labels=labels)
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -160,30 +160,27 @@ def test_what_the_report_says_makes_it_right(place: Place) -> None:
     assert "no controller for Services of type LoadBalancer" in report
 
 
-def test_openshift_is_reported_and_gets_what_pods_need_there(place: Place) -> None:
+def test_openshift_is_reported_and_gets_what_engines_need_there(place: Place) -> None:
     plane = place.plane
-    plane.apply(definition("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints"))
-    plane.wait_for(
-        "it is served", lambda: plane.objects.knows("security.openshift.io/v1", "SecurityContextConstraints")
-    )
-    for name in ("anyuid", "nonroot-v2", "privileged"):
-        plane.apply(openshift(name))
+    plane.install_crds(OPENSHIFT)
+    plane.apply([openshift(name) for name in ("anyuid", "nonroot-v2", "privileged")])
     recap, report = place.check()
     assert recap["failed"] == 1
-    assert "ServiceAccounts of mp-team-" in report
+    assert "SecurityContextConstraints modelplane-engines: it is not there, and pods of engines need it" in report
     assert "OpenShift's own node exporter has port 9100" in report
     place.variables["serving_stack_values"] = {"prometheus": {"nodeExporter": {"enabled": False}}}
+    # The router of OpenShift is what exposes the gateway.
+    place.variables["serving_stack_gateway_exposure"] = "Route"
 
     since = plane.audit_position()
     recap, report = place.check("-e", "existing_cluster_state=present", "--check")
     assert (recap["failed"], recap["changed"]) == (0, 1)
+    assert "LoadBalancer" not in report
     assert [each for each in place.written(since) if "dryRun=All" not in each.uri] == []
 
     recap, report = place.check("-e", "existing_cluster_state=present")
     assert (recap["failed"], recap["changed"]) == (0, 1)
-    assert tuple(sorted(place.bindings())) == BINDINGS
-    engines = place.bindings()["modelplane-engines"]["subjects"]
-    assert [(each["kind"], each["name"]) for each in engines] == [("ServiceAccount", "default")]
+    assert place.created() == CREATED
 
     since = plane.audit_position()
     recap, _ = place.check("-e", "existing_cluster_state=present")
@@ -191,14 +188,14 @@ def test_openshift_is_reported_and_gets_what_pods_need_there(place: Place) -> No
     assert place.written(since) == []
     recap, report = place.check()
     assert recap["failed"] == 0
-    assert "may not use it" not in report
+    assert "SecurityContextConstraints" not in report
 
 
 @pytest.mark.parametrize("sound", ['"source": "Existing"', '"kind": "ModelDeployment"'])
 def test_what_was_given_stays_while_a_manifest_has_errors(place: Place, sound: str) -> None:
     manifest = place.folder / "manifests" / "fleet.yaml"
     text = manifest.read_text()
-    before = place.bindings()
+    before = place.created()
     assert sound in text
     broken = {'"source": "Existing"': '"source": "Moon"', '"kind": "ModelDeployment"': f'{sound}, "sepc": {{}}'}
     manifest.write_text(text.replace(sound, broken[sound]))
@@ -206,14 +203,14 @@ def test_what_was_given_stays_while_a_manifest_has_errors(place: Place, sound: s
     assert recap["failed"] == 1
     recap, _ = place.check("-e", "existing_cluster_state=present", "-e", "fleet_invalid=hold")
     assert (recap["failed"], recap["changed"]) == (0, 0)
-    assert place.bindings() == before
+    assert place.created() == before
     manifest.write_text(text)
 
 
 def test_what_was_given_can_be_taken_back(place: Place) -> None:
     recap, _ = place.check("-e", "existing_cluster_state=absent")
     assert (recap["failed"], recap["changed"]) == (0, 1)
-    assert place.bindings() == {}
+    assert place.created() == []
     recap, _ = place.check("-e", "existing_cluster_state=absent")
     assert (recap["failed"], recap["changed"]) == (0, 0)
 
