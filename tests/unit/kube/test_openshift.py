@@ -119,17 +119,17 @@ def test_it_is_recognised_and_lists_its_constraints(fresh: Client) -> None:
 
 
 def test_engines_may_use_their_constraint_in_their_namespace_alone(place: Place, fresh: Client) -> None:
-    namespace = named(place.namespace)
-    objects = [namespace, *engine_rights("modelplane-engines"), *engine_bindings([namespace])]
+    space = str(workload_namespace(place.namespace)["metadata"]["name"])
+    objects = [named(space), *engine_rights("modelplane-engines"), *engine_bindings([place.namespace])]
     place.apply(objects, check_mode=True)
     assert place.plane.get("rbac.authorization.k8s.io/v1", "ClusterRole", "modelplane-engines") is None
     applied = place.apply(objects)
     assert actions(applied)["RoleBinding/modelplane-engines"] == "created"
     assert actions(applied)["SecurityContextConstraints/modelplane-engines"] == "created"
-    place.plane.wait_for("it counts", lambda: may_use(fresh, "modelplane-engines", place.namespace) or None)
-    assert not may_use(fresh, "modelplane-engines", place.namespace, "picker")
+    place.plane.wait_for("it counts", lambda: may_use(fresh, "modelplane-engines", space) or None)
+    assert not may_use(fresh, "modelplane-engines", space, "picker")
     assert not may_use(fresh, "modelplane-engines", "kube-system")
-    assert not may_use(fresh, "privileged", place.namespace)
+    assert not may_use(fresh, "privileged", space)
     assert take_snapshot(fresh, desired_of("east", ())).openshift == {"modelplane-engines", "nonroot-v2", "privileged"}
 
     since = place.plane.audit_position()
@@ -154,7 +154,7 @@ def test_the_rights_of_the_fleet_let_it_bind_the_constraint_of_engines_and_no_ot
     with given(openshift, "workload-cluster"):
         with connect(Connection("east", kubeconfig=str(config), retries=1), write_cache=False) as fleet:
             namespace = workload_namespace("ml-team")
-            (binding,) = engine_bindings([namespace])
+            (binding,) = engine_bindings(["ml-team"])
             openshift.wait_for("the rights count", lambda: fleet.allowed(*_ask("create", "namespaces")) or None)
             fleet.apply(namespace)
             fleet.apply(binding)

@@ -9,8 +9,8 @@ constraints"): those that a ClusterRole `system:openshift:scc:NAME`, which OpenS
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from copy import deepcopy
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -18,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     BASELINE_CAPABILITIES,
     IPC_LOCK,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
 ROUTE = ("route.openshift.io/v1", "Route")
@@ -34,21 +33,21 @@ PRIVILEGED = "privileged"
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def engine_bindings(objects: Iterable[Object]) -> list[dict[str, Any]]:
-    """Return a RoleBinding for the pods of engines and of caches in each Namespace among the objects of a cluster.
+def engine_bindings(namespaces: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a RoleBinding for the pods of engines and of caches in the workload namespace of each namespace.
 
     Pickers have a ServiceAccount of their own, and need no binding: they run as any user that is not root.
     """
     return [
         _binding(
             ENGINES,
-            text(value, "metadata", "name"),
+            workload,
             ENGINES,
-            {"kind": "ServiceAccount", "name": "default", "namespace": text(value, "metadata", "name")},
-            text(value, "metadata", "labels", names.NAMESPACE_LABEL),
+            {"kind": "ServiceAccount", "name": "default", "namespace": workload},
+            {names.NAMESPACE_LABEL: names.label_value(namespace)},
         )
-        for value in objects
-        if text(value, "kind") == "Namespace"
+        for namespace in sorted(set(namespaces))
+        for workload in [names.workload_namespace(namespace)]
     ]
 
 
@@ -89,23 +88,23 @@ def engine_rights(constraint: str) -> list[dict[str, Any]]:
 
 
 def _binding(
-    name: str, namespace: str, role: str, subject: dict[str, str], fleet_namespace: str = ""
+    name: str, namespace: str, role: str, subject: Mapping[str, str], labels: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    metadata = _metadata(name)
-    metadata["namespace"] = namespace
-    if fleet_namespace:
-        metadata["labels"][names.NAMESPACE_LABEL] = fleet_namespace
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY, **labels},
+        },
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [subject],
     }
 
 
 def _metadata(name: str) -> dict[str, Any]:
-    return deepcopy({"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}})
+    return {"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
 
 
 def _engine_constraint() -> dict[str, Any]:

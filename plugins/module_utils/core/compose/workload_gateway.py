@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.avai
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 _PROXY = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": constants.WORKLOAD_GATEWAY}
@@ -98,8 +98,9 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
 
 def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, Any]:
     """Return the Route to the Service of Envoy. OpenShift chooses its host, unless `route` does."""
-    if "key" in fields(choices.route, "tls"):
-        raise ValueError("route.tls.key is a private key: name a Secret in route.tls.externalCertificate instead")
+    match choices.route:
+        case {"tls": {"key": _}}:
+            raise ValueError("route.tls.key is a private key: name a Secret in route.tls.externalCertificate instead")
     # The router ignores the whole list, and takes all requests, where one entry is invalid.
     allowed = [str(ip_network(each, strict=False)) for each in choices.source_ranges]
     annotations = {f"{_ROUTER}/timeout": _ROUTE_TIMEOUT}
@@ -128,10 +129,19 @@ def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, An
 def _routed_listener(listeners: Sequence[Object]) -> dict[str, Any]:
     """Return the fields of a Route for the listener that endpoints use (`endpoint.gateway_url`): plain HTTP, or else
     HTTPS, which the router passes on as it is. Envoy Gateway names ports of the Service by protocol and number."""
-    plain = [each for each in listeners if each["protocol"] == "HTTP" and not each.get("hostname")]
-    found = plain[0] if plain else next(each for each in listeners if each["protocol"] == "HTTPS")
-    port = {"port": {"targetPort": f"{found['protocol'].lower()}-{found['port']}"}} if len(listeners) > 1 else {}
-    return port if plain else {**port, "host": found["hostname"], "tls": {"termination": "passthrough"}}
+    several = len(listeners) > 1
+    for listener in listeners:
+        match listener:
+            case {"protocol": "HTTP", "hostname": str()}:
+                continue
+            case {"protocol": "HTTP", "port": number}:
+                return {"port": {"targetPort": f"http-{number}"}} if several else {}
+    for listener in listeners:
+        match listener:
+            case {"protocol": "HTTPS", "port": number, "hostname": host}:
+                port = {"port": {"targetPort": f"https-{number}"}} if several else {}
+                return {**port, "host": host, "tls": {"termination": "passthrough"}}
+    return {}
 
 
 def _listeners(choices: GatewayChoices) -> list[Object]:

@@ -329,16 +329,19 @@ def _workloads(
     staged: Iterable[Staged],
 ) -> dict[str, tuple[Object, ...]]:
     found: dict[str, list[Object]] = {name: [] for name in sorted(clusters_known)}
+    namespaces: dict[str, set[str]] = {name: set() for name in found}
     for replica in composed:
         found[replica.spec.cluster_name].extend(objects[_key(replica)])
+        namespaces[replica.spec.cluster_name].add(replica.namespace)
     for cache in staged:
         for name, values in cache.objects.items():
             if name in found:
                 found[name].extend(values)
-    for name, composed_there in found.items():
+                namespaces[name].add(cache.namespace)
+    for name, spaces in namespaces.items():
         observed = context.observed_cluster(name)
         if observed is not None and observed.openshift:
-            composed_there.extend(engine_bindings(_distinct(composed_there)))
+            found[name].extend(engine_bindings(spaces))
     return {name: _distinct(values) for name, values in found.items()}
 
 

@@ -104,7 +104,10 @@ def _gateway(spec: Object) -> Trimmed:
 
 def _route(spec: Object) -> Trimmed:
     """Return how a Route ends TLS, without its keys and certificates."""
-    return {"tls": _picked("termination")(tls)} if (tls := fields(spec, "tls")) else {}
+    match spec:
+        case {"tls": {"termination": termination}}:
+            return {"tls": {"termination": termination}}
+    return {}
 
 
 def _claims(value: Object) -> Trimmed:

@@ -4,25 +4,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, stated, text
-
-_ADMITTED = "Admitted"
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields
 
 
 def is_routed(gateway: Object | None) -> bool:
     """Return whether a Route exposes a Gateway. Its own addresses are those of a Service inside the cluster then."""
-    return text(gateway, "metadata", "annotations", constants.EXPOSURE_ANNOTATION) == ROUTE[1]
+    match gateway:
+        case {"metadata": {"annotations": {constants.EXPOSURE_ANNOTATION: kind}}}:
+            return bool(kind == ROUTE[1])
+    return False
 
 
 def admitted_host(route: Object | None) -> str:
     """Return the host at which a router admitted a Route; "" where none has."""
-    for ingress in entries(route, "status", "ingress"):
-        if stated(entries(ingress, "conditions"), _ADMITTED) == "True" and text(ingress, "host"):
-            return text(ingress, "host")
-    return ""
+    return next((host for host, status, __ in _admissions(route) if host and status == "True"), "")
 
 
 def route_url(route: Object | None) -> str:
@@ -33,9 +33,19 @@ def route_url(route: Object | None) -> str:
 
 def why_not_admitted(route: Object | None) -> str:
     """Return why no router has admitted a Route."""
-    for ingress in entries(route, "status", "ingress"):
-        for entry in entries(ingress, "conditions"):
-            if entry.get("type") == _ADMITTED and entry.get("status") == "False":
-                said = ": ".join(filter(None, (text(entry, "reason"), cut(text(entry, "message")))))
-                return f"a router refuses it ({said})" if said else "a router refuses it"
+    for __, status, why in _admissions(route):
+        if status == "False":
+            return f"a router refuses it ({why})" if why else "a router refuses it"
     return "no router has admitted it yet"
+
+
+def _admissions(route: Object | None) -> Iterator[tuple[str, str, str]]:
+    """Yield what each router says of a Route: its host, the status of the condition Admitted, and why."""
+    for ingress in entries(route, "status", "ingress"):
+        match ingress:
+            case {"host": str(host), "conditions": [*conditions]}:
+                for condition in conditions:
+                    match condition:
+                        case {"type": "Admitted", "status": str(status), **rest}:
+                            said = (str(rest.get(part) or "") for part in ("reason", "message"))
+                            yield host, status, cut(": ".join(filter(None, said)))

@@ -115,6 +115,7 @@ class Fleet:
         self.listeners: list[Object] = [{"name": "http", "protocol": "HTTP", "port": 80}]
         self.declared: set[str] = set()
         self.absent: set[str] = set()
+        self.openshift: set[str] = set()
         self.shown: Callable[[str, Object], Object] = _all_up
         self.secrets: list[Object] = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
 
@@ -138,6 +139,8 @@ class Fleet:
             }
             seen = [self.shown(name, value) for value in self.objects(f"clusters/{name}")]
             clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
+            if name in self.openshift:
+                clusters[name]["openshift"] = True
             if name in self.silent:
                 clusters[name] = {"unreachable": "connection refused"}
             elif name in self.declared:

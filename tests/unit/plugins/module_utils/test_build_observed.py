@@ -50,6 +50,17 @@ def test_what_is_not_ready_gets_no_requests_and_the_next_tier_takes_over(fleet: 
     assert fleet.backends() == ["east", "west"]
 
 
+def test_on_openshift_engines_may_use_their_constraints_in_each_namespace(fleet: Fleet) -> None:
+    fleet.openshift = {"west"}
+    fleet.settle()
+    bindings = [
+        value for value in fleet.objects("clusters", "RoleBinding") if value["metadata"]["name"] == "modelplane-engines"
+    ]
+    namespaces = {value["metadata"]["name"] for value in fleet.objects("clusters/west", "Namespace")}
+    assert {value["metadata"]["namespace"] for value in bindings} == namespaces
+    assert len(bindings) == 1, "the other cluster is not OpenShift"
+
+
 def test_endpoints_follow_the_listeners_of_their_gateway(fleet: Fleet) -> None:
     fleet.settle()
 

@@ -17,9 +17,9 @@ ENGINES = "modelplane-engines"
 
 
 def test_the_default_account_of_each_namespace_is_bound_to_the_role_of_engines() -> None:
-    namespaces = [workload_namespace("ml-team"), workload_namespace("research")]
-    found = engine_bindings([*namespaces, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}])
-    assert [value["metadata"]["namespace"] for value in found] == [value["metadata"]["name"] for value in namespaces]
+    found = engine_bindings(["research", "ml-team", "research"])
+    namespaces = [workload_namespace(name)["metadata"]["name"] for name in ("ml-team", "research")]
+    assert [value["metadata"]["namespace"] for value in found] == namespaces
     assert {value["roleRef"]["name"] for value in found} == {ENGINES}
     for value in found:
         (subject,) = value["subjects"]
