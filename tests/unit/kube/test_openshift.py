@@ -47,7 +47,7 @@ SPACE = str(workload_namespace("ml-team")["metadata"]["name"])
 
 
 def may_use(client: Client, constraint: str, namespace: str, account: str = "default") -> bool:
-    """What OpenShift's admission asks about the ServiceAccount of a pod."""
+    """Return the answer to what the admission of OpenShift asks about the ServiceAccount of a pod."""
     accounts = "system:serviceaccounts"
     review = {
         "user": f"system:serviceaccount:{namespace}:{account}",

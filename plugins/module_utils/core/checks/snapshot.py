@@ -73,7 +73,7 @@ class Desired:
 
     @property
     def routed(self) -> bool:
-        """Whether a Route of OpenShift exposes the gateway that the role serving_stack installs."""
+        """Return whether a Route of OpenShift exposes the gateway that the role serving_stack installs."""
         objects = (value for entry in self.managed for value in entries(entry, "objects"))
         return any(text(value, "kind") == ROUTE[1] for value in objects)
 

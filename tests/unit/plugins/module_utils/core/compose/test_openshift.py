@@ -35,7 +35,7 @@ def test_engines_may_run_as_any_user_with_what_their_pods_say() -> None:
     assert constraint["seccompProfiles"] == ["runtime/default"]
     assert "IPC_LOCK" in constraint["allowedCapabilities"]
     assert not any(value for key, value in constraint.items() if key.startswith("allowHost") or "Privileged" in key)
-    # Nobody may use it but by a binding.
+    # It is used by a binding alone.
     assert not {"users", "groups"} & set(constraint)
 
 
