@@ -22,6 +22,8 @@ GATEWAY = "gateway.networking.k8s.io/v1"
 POOL = "inference.networking.k8s.io/v1"
 KINDS_OF_CONTROL = ((GATEWAY, "GatewayClass"), (GATEWAY, "Gateway"), (GATEWAY, "HTTPRoute"))
 KINDS = (*KINDS_OF_CONTROL, (POOL, "InferencePool"))
+ROUTE = ("route.openshift.io/v1", "Route")
+"""Of OpenShift, whose router admits every Route."""
 
 _CONTROLLER = "test.modelplane.ai/gateways"
 _SINCE = "2026-01-01T00:00:00Z"
@@ -98,6 +100,10 @@ class GatewayController:
                 "addresses": [{"type": "IPAddress", "value": self._address}],
                 "conditions": [_condition(kind, generation) for kind in ("Accepted", "Programmed")],
             }
+        if value["kind"] == "Route":
+            host = value["spec"].get("host", "gateway.apps.example.com")
+            admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": _SINCE}
+            return {"ingress": [{"host": host, "routerName": "default", "conditions": [admitted]}]}
         conditions = [_condition("Accepted", generation), _condition("ResolvedRefs", generation, message)]
         if value["kind"] == "InferencePool":
             return {"parents": [{"parentRef": _POOL_PARENT, "conditions": conditions}]}

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.tests.e2e.gateways import GatewayController
+from ansible_collections.modelplane.fleet.tests.e2e.gateways import KINDS, ROUTE, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
     DRIVER,
     POOL_LABEL,
@@ -98,7 +98,8 @@ def acting(live: LiveFleet, *pools: Pool) -> Iterator[None]:
         for pool in pools:
             for node in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name}):
                 plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
-        actors += [Operator(plane), GatewayController(plane, live.addresses[name])]
+        kinds = (*KINDS, ROUTE) if plane.objects.knows(*ROUTE) else KINDS
+        actors += [Operator(plane), GatewayController(plane, live.addresses[name], kinds)]
     yield
     for each in actors:
         each.stop()

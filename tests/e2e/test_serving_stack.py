@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The life of the serving stack on two bare clusters, step by step. East has its charts in a folder and is served by
-Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3. Upgrades, one of
-which is killed, and the removal from both are in `make interrupted`; test_site has a removal too."""
+Helm 4 where that is possible; west is OpenShift, and has them from a registry and a repository, and Helm 3. Upgrades,
+one of which is killed, and the removal from both are in `make interrupted`; test_site has a removal too."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
+from ansible_collections.modelplane.fleet.tests.e2e.gateways import ROUTE
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import POOL_LABEL, SYSTEM, LiveFleet, Pool, Run, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes
 from ansible_collections.modelplane.fleet.tests.e2e.stacks import RELEASES, Mirror, releases
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API, ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import VERSION_ANNOTATION, pack
 
+OPENSHIFT = Path(__file__).parents[1] / "data" / "openshift"
 OLD, NEW = "v0.8.0", "v0.8.1"
 GATEWAY = "mp-gateway-helm"
 
@@ -48,6 +51,13 @@ class Stack:
         return [each["status"] for each in labels]
 
 
+@contextmanager
+def openshift(plane: ControlPlane) -> Iterator[None]:
+    """Serve the kinds of OpenShift on a cluster."""
+    plane.install_crds(OPENSHIFT)
+    yield
+
+
 @pytest.fixture(scope="module")
 def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     try:
@@ -64,6 +74,7 @@ def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
         LiveFleet(planes, folder / "fleet") as live,
         mirror.registry,
         mirror.repository,
+        openshift(live.workloads["west"]),
         stacks.acting(live, Pool("gpu")),
     ):
         # What others have installed on a cluster is used, and stays.
@@ -76,7 +87,7 @@ def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.Temp
                 "serving_stack_charts_required": True,
                 "serving_stack_gateway_api_crds": "external",
             },
-            "west": mirror.settings(),
+            "west": {**mirror.settings(), "serving_stack_gateway_exposure": "Route"},
         }
         for cluster, program in programs.items():
             live.of_hosts[cluster]["serving_stack_helm"] = str(program)
@@ -125,9 +136,31 @@ def test_the_next_run_goes_on_where_it_failed(stack: Stack) -> None:
         proxy = plane.get("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy", "inference-gateway", SYSTEM)
         assert proxy is not None
         # Some clouds never give an address to a Service with the policy that Envoy Gateway has by default.
-        assert proxy["spec"]["provider"]["kubernetes"]["envoyService"]["externalTrafficPolicy"] == "Cluster"
+        service = {"externalTrafficPolicy": "Cluster"}
+        if cluster == "west":
+            service = {"type": "ClusterIP", "name": "inference-gateway"}
+        assert proxy["spec"]["provider"]["kubernetes"]["envoyService"] == service
         monitors = plane.objects.list("monitoring.coreos.com/v1", "PodMonitor")
         assert {each["metadata"]["name"] for each in monitors} == {"modelplane-engines", "modelplane-pickers"}
+
+
+def test_on_openshift_pods_get_their_constraints_and_a_route_exposes_the_gateway(stack: Stack) -> None:
+    west = stack.live.workloads["west"]
+    found = west.objects.list(
+        "rbac.authorization.k8s.io/v1", "RoleBinding", labels="app.kubernetes.io/managed-by=modelplane.fleet"
+    )
+    assert {value["metadata"]["namespace"]: value["roleRef"]["name"].rpartition(":")[2] for value in found} == {
+        "cert-manager": "nonroot-v2",
+        "dra-driver-nvidia-gpu": "privileged",
+        "envoy-ai-gateway-system": "nonroot-v2",
+        "envoy-gateway-system": "nonroot-v2",
+        "lws-system": "nonroot-v2",
+        "monitoring": "nonroot-v2",
+        "node-feature-discovery": "privileged",
+    }
+    route = west.get(*ROUTE, "inference-gateway", "envoy-gateway-system")
+    assert route is not None
+    assert route["spec"]["to"]["name"] == "inference-gateway"
 
 
 def test_a_node_that_publishes_no_devices_is_named(stack: Stack) -> None:
