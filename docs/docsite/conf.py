@@ -22,7 +22,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 # Indented blocks are output of programs as often as code.
 highlight_language = "text"
 pygments_style = "ansible"
-pygments_dark_style = "monokai"
+pygments_dark_style = "github-dark"
 myst_heading_anchors = 5
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
