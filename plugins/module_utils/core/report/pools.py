@@ -46,9 +46,9 @@ class Use:
     def __str__(self) -> str:
         if self.taken > self.total:
             return (
-                f"{self.taken:,} of {self.total:,} {self.device} taken, {self.taken - self.total:,} more than there are"
+                f"{self.taken:,} of {self.total:,} {self.device} in use, {self.taken - self.total:,} more than there are"
             )
-        return f"{self.taken:,} of {self.total:,} {self.device} taken, {self.total - self.taken:,} free"
+        return f"{self.taken:,} of {self.total:,} {self.device} in use, {self.total - self.taken:,} free"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Tenant:
     entries: tuple[Mapping[str, Any], ...]
 
 
-def uses(pool: Mapping[str, Any]) -> list[Use]:
+def _uses(pool: Mapping[str, Any]) -> list[Use]:
     """The use of every kind of device that pods claim (DRA), in the order of the pool's class."""
     return [
         Use(device["name"], _taken(pool, device["name"]), device["count"] * pool["nodes"])
@@ -73,7 +73,7 @@ def uses(pool: Mapping[str, Any]) -> list[Use]:
 
 def counted(pool: Mapping[str, Any]) -> Use | None:
     """The kind of device that stands for the pool: the one that most pods claim, of equals the first of the class."""
-    found = uses(pool)
+    found = _uses(pool)
     pods = {
         use.device: sum(entry["pods"] for entry in pool["occupied"] if entry["devices"].get(use.device))
         for use in found

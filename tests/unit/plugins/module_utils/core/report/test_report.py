@@ -370,8 +370,8 @@ def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
     # Two nodes beside each other (frames of 130 px, 4 apart), three cells of 14 px with gaps of 2 on each.
     assert runs[0] == "M2 9h46M136 9h46"
     assert runs[1:] == ["M0 9h2"]
-    assert "6 of 24 gpu taken, 18 free" in page.text
-    assert "6 of 7,200 gpu taken, 7,194 free" in page.text
+    assert "6 of 24 gpu in use, 18 free" in page.text
+    assert "6 of 7,200 gpu in use, 7,194 free" in page.text
     assert "Drawn on 2 of 3 nodes." in page.text
 
 
