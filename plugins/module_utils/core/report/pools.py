@@ -44,11 +44,9 @@ class Use:
     total: int
 
     def __str__(self) -> str:
-        if self.taken > self.total:
-            return (
-                f"{self.taken:,} of {self.total:,} {self.device} in use, {self.taken - self.total:,} more than there are"
-            )
-        return f"{self.taken:,} of {self.total:,} {self.device} in use, {self.total - self.taken:,} free"
+        more = self.taken - self.total
+        rest = f"{more:,} more than there are" if more > 0 else f"{-more:,} free"
+        return f"{self.taken:,} of {self.total:,} {self.device} in use, {rest}"
 
 
 @dataclass(frozen=True)
