@@ -145,6 +145,7 @@ pre{margin:0 0 .5rem;font:.85em ui-monospace,monospace;white-space:pre-wrap}
 footer{margin:2rem auto;color:var(--dim);font-size:.87rem}
 @media (max-width:44rem){
 .rt>li,.two>li{grid-template-columns:minmax(0,1fr)}
+th:first-child{width:47%}
 .hop::before{content:"\\2193"}
 .tiles:not(.small){grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}
 .tile{font-size:11px;padding:.15rem .25rem}
