@@ -181,7 +181,7 @@ def main() -> int:
     if found:
         print(*found, sep="\n")
         return 1
-    count = sum(1 for _ in SITE.rglob("*.html"))
+    count = len(list(SITE.rglob("*.html")))
     print(f"{SITE.relative_to(ROOT)}/index.html: {count} pages in {time.monotonic() - started:.0f} s")
     return 0
 

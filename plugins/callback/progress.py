@@ -80,7 +80,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import ansible.constants as constants
+from ansible import constants  # type: ignore[attr-defined]
 from ansible.plugins.callback import CallbackBase
 from ansible.utils.color import stringc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import progress

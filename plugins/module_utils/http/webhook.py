@@ -60,7 +60,7 @@ def post(
                     answer = pool.request("POST", url, body=body, headers=sent, redirect=False, preload_content=False)
                     code, asked = answer.status, retry_after(answer.headers.get("retry-after"), time.time())
                     answer.close()
-            except _BROKEN as error:
+            except _BROKEN as error:  # pylint: disable=catching-non-exception
                 failure = explain(error, server, proxy, timeout)
                 if failure.permanent or not attempts.again():
                     raise WebhookError(str(failure)) from None

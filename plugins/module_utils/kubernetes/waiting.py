@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -74,17 +75,17 @@ def _wait_ready(
         by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
     for (api_version, kind), values in sorted(by_kind.items()):
         keys = {Key.of(value) for value in values}
-        settled = dict(states)
-
-        def show(found: Mapping[Key, Readiness], settled: Mapping[Key, Readiness] = settled) -> None:
-            seen(summary({**settled, **found}, len(objects)))
-
+        show = functools.partial(_show, seen, dict(states), len(objects))
         states.update(_watched(client, api_version, kind, keys, deadline, labels, show))
     if explain:
         unready = [value for value in objects if not states[Key.of(value)].ready]
         for value in unready[:_MOST_EXPLAINED]:
             states[Key.of(value)] = _explained(client, value, states[Key.of(value)])
     return states
+
+
+def _show(seen: Seen, settled: Mapping[Key, Readiness], of: int, found: Mapping[Key, Readiness]) -> None:
+    seen(summary({**settled, **found}, of))
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 
 def is_routed(gateway: Object | None) -> bool:
@@ -41,11 +41,8 @@ def why_not_admitted(route: Object | None) -> str:
 
 def _admissions(route: Object | None) -> Iterator[tuple[str, str, str]]:
     """Yield what each router says of a Route: its host, the status of the condition Admitted, and why."""
-    for ingress in entries(route, "status", "ingress"):
-        match ingress:
-            case {"host": str(host), "conditions": [*conditions]}:
-                for condition in conditions:
-                    match condition:
-                        case {"type": "Admitted", "status": str(status), **rest}:
-                            said = (str(rest.get(part) or "") for part in ("reason", "message"))
-                            yield host, status, cut(": ".join(filter(None, said)))
+    for seen in entries(route, "status", "ingress"):
+        for observed in entries(seen, "conditions"):
+            if text(observed, "type") == "Admitted":
+                said = filter(None, (text(observed, "reason"), text(observed, "message")))
+                yield text(seen, "host"), text(observed, "status"), cut(": ".join(said))
