@@ -215,7 +215,7 @@ def work(module: AnsibleModule) -> None:
         module.exit_json(notification=content, sent=len(chosen), failed_hooks=[])
     failed = [why for number, hook in chosen.items() if (why := _post(params, number, hook, content))]
     if not failed:
-        # What did not arrive is posted by the next run.
+        # The next run posts notifications that did not arrive.
         _remember(params["memory"], found.subjects, module.warn)
     for why in failed:
         module.warn(f"fleet_notify: {why}; the run goes on without that notification")

@@ -24,7 +24,7 @@ OPTIONS: dict[str, Any] = {
     "retries": {"type": "int", "default": 2},
 }
 _SOURCES = ("build", "control", "clusters")
-# What ansible-rulebook adds to the arguments of every source.
+# Arguments that ansible-rulebook adds for every source.
 _FOREIGN = ("eda_feedback_queue",)
 
 

@@ -61,7 +61,7 @@ class Line:
         wait = self.wait
         usual = f" (usually {wait.usual})" if wait.usual else ""
         more = f" (and {self.more} more)" if self.more else ""
-        # What is waited for is often the beginning of what was seen of it.
+        # The awaited thing is often the beginning of what was seen of it.
         seen = f"; last seen: {wait.seen}" if wait.seen else ""
         head = f"{wait.cluster or RUN}: {duration(now - wait.since)}"
         whole = f"{head}{usual}: waiting for {wait.awaited}{seen}{more}"

@@ -37,7 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 SCHEMA_VERSION = 1
-# What of a document of any size a person reads in a terminal.
+# Reasons that a person reads in a terminal; the document has all.
 _MOST_REASONS = 3
 _UNKNOWN = ReplicaState(None, None, "it has not been observed")
 # Failures that the logs of the last start of a container explain; of others, the events of the pod have more.

@@ -80,7 +80,7 @@ def html(model: Mapping[str, Any]) -> str:
         _tools(),
         el(
             "main",
-            # What is read first stands side by side where there is room.
+            # Sections that are read first stand side by side where there is room.
             el("div", *map(_section, sections[:2]), class_="first"),
             *map(_section, sections[2:]),
             id="main",
