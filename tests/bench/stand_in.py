@@ -364,7 +364,7 @@ class _Fields:
 
 
 def selector(text: str, of: Callable[[Object], Any]) -> Callable[[Object], bool]:
-    """Return whether an object matches a selector: `key`, `key=value` and `key in (…)`, with commas between."""
+    """Return whether an object matches a selector: `key`, `!key`, `key=value` and `key in (…)`, with commas between."""
     tests: list[Callable[[Any], bool]] = []
     for term in _terms(text):
         key, _, values = term.partition(" in ")
@@ -374,6 +374,8 @@ def selector(text: str, of: Callable[[Object], Any]) -> Callable[[Object], bool]
             tests.append(lambda found, key=key, allowed=allowed: found.get(key) in allowed)
         elif equals:
             tests.append(lambda found, name=name, desired=desired: found.get(name) == desired)
+        elif name.startswith("!"):
+            tests.append(lambda found, name=name[1:]: name not in found)
         else:
             tests.append(lambda found, name=name: name in found)
     return lambda value: not tests or all(test(of(value)) for test in tests)

@@ -14,7 +14,8 @@ run that is killed leaves nothing that the next one does not know of.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,7 +84,8 @@ class Options:
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
-    ones. `progress`: where waits are reported.
+    ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
+    read before it began is read again. It ends before this run waits.
     """
 
     fleet: str = "default"
@@ -100,6 +102,7 @@ class Options:
     definitions: bool = False
     pending_api_groups: frozenset[str] = frozenset()
     progress: Progress = unseen
+    locked: Callable[[], AbstractContextManager[None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,17 @@ def apply(client: Client, desired: Sequence[Object], options: Options) -> Applie
     """Apply the desired objects to one API server, and prune others. Raises ApiError when the server as a whole cannot
     be worked with; what is wrong with one object is in its result."""
     before = Counter(client.requests)
+    complete = _complete(desired)
     run = _Run(client, options)
-    results = run.results(_complete(desired))
+    run.compare(complete)
+    if options.locked is None or options.check_mode or not run.differs:
+        results = run.write()
+    else:
+        with options.locked():
+            run = _Run(client, options)
+            run.compare(complete)
+            results = run.write()
+    results = run.awaited(results)
     spent = Counter(client.requests)
     spent.subtract(before)
     return Applied(tuple(results), tuple(run.notes), {verb: count for verb, count in spent.items() if count})
@@ -195,26 +207,39 @@ class _Run:
         self.secrets = SecretAccess(client, check_mode=options.check_mode)
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
+        self._desired: Mapping[Key, Object] = {}
+        self._known: dict[Key, Result] = {}
+        self._pending: list[tuple[Object, Object | None]] = []
+        self._gone: list[Object] = []
+        self._shared: list[Object] = []
 
-    def results(self, desired: Mapping[Key, Object]) -> list[Result]:
+    @property
+    def differs(self) -> bool:
+        """Whether an object has to be written or removed."""
+        return bool(self._pending or self._gone or self._shared)
+
+    def compare(self, desired: Mapping[Key, Object]) -> None:
+        """Read what is there, and find out what has to be written and removed."""
         self._read(desired)
-        desired = {key: yielding(value, self.live.objects.get(key)) for key, value in desired.items()}
-        known: dict[Key, Result] = {}
-        pending: list[tuple[Object, Object | None]] = []
-        for key, value in desired.items():
+        self._desired = {key: yielding(value, self.live.objects.get(key)) for key, value in desired.items()}
+        for key, value in self._desired.items():
             found = self._decide(value)
             if isinstance(found, Result):
-                known[key] = found
+                self._known[key] = found
             else:
-                pending.append((value, found[0]))
-        gone = self._unwanted(desired)
-        self._record_intent([Key.of(value) for value, __ in pending], desired)
-        known.update((found.key, found) for found in self._send(pending, known))
-        removed = self._prune(gone, known)
-        shared = self._left_to_others(desired)
+                self._pending.append((value, found[0]))
+        self._gone = self._unwanted(self._desired)
+        self._shared = self._left_to_others(self._desired)
+
+    def write(self) -> list[Result]:
+        """Write and remove what the comparison found."""
+        desired, known = self._desired, self._known
+        self._record_intent([Key.of(value) for value, __ in self._pending], desired)
+        known.update((found.key, found) for found in self._send(self._pending, known))
+        removed = self._prune(self._gone, known)
         self._record_outcome(desired, known, removed)
-        removed += self._prune_shared(shared)
-        return self._awaited([*(known[key] for key in desired), *removed])
+        removed += self._prune_shared(self._shared)
+        return [*(known[key] for key in desired), *removed]
 
     def _read(self, desired: Mapping[Key, Object]) -> None:
         self.store.read()
@@ -514,7 +539,8 @@ class _Run:
         there = key in self.live.objects
         return (there and key not in gone) or unseen or key in self.options.held
 
-    def _awaited(self, results: list[Result]) -> list[Result]:
+    def awaited(self, results: list[Result]) -> list[Result]:
+        """Return the results once what was written is ready, or the time for that is over."""
         if self.options.wait <= 0 or self.options.check_mode:
             return results
         if not any(found.action not in ("deleted", "skipped") for found in results):

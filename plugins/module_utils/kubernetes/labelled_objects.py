@@ -17,7 +17,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret
 GroupKind = tuple[str, str]
 
 SECRET: GroupKind = ("", "Secret")
-OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+DECISION_LABEL = "modelplane.ai/decision"
+"""On ConfigMaps of decisions, which may be many and large, and are read by their names alone."""
+OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},!{DECISION_LABEL}"
+"""Selector of the objects of a fleet."""
 
 _GATEWAY_API = "gateway.networking.k8s.io"
 

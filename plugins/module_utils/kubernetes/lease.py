@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
@@ -37,6 +38,12 @@ _RETRIES = 30
 def lease_name(fleet: str) -> str:
     """The Lease that keeps two runs of a fleet apart."""
     return f"modelplane-{fleet}"
+
+
+def cluster_lease_name(fleet: str, cluster: str) -> str:
+    """The Lease that keeps two runs apart which apply to one cluster of a fleet. A fleet is a DNS label, so that no two
+    Leases share a name."""
+    return f"{lease_name(fleet)}.{names.label_value(cluster)}"
 
 
 def holder_name(run: str) -> str:
@@ -221,15 +228,37 @@ def acquire(
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         client.apply(system_namespace())
     lease = Lease(client, lease_name(fleet), SYSTEM_NAMESPACE, holder, duration)
-    wait = duration * 1.5 + 5 if wait is None else wait
-    with progress(client.name, f"the lock of the fleet {fleet}", "") as seen:
+    _acquire(lease, f"the fleet {fleet}", wait, progress)
+    return lease
+
+
+@contextlib.contextmanager
+def cluster_locked(
+    client: Client, fleet: str, cluster: str, holder: str, duration: float, progress: Progress = unseen
+) -> Iterator[Callable[[], bool]]:
+    """Hold the lock of one cluster of a fleet, which is on the control cluster, and renew it in the background; yield a
+    function that says whether it was lost. Raises InUseError."""
+    lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder, duration)
+    _acquire(lease, f"the cluster {cluster}", None, progress)
+    client.answer_within(duration / RENEWALS)
+    try:
+        with lease.kept() as lost:
+            yield lost
+    finally:
+        # One that cannot be given back ends by itself.
+        with contextlib.suppress(ApiError):
+            lease.release()
+
+
+def _acquire(lease: Lease, what: str, wait: float | None, progress: Progress) -> None:
+    wait = lease.duration * 1.5 + 5 if wait is None else wait
+    with progress(lease.client.name, f"the lock of {what}", "") as seen:
         held = lease.acquire(wait, seen)
     if not held:
         raise InUseError(
-            f"the fleet {fleet} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
-            f"was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"
+            f"{what} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
+            f"was killed, its Lease {lease.namespace}/{lease.name} ends by itself"
         )
-    return lease
 
 
 def _spec(found: Object | None) -> Object:

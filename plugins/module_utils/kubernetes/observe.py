@@ -46,9 +46,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unexpected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import gateway_route, is_openshift
 
-OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 JOB_LABEL = "batch.kubernetes.io/job-name"
 
 _ROUTE = (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute")

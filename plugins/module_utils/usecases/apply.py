@@ -1,26 +1,40 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: apply a build folder to the API servers of a fleet, all clusters concurrently."""
+"""Use case: apply a build folder, or a published decision, to the API servers of a fleet, all clusters concurrently."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
+    DecisionError,
+    Index,
+    Share,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.decisions import Decisions
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.events import record_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import RENEWALS, Lease, lease_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import (
+    RENEWALS,
+    InUseError,
+    Lease,
+    cluster_locked,
+    lease_name,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
@@ -44,7 +58,11 @@ class Settings:
     """Settings of a run.
 
     `path` is the build folder, empty with `absent`, which deletes all objects of the fleet. `lease` (holder, seconds)
-    is the lock of the fleet, renewed during the run.
+    is the lock of the fleet, renewed during the run; others then apply no decision, as this run applies to `targets`
+    by itself.
+
+    `decision`: the generation of a decision to apply to the targets instead of a build, 0 for the newest one. Each of
+    them has a lock of its own while it is written to, held by `lease`.
 
     With `record`, `objects` are applied to every cluster instead of a build, and their inventory is kept under that
     name, separate from those of builds.
@@ -63,6 +81,7 @@ class Settings:
     forks: int = 32
     lock_timeout: float = 60.0
     lease: tuple[str, float] | None = None
+    decision: int | None = None
     objects: Sequence[Object] = ()
     record: str = ""
 
@@ -106,27 +125,34 @@ def is_failed(outcome: Outcome) -> bool:
 
 @dataclass(frozen=True)
 class _Desired:
-    """Desired state of one cluster."""
+    """Desired state of one cluster: what it should have, with the Secrets that are copied there; statuses."""
 
-    objects: Sequence[Object] = ()
+    share: Share = field(default_factory=Share)
     copies: Copies = field(default_factory=Copies)
     statuses: Sequence[Object] = ()
 
 
-def run(settings: Settings) -> Outcomes:
-    """Apply a build to all clusters.
+# Function that returns the context in which a cluster is written to, given its name and its client.
+_Lock = Callable[[str, Client], AbstractContextManager[None]]
 
-    Raises StoreError for an unusable build, and ApiError when another run holds the lock of the fleet. Other errors
-    fail only the cluster where they occur."""
-    with _locked(settings) as locked:
-        return _run(locked)
+
+def run(settings: Settings) -> Outcomes:
+    """Apply a build, or a decision, to all clusters.
+
+    Raises StoreError for an unusable build, DecisionError for a decision that must not be applied, and ApiError when
+    another run holds the lock of the fleet. Other errors fail only the cluster where they occur."""
+    if settings.decision is not None and settings.control is not None:
+        return _run_decision(settings, settings.decision, settings.control)
+    with _locked(settings) as (locked, lock):
+        return _run(locked, lock)
 
 
 @contextlib.contextmanager
-def _locked(settings: Settings) -> Iterator[Settings]:
-    """Hold the lock of the fleet, renewed over a separate connection; clients stop writing when it is lost."""
+def _locked(settings: Settings) -> Iterator[tuple[Settings, _Lock | None]]:
+    """Hold the lock of the fleet, renewed over a separate connection; clients stop writing when it is lost. Yield the
+    lock of single clusters as well, which is needed where others may still apply a decision."""
     if settings.lease is None or settings.control is None:
-        yield settings
+        yield settings, None
         return
     holder, duration = settings.lease
     with settings.control(None) as client:
@@ -134,11 +160,112 @@ def _locked(settings: Settings) -> Iterator[Settings]:
         client.answer_within(duration / RENEWALS)
         lease.renew()
         with lease.kept() as lost:
-            yield replace(
+            decided = bool(settings.targets) and Decisions(client, settings.options.fleet).supersede(holder, _now())
+            locked = replace(
                 settings,
                 control=_until(lost, settings.control),
                 targets=[replace(target, connect=_until(lost, target.connect)) for target in settings.targets],
             )
+            yield locked, _cluster_lock(settings, settings.control, settings.lease, lost) if decided else None
+
+
+def _cluster_lock(
+    settings: Settings,
+    connect: Connect,
+    lease: tuple[str, float],
+    lost: Callable[[], bool] = lambda: False,
+    check: Callable[[Client], object] = lambda _control: None,
+) -> _Lock:
+    """Return the lock of a cluster, which is on the control cluster that `connect` leads to.
+
+    `lost` says whether that of the fleet was lost. `check` is given a client of the control cluster once the cluster is
+    locked, and raises where nothing may be written."""
+
+    @contextlib.contextmanager
+    def locked(cluster: str, client: Client) -> Iterator[None]:
+        options = settings.options
+        with (
+            connect(None) as control,
+            cluster_locked(control, options.fleet, cluster, *lease, options.progress) as gone,
+        ):
+            check(control)
+            client.write_until(lambda: lost() or gone())
+            yield
+        # Nothing is written by who only waits.
+        client.write_until(lambda: True)
+
+    return locked
+
+
+def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outcomes:
+    """Apply a decision to the targets. Raises DecisionError."""
+    fleet = settings.options.fleet
+    with connect(None) as control:
+        decisions = Decisions(control, fleet)
+        head = decisions.newest(generation)
+        index = decisions.index(head)
+        work = {target.name: functools.partial(_share, decisions, index, target.name) for target in settings.targets}
+        desired = {
+            name: Failure(str(found)) if isinstance(found, ApiError) else found
+            for name, found in fan_out(work, settings.forks).items()
+        }
+        lock = None
+        if settings.lease is not None:
+            lock = _cluster_lock(
+                settings,
+                connect,
+                settings.lease,
+                check=lambda client: Decisions(client, fleet).newest(head.generation),
+            )
+        return _apply_all(replace(settings, on_control=False), control, desired, _Desired(), lock)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Decision that others apply.
+
+    `generation`: that of the newest one, 0 for none. `is_new`: it was, or is to be, published. `changed`: the clusters
+    for which it differs from the one before. `failures`: targets that it does not have, with the reason.
+    """
+
+    generation: int
+    is_new: bool
+    changed: tuple[str, ...]
+    failures: Mapping[str, Failure]
+
+
+def decide(settings: Settings) -> Decision:
+    """Compare what a build has for the targets with the newest decision, and publish it if `lease` is the lock of the
+    fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock."""
+    build = Build(settings.path)
+    with (
+        contextlib.nullcontext() if settings.lease is None else DirectoryStore(build.folder).lock(settings.lock_timeout)
+    ):
+        found = shares(build, settings.targets)
+        others = build.clusters()
+    failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
+    decided = {name: each for name, each in found.items() if isinstance(each, Share)}
+    with _locked(replace(settings, targets=())) as (locked, _):
+        if locked.control is None:
+            raise DecisionError("a decision is published on the control cluster: give control as well")
+        with locked.control(None) as client:
+            decisions = Decisions(client, settings.options.fleet, settings.forks)
+            compared = decisions.compare(decided, others)
+            head = compared.head
+            if settings.lease is not None:
+                head = decisions.publish(compared, settings.lease[0], _now())
+    return Decision(head.generation if head else 0, not compared.is_same, tuple(compared.changed), failures)
+
+
+def _share(decisions: Decisions, index: Index, cluster: str) -> _Desired | Failure:
+    try:
+        return _Desired(decisions.share(index, cluster))
+    except DecisionError as error:
+        return Failure(str(error))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _until(lost: Callable[[], bool], connect: Connect) -> Connect:
@@ -152,37 +279,47 @@ def _until(lost: Callable[[], bool], connect: Connect) -> Connect:
     return connected
 
 
-def _run(settings: Settings) -> Outcomes:
-    desired: dict[str, _Desired | StoreError] = {target.name: _Desired() for target in settings.targets}
+def _run(settings: Settings, lock: _Lock | None) -> Outcomes:
+    desired: dict[str, _Desired | Failure] = {target.name: _Desired() for target in settings.targets}
     state = _Desired()
-    plan: Sequence[Mapping[str, Any]] = ()
     if settings.record:
         settings = replace(settings, options=replace(settings.options, orphans=False))
     if settings.record and not settings.absent:
-        desired = {target.name: _Desired(settings.objects) for target in settings.targets}
-        state = _Desired([*_definitions(settings), *settings.objects])
+        desired = {target.name: _Desired(Share(settings.objects)) for target in settings.targets}
+        state = _Desired(Share([*_definitions(settings), *settings.objects]))
     elif not settings.absent:
-        desired, state, plan, held = _read(settings)
-        settings = replace(settings, options=replace(settings.options, held_labels=held))
+        desired, state = _read(settings)
     control, error = _control(settings)
     with control or contextlib.nullcontext():
-        sources = Sources(control)
-        for name, state_or_error in desired.items():
-            if isinstance(state_or_error, _Desired):
-                copied = copies(plan, name, sources)
-                desired[name] = _Desired([*state_or_error.objects, *copied.desired], copied)
-        work: dict[str, Callable[[], Outcome]] = {
-            f"cluster {target.name}": _on_cluster(settings, target, desired[target.name], control)
-            for target in settings.targets
-        }
-        # A control cluster that timed out for a Secret is not tried again.
-        error = error or (sources.error if isinstance(sources.error, Unreachable) else None)
-        if control is not None and settings.on_control and error is None:
-            work["control"] = _on_control(settings, control, state)
-        done = {
-            name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
-            for name, outcome in fan_out(work, settings.forks).items()
-        }
+        return _apply_all(settings, control, desired, state, lock, error)
+
+
+def _apply_all(
+    settings: Settings,
+    control: Client | None,
+    desired: Mapping[str, _Desired | Failure],
+    state: _Desired,
+    lock: _Lock | None,
+    error: ApiError | None = None,
+) -> Outcomes:
+    """Apply to each target what it should have, and to the control cluster its `state`. `error`: why there is no client
+    of the control cluster although it has a connection."""
+    sources = Sources(control)
+    work: dict[str, Callable[[], Outcome]] = {}
+    for target in settings.targets:
+        found = desired[target.name]
+        if isinstance(found, _Desired):
+            copied = copies(found.share.secret_copies, target.name, sources)
+            found = replace(found, copies=copied)
+        work[f"cluster {target.name}"] = _on_cluster(settings, target, found, control, lock)
+    # A control cluster that timed out for a Secret is not tried again.
+    error = error or (sources.error if isinstance(sources.error, Unreachable) else None)
+    if control is not None and settings.on_control and error is None:
+        work["control"] = _on_control(settings, control, state)
+    done = {
+        name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
+        for name, outcome in fan_out(work, settings.forks).items()
+    }
     return Outcomes(
         {target.name: done[f"cluster {target.name}"] for target in settings.targets},
         Failure(str(error)) if error else done.get("control"),
@@ -198,31 +335,39 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
         return None, error
 
 
-def _read(
-    settings: Settings,
-) -> tuple[
-    dict[str, _Desired | StoreError], _Desired, Sequence[Mapping[str, Any]], frozenset[tuple[tuple[str, str], ...]]
-]:
-    """Return the desired state of each workload cluster and of the control cluster, the Secrets to copy, and the labels
-    of objects to keep unchanged."""
+def shares(build: Build, targets: Iterable[Target]) -> dict[str, Share | StoreError]:
+    """Return what each workload cluster should have by a build."""
+    held = build.held_labels()
+    copied: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in build.secret_copies():
+        copied.setdefault(text(entry, "cluster"), []).append(entry)
+    found: dict[str, Share | StoreError] = {}
+    for target in targets:
+        try:
+            objects = build.objects(target.name, target.folder)
+            found[target.name] = Share(objects, copied.get(target.name, ()), held)
+        except StoreError as error:
+            found[target.name] = error
+    return found
+
+
+def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
+    """Return the desired state of each workload cluster and of the control cluster."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
-    desired: dict[str, _Desired | StoreError] = {}
     # Without the lock, parts of two builds could be read.
     with contextlib.nullcontext() if settings.options.check_mode else store.lock(settings.lock_timeout):
-        for target in settings.targets:
-            try:
-                desired[target.name] = _Desired(build.objects(target.name, target.folder))
-            except StoreError as error:
-                desired[target.name] = error
-        state = _state(settings, build) if settings.control and settings.on_control else _Desired()
-        return desired, state, build.secret_copies(), build.held_labels()
+        desired = {
+            name: Failure(str(found)) if isinstance(found, StoreError) else _Desired(found)
+            for name, found in shares(build, settings.targets).items()
+        }
+        return desired, _state(settings, build) if settings.control and settings.on_control else _Desired()
 
 
 def _state(settings: Settings, build: Build) -> _Desired:
     """Return the desired state of the control cluster."""
-    objects: list[Object] = build.control()
-    return _Desired([*_definitions(settings), *objects], statuses=build.statuses())
+    objects = [*_definitions(settings), *build.control()]
+    return _Desired(Share(objects, held=build.held_labels()), statuses=build.statuses())
 
 
 def _definitions(settings: Settings) -> list[Object]:
@@ -237,15 +382,23 @@ def _definitions(settings: Settings) -> list[Object]:
 
 
 def _on_cluster(
-    settings: Settings, target: Target, desired: _Desired | StoreError, control: Client | None
+    settings: Settings, target: Target, desired: _Desired | Failure, control: Client | None, lock: _Lock | None
 ) -> Callable[[], Outcome]:
     def work() -> Outcome:
-        if isinstance(desired, StoreError):
-            return Failure(str(desired))
-        options = replace(settings.options, scope=settings.scope(target.name), held=desired.copies.held)
+        if isinstance(desired, Failure):
+            return desired
         client = target.connect(control)
+        options = replace(
+            settings.options,
+            scope=settings.scope(target.name),
+            held=desired.copies.held,
+            held_labels=desired.share.held,
+            locked=functools.partial(lock, target.name, client) if lock else None,
+        )
         try:
-            applied = apply(client, desired.objects, options)
+            applied = apply(client, [*desired.share.objects, *desired.copies.desired], options)
+        except (DecisionError, InUseError) as error:
+            return Failure(str(error))
         finally:
             client.close()
         return replace(applied, notes=(*desired.copies.notes, *applied.notes))
@@ -260,15 +413,17 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
             scope=settings.scope(CONTROL_SCOPE),
             create_namespaces=True,
             definitions=settings.absent and settings.definitions,
+            held_labels=desired.share.held,
         )
         before = client.requests.copy()
-        applied = apply(client, desired.objects, options)
+        if settings.absent and not settings.record and not options.check_mode:
+            Decisions(client, options.fleet).withdraw()
+        applied = apply(client, desired.share.objects, options)
         statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
         results = (*applied.results, *statuses)
         notes = applied.notes
         if not options.check_mode and not settings.absent and not settings.record:
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            notes = (*notes, *record_events(client, results, now, options.fleet))
+            notes = (*notes, *record_events(client, results, _now(), options.fleet))
         spent = client.requests.copy()
         spent.subtract(before)
         requests = {verb: count for verb, count in spent.items() if count}

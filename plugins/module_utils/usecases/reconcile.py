@@ -36,7 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
 
-State = Literal["planned", "built", "applied"]
+State = Literal["planned", "built", "decided", "applied"]
 # A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
 _ROUTING_SECONDS = 20.0
 _COUNTED: Mapping[str, str] = MappingProxyType(
@@ -50,7 +50,8 @@ class Settings:
 
     `building`: the build, without observations and preview; in its check mode nothing is written but `reports`.
     `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
-    lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
+    lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode,
+    with `decided` to the control cluster, where others find what they have to apply to workload clusters.
     `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
     `reports`: files for the page of a plan, or where they end in `.json` for the status. `cloud_connections`: of
     clusters in clouds, for the sizes of their pools. `say` gets a line as each step begins. `progress`: where
@@ -73,7 +74,7 @@ class Settings:
 @dataclass
 class Run:
     """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: what became of the sizes of pools."""
+    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
@@ -81,6 +82,7 @@ class Run:
     applied: list[apply.Outcomes] = field(default_factory=list)
     clusters: dict[str, apply.Outcome] = field(default_factory=dict)
     sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
+    decision: apply.Decision | None = None
 
 
 class ControlClusterError(Exception):
@@ -95,7 +97,7 @@ class ControlClusterError(Exception):
 def run(settings: Settings, done: Run) -> None:
     """Reconcile the fleet, and note in `done` what was done, also in a run that fails.
 
-    Raises what build.build and apply.run raise, InUseError and ControlClusterError.
+    Raises what build.build and apply.run raise, InUseError, DecisionError and ControlClusterError.
     """
     with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder:
         _Work(settings, done, folder).run()
@@ -104,11 +106,12 @@ def run(settings: Settings, done: Run) -> None:
 def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     """Return the objects that a run changed on each cluster, or in check mode would change.
 
-    Of clusters that it does not apply to, they are those of the build folder."""
-    found = {each.cluster: each for each in changes_in_build(_files(done.builds))}
-    applying = settings.applying if settings.state == "applied" else None
+    Of clusters that it does not apply to, they are those of the build folder; none where others apply to them."""
+    decides = settings.state == "decided"
+    found = {} if decides else {each.cluster: each for each in changes_in_build(_files(done.builds))}
+    applying = settings.applying if decides or settings.state == "applied" else None
     if applying is not None:
-        applied: dict[str, list[Applied]] = {target.name: [] for target in applying.targets}
+        applied: dict[str, list[Applied]] = {target.name: [] for target in applying.targets if not decides}
         if applying.control is not None:
             applied[""] = []
         for outcomes in done.applied:
@@ -161,23 +164,27 @@ class _Work:
         if not self._settings.building.check_mode:
             self._write_reports()
         applying = self._settings.applying
-        if self._settings.state != "applied" or applying is None:
+        if self._settings.state not in ("decided", "applied") or applying is None:
             return
         # Nothing is locked or written while everything is as it should be.
-        compared = self._apply(applying, self._reached(applying), check_mode=True)
+        compared = self._apply(applying, () if self._decides else self._reached(applying), check_mode=True)
         self._done.compared = compared
         self._done.clusters.update(compared.clusters)
         resizes = self._resizer.changes(*self._planned)
+        is_new = self._decides and self._publish(applying).is_new
         if self._check_mode:
             self._done.applied.append(compared)
             self._done.sizes.resized += resizes
             return
         differs = any(isinstance(each, Applied) and each.requests.get("dry-run") for each in compared.every)
-        if differs or resizes:
+        if differs or resizes or is_new:
             # There is something to wait for where something is applied, or nodes start.
             starts = any(each.after > each.before for each in resizes)
             with self._locked(applying) as locked:
-                self._rounds(locked, self._settings.wait if differs or starts else 0.0)
+                if self._decides:
+                    self._decide(locked)
+                else:
+                    self._rounds(locked, self._settings.wait if differs or starts else 0.0)
 
     def _write_reports(self) -> None:
         for path in self._settings.reports:
@@ -205,6 +212,27 @@ class _Work:
                 last.append(self._keep(self._apply(clusters, touched, wait=wait)))
             if not any(outcomes.changed for outcomes in last):
                 return
+
+    def _decide(self, applying: apply.Settings) -> None:
+        """Apply to the control cluster, and publish what others apply to workload clusters."""
+        self._observe()
+        self._build()
+        # What goes away gets no more requests before others remove it.
+        self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
+        self._resizer.send(*self._planned)
+        with self._step("Publish the decision"):
+            self._publish(applying)
+
+    def _publish(self, applying: apply.Settings) -> apply.Decision:
+        """Compare the build with the newest decision, and publish it when the lock of the fleet is held."""
+        decision = apply.decide(replace(applying, path=self._built))
+        self._done.decision = decision
+        self._done.clusters.update(decision.failures)
+        return decision
+
+    @property
+    def _decides(self) -> bool:
+        return self._settings.state == "decided"
 
     @property
     def _planned(self) -> tuple[Plan, Sequence[api.Resource], FleetSnapshot]:

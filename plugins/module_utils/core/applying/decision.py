@@ -1,0 +1,166 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A decision of a fleet, as one run publishes it for others that apply it: what each workload cluster should have.
+
+It has a head, an index and parts. The head names the newest decision by its generation. The index has the digest of
+what each cluster should have, and how many parts that is kept in. The parts of a cluster are compressed JSON. Digests
+lead from the head to every part, so that a decision is read as a whole or refused: never half of one and half of the
+next.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import PART_BYTES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
+
+FORMAT = "modelplane.fleet/decision/1"
+LARGEST = 64 * 1024 * 1024
+"""Bytes that the objects of a cluster, or an index, may have at most when they are no longer compressed."""
+
+Labels = frozenset[tuple[tuple[str, str], ...]]
+
+
+class DecisionError(Exception):
+    """Reason why a decision cannot be read, or must not be applied."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Head of the newest decision.
+
+    `generation` counts decisions. `index`: the digest of its index. `holder`: the run that published it. `at`: when
+    (RFC 3339). `whole`: that run, or a teardown, works on all clusters by itself, so nothing is left for others.
+    """
+
+    generation: int
+    index: str
+    holder: str
+    at: str
+    whole: bool = False
+
+    def data(self) -> dict[str, str]:
+        """Return the data of its ConfigMap."""
+        return {
+            "format": FORMAT,
+            "generation": str(self.generation),
+            "index": self.index,
+            "holder": self.holder,
+            "at": self.at,
+            "whole": str(self.whole).lower(),
+        }
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Head:
+        """Return the head that the data of a ConfigMap has. Raises DecisionError."""
+        generation = text(data, "generation")
+        if text(data, "format") != FORMAT or not generation.isdecimal() or not 0 < int(generation) < 2**53:
+            raise DecisionError("it is not in the format of this version")
+        return cls(
+            int(generation), text(data, "index"), text(data, "holder"), text(data, "at"), text(data, "whole") == "true"
+        )
+
+
+class Entry(NamedTuple):
+    """Entry of a cluster in an index: the digest of what it should have, and the number of parts."""
+
+    digest: str
+    parts: int
+
+
+Index = Mapping[str, Entry]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one workload cluster should have.
+
+    `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
+    that stay as they are.
+    """
+
+    objects: Sequence[Object] = ()
+    secret_copies: Sequence[Mapping[str, Any]] = ()
+    held: Labels = field(default_factory=frozenset)
+
+
+def packed(share: Share) -> tuple[Entry, tuple[bytes, ...]]:
+    """Return the entry of a cluster in the index, and its parts."""
+    return _packed(
+        {
+            "objects": list(share.objects),
+            "secretCopies": list(share.secret_copies),
+            "held": sorted(share.held),
+        }
+    )
+
+
+def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> Share:
+    """Return what the parts of a cluster contain. Raises DecisionError.
+
+    `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind was not
+    decided by a fleet.
+    """
+    value = _unpacked(entry, parts)
+    objects, secret_copies, held = (_list(value, name) for name in ("objects", "secretCopies", "held"))
+    known = frozenset(kinds)
+    for each in objects:
+        if not isinstance(each, dict) or not text(each, "metadata", "name") or identity(each)[:2] not in known:
+            raise DecisionError("it has an object that no fleet composes")
+    return Share(
+        tuple(objects),
+        tuple(each for each in secret_copies if isinstance(each, dict)),
+        frozenset(tuple((str(name), str(of)) for name, of in labels) for labels in held),
+    )
+
+
+def packed_index(index: Index) -> tuple[Entry, tuple[bytes, ...]]:
+    """Return the entry of an index, whose digest belongs in the head, and its parts."""
+    return _packed({cluster: list(entry) for cluster, entry in sorted(index.items())})
+
+
+def unpacked_index(wanted: str, parts: Iterable[bytes]) -> dict[str, Entry]:
+    """Return the index with the digest `wanted`. Raises DecisionError."""
+    found = _unpacked(Entry(wanted, 1), parts)
+    index = {}
+    for cluster, entry in found.items():
+        if not (
+            isinstance(entry, list)
+            and len(entry) == 2
+            and isinstance(entry[0], str)
+            and isinstance(entry[1], int)
+            and entry[1] > 0
+        ):
+            raise DecisionError(f"its index has an entry that cannot be read ({cluster})")
+        index[cluster] = Entry(*entry)
+    return index
+
+
+def _packed(value: Any) -> tuple[Entry, tuple[bytes, ...]]:
+    data = zlib.compress(json.dumps(value, separators=(",", ":"), sort_keys=True).encode())
+    parts = tuple(data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES))
+    return Entry(digest(value), len(parts)), parts
+
+
+def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
+    """Return a value that was packed. What comes from a server is bounded before it is taken for anything."""
+    decompressor = zlib.decompressobj()
+    try:
+        data = decompressor.decompress(b"".join(parts), LARGEST)
+        value = json.loads(data) if decompressor.eof else None
+    except (ValueError, RecursionError, zlib.error):
+        value = None
+    if not isinstance(value, dict) or digest(value) != entry.digest:
+        raise DecisionError("it was changed while it was read, or by another manager")
+    return value
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    found = value.get(name)
+    return found if isinstance(found, list) else []
