@@ -27,6 +27,15 @@ options:
         control cluster, C(plan.json) the Secrets that are copied from there.
       - Not needed for O(state=absent), and not together with O(objects).
     type: path
+  decision:
+    description:
+      - The generation of a decision to apply to O(clusters), instead of a build. M(modelplane.fleet.reconcile)
+        publishes it on O(control) with O(modelplane.fleet.reconcile#module:state=decided).
+      - V(0) is the newest one. Any other number has to be that of the newest one, or nothing is applied.
+      - A cluster to which something has to be written is locked until that is done, with a Lease of its own on
+        O(control). Several runs can apply a decision at the same time, each to other clusters. Once the next decision
+        is published, no further cluster is written to.
+    type: int
   objects:
     description:
       - Kubernetes objects to apply, instead of a build, to each of O(clusters) and to O(control). A Secret is refused,
@@ -106,13 +115,15 @@ options:
   lease:
     description:
       - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed while the module runs; when another
-        run holds it, nothing is applied.
+        run holds it, nothing is applied. While others could apply a decision, they are kept from that.
+      - With O(decision), the locks of clusters, which the module takes and gives back itself.
     type: dict
     suboptions:
       holder:
-        description: The name of this run, as it was given when the Lease was acquired.
+        description:
+          - The name of this run, as it was given when the Lease was acquired. Required without O(decision), where the
+            default is a new one.
         type: str
-        required: true
       duration:
         description: Its duration in seconds.
         type: float
@@ -169,6 +180,15 @@ EXAMPLES = r"""
     wait: 600
   register: applied
 
+- name: Apply to these clusters what another run decided for them
+  modelplane.fleet.apply:
+    decision: 7
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    control:
+      kubeconfig: ~/.kube/control
+
 - name: Remove all objects of the fleet from a cluster that leaves it
   modelplane.fleet.apply:
     state: absent
@@ -186,6 +206,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+summary:
+  description: What became of all clusters, in a line.
+  returned: always
+  type: str
+  sample: "3 clusters: 2 changed, 1 unchanged; 12 objects created, 3 changed, 1 removed"
 clusters:
   description: The result of each workload cluster.
   returned: always
@@ -272,6 +297,7 @@ ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
         "path": {"type": "path"},
+        "decision": {"type": "int"},
         "objects": {"type": "list", "elements": "dict"},
         "record": {"type": "str"},
         "folders": {"type": "dict", "default": {}},
@@ -291,14 +317,14 @@ ARGUMENTS: dict[str, Any] = {
         "lease": {
             "type": "dict",
             "options": {
-                "holder": {"type": "str", "required": True},
+                "holder": {"type": "str"},
                 "duration": {"type": "float", "default": 60},
             },
         },
         "lock_timeout": {"type": "float", "default": 60},
     },
-    "required_if": [("state", "present", ("path", "objects"), True)],
-    "mutually_exclusive": [("path", "objects")],
+    "required_if": [("state", "present", ("path", "objects", "decision"), True)],
+    "mutually_exclusive": [("path", "objects", "decision")],
     "supports_check_mode": True,
 }
 
@@ -311,7 +337,7 @@ def work(module: AnsibleModule) -> None:
             module.params, check_mode=module.check_mode, diff=module._diff, progress=progress.of(module)
         )
     except apply_results.ApplyError as error:
-        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[], summary="")
     for warning in warnings:
         module.warn(warning)
     if result["failed_clusters"] and module.params["on_error"] == "fail":

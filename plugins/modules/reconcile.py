@@ -28,9 +28,12 @@ options:
     description:
       - V(planned) writes nothing but O(reports).
       - V(built) writes the build folder O(path).
-      - V(applied) applies it as well.
+      - V(decided) applies to the control cluster, and publishes there what workload clusters should have, for others to
+        apply it at the same time (O(modelplane.fleet.apply#module:decision)). A later run leads requests to what serves
+        then. O(control) is required.
+      - V(applied) applies to all clusters.
     type: str
-    choices: [planned, built, applied]
+    choices: [planned, built, decided, applied]
     default: applied
   reports:
     description:
@@ -249,6 +252,25 @@ failed_clusters:
   type: list
   elements: str
   sample: []
+decision:
+  description: The newest decision, which others apply.
+  returned: when O(state) is V(decided)
+  type: dict
+  contains:
+    generation:
+      description: Its generation, V(0) in check mode when there is none yet.
+      type: int
+      returned: always
+    is_new:
+      description: Whether this run published it, or in check mode would publish another one.
+      type: bool
+      returned: always
+    changed:
+      description: The clusters for which something else was decided than before.
+      type: list
+      elements: str
+      returned: always
+  sample: {generation: 7, is_new: true, changed: [onprem]}
 """
 
 from collections.abc import Mapping, Sequence
@@ -270,6 +292,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     cloud_connections,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import (
     STRICT,
@@ -278,10 +301,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
     refused,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Failure
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 ARGUMENTS: dict[str, Any] = {
@@ -290,7 +314,7 @@ ARGUMENTS: dict[str, Any] = {
         **output.OUTPUT,
         **CLUSTERS,
         **observed_fleet.UNREAD,
-        "state": {"type": "str", "choices": ["planned", "built", "applied"], "default": "applied"},
+        "state": {"type": "str", "choices": ["planned", "built", "decided", "applied"], "default": "applied"},
         "reports": {"type": "list", "elements": "path", "default": []},
         "view": {"type": "str", "choices": ["plan", "status"], "default": "plan"},
         "strict": {"type": "list", "elements": "str", "choices": list(STRICT), "default": []},
@@ -325,7 +349,7 @@ def work(module: AnsibleModule) -> None:
                     module.warn(line)
     except reconcile.ControlClusterError as error:
         module.fail_json(msg=_control_message(error))
-    except (ApiError, ArgumentsError, InUseError, apply_results.ApplyError) as error:
+    except (ApiError, ArgumentsError, DecisionError, InUseError, apply_results.ApplyError) as error:
         module.fail_json(msg=str(error))
     result = _result(module, settings, done)
     if result["failed_clusters"] and module.params["on_error"] == "fail":
@@ -335,6 +359,8 @@ def work(module: AnsibleModule) -> None:
 
 def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
+    if params["state"] == "decided" and params["control"] is None:
+        module.fail_json(msg="state is decided, and a decision is published on the control cluster: give control")
     shown = progress.of(module)
     # Whose state it is: that of the control cluster, where there is one.
     building = {**params, "state": "folder" if params["control"] is None else "control"}
@@ -387,6 +413,8 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
     )
     objects = reconcile.object_changes(settings, done)
     found = _outcome(module, done, objects, failed)
+    decision = done.decision
+    control_changed = control_changed or bool(decision and decision.is_new)
     result: dict[str, Any] = {
         "changed": control_changed or any(each.changed for each in done.applied) or bool(done.sizes.resized),
         "control_changed": control_changed,
@@ -401,6 +429,8 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         "resized": [asdict(each) for each in done.sizes.resized],
         "failed_clusters": failed,
     }
+    if decision is not None:
+        result["decision"] = {name: getattr(decision, name) for name in ("generation", "is_new", "changed")}
     if failed:
         result["msg"] = "\n".join(f"{name}: {clusters[name]['msg']}" for name in failed)
     if module._diff:
@@ -436,6 +466,7 @@ def _outcome(
         failed,
         _warnings(module, done),
         resized=[each.cluster for each in done.sizes.resized],
+        decision=done.decision.generation if done.decision else None,
         is_preview=module.check_mode or module.params["state"] == "planned",
     )
 
@@ -453,7 +484,17 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
             f"{each.cluster}: node pool {each.pool}: {each.before} to {each.after} nodes" for each in done.sizes.resized
         ]
         table += ["", *sizes] if sizes else []
+        table += ["", _decision_text(done.decision, module.check_mode)] if done.decision else []
     return output.shown(module, [*table, "", summary], document)
+
+
+def _decision_text(decision: Decision, is_preview: bool) -> str:
+    clusters = count(len(decision.changed), "cluster")
+    if not decision.is_new:
+        return f"decision {decision.generation} is the newest, and nothing else was decided since"
+    if is_preview:
+        return f"a decision would be published after {decision.generation}: it differs for {clusters}"
+    return f"decision {decision.generation} was published: it differs for {clusters}"
 
 
 def _size_diff(resize: Resize) -> dict[str, str]:

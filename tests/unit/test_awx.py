@@ -232,8 +232,11 @@ def test_every_answer_is_a_value_that_the_playbooks_accept(stem: str) -> None:
 
 def test_only_jobs_that_hosts_alone_decide_can_be_sliced() -> None:
     sliced = {stem for stem, item in BY_PLAYBOOK.items() if item.get("ask_job_slice_count_on_launch")}
-    assert sliced == {"check", "reconcile", "serving_stack"}
-    assert {item.get("job_slice_count", 1) for item in TEMPLATES.values()} == {1}
+    assert sliced == {"apply", "check", "serving_stack"}
+    counts = {stem: item["job_slice_count"] for stem, item in BY_PLAYBOOK.items() if "job_slice_count" in item}
+    # AWX runs slices one after the other unless the template lets jobs run simultaneously.
+    assert counts == {"apply": 4, "teardown": 1}
+    assert BY_PLAYBOOK["apply"]["allow_simultaneous"]
 
 
 def test_a_launch_as_it_stands_deletes_no_cluster() -> None:
@@ -245,27 +248,45 @@ def test_a_launch_as_it_stands_deletes_no_cluster() -> None:
 # Workflow and schedules
 
 
-def test_the_workflow_is_a_plan_an_approval_and_a_site() -> None:
-    (workflow,) = DEFINITIONS["controller_workflows"]
+@pytest.mark.parametrize(
+    ("name", "follows", "after_failures", "playbooks"),
+    [
+        (
+            "Fleet rollout",
+            {"plan": ["approval"], "approval": ["site"], "site": []},
+            {},
+            {"plan": "plan", "approval": "", "site": "site"},
+        ),
+        (
+            "Fleet reconcile in slices",
+            {"decide": ["apply"], "apply": [], "route": []},
+            {"apply": ["route"]},
+            {"decide": "decide", "apply": "apply", "route": "decide"},
+        ),
+    ],
+)
+def test_a_workflow_is_what_the_guide_says(
+    name: str, follows: dict[str, list[str]], after_failures: dict[str, list[str]], playbooks: dict[str, str]
+) -> None:
+    (workflow,) = [each for each in DEFINITIONS["controller_workflows"] if each["name"] == name]
     nodes = {node["identifier"]: node for node in workflow["workflow_nodes"]}
-    follows = {name: [each["identifier"] for each in node["related"]["success_nodes"]] for name, node in nodes.items()}
-    assert follows == {"plan": ["approval"], "approval": ["site"], "site": []}
     assert len(workflow["workflow_nodes"]) == len(nodes)
-    assert all(not node["related"][key] for node in nodes.values() for key in ("failure_nodes", "always_nodes"))
-    runs = {name: node["unified_job_template"] for name, node in nodes.items()}
-    assert {name: run["type"] for name, run in runs.items()} == {
-        "plan": "job_template",
-        "approval": "workflow_approval",
-        "site": "job_template",
-    }
-    jobs = {name: TEMPLATES[run["name"]] for name, run in runs.items() if run["type"] == "job_template"}
-    assert {name: job["playbook"] for name, job in jobs.items()} == {
-        "plan": "playbooks/plan.yml",
-        "site": "playbooks/site.yml",
-    }
-    # A job takes no variable that it does not ask for.
+    assert {each: _after(node, "success_nodes") for each, node in nodes.items()} == follows
+    always = {each: _after(node, "always_nodes") for each, node in nodes.items() if node["related"]["always_nodes"]}
+    assert always == after_failures
+    assert not any(node["related"]["failure_nodes"] for node in nodes.values())
+    jobs = {each: TEMPLATES.get(node["unified_job_template"]["name"]) for each, node in nodes.items()}
+    assert {each: Path(job["playbook"]).stem if job else "" for each, job in jobs.items()} == playbooks
+    types = {each: node["unified_job_template"]["type"] for each, node in nodes.items()}
+    assert types == {each: "job_template" if stem else "workflow_approval" for each, stem in playbooks.items()}
+    # A job takes no variable that it does not ask for, and what is asked about manifests is for those that read them.
     for question in workflow["survey_spec"]["spec"]:
-        assert all(question in job["survey_spec"]["spec"] for job in jobs.values()), question
+        asked = [job for stem, job in BY_PLAYBOOK.items() if stem in playbooks.values() and stem != "apply"]
+        assert all(question in job["survey_spec"]["spec"] for job in asked), question
+
+
+def _after(node: dict[str, Any], when: str) -> list[str]:
+    return [each["identifier"] for each in node["related"][when]]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import number_problems
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import construct
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import ClusterCounts, summary
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -30,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     Settings,
     Target,
     is_failed,
+    object_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
 
@@ -49,12 +54,13 @@ def run(
     """The result of the module for its arguments, and the warnings. Raises ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
-    except (cluster_options.ArgumentsError, StoreError, ApiError) as error:
+    except (cluster_options.ArgumentsError, DecisionError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
     failed = [name for name, outcome in everything.items() if is_failed(outcome)]
     result: dict[str, Any] = {
         "changed": outcomes.changed,
+        "summary": _summary_of(outcomes, check_mode),
         "clusters": {name: cluster_result(outcome) for name, outcome in outcomes.clusters.items()},
         "failed_clusters": failed,
     }
@@ -80,9 +86,18 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
         )
     if wrong := number_problems({name: params[name] for name in ("wait", "lock_timeout")}):
         raise ApplyError("; ".join(wrong))
+    decision: int | None = params.get("decision")
     lease: Mapping[str, Any] | None = params["lease"]
     if lease and control is None:
         raise ApplyError("lease is the lock on the control cluster: give control as well")
+    if lease and decision is None and not lease["holder"]:
+        raise ApplyError("lease.holder is missing: give the name with which the lock was acquired")
+    if decision is not None and (control is None or params["state"] == "absent"):
+        raise ApplyError(
+            "decision is read on the control cluster, and for state=present: give control, leave out state"
+        )
+    if decision is not None and decision < 0:
+        raise ApplyError(f"decision is {decision}, and must be the generation of a decision, or 0 for the newest one")
     folders: Mapping[str, Any] = params["folders"] or {}
     unknown = sorted(set(folders) - set(connections))
     if unknown:
@@ -114,8 +129,34 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
         lock_timeout=params["lock_timeout"],
         objects=objects,
         record=record,
-        lease=(holder_name(lease["holder"]), lease["duration"]) if lease and not check_mode else None,
+        lease=None if check_mode else _lease(lease, decision),
+        decision=decision,
     )
+
+
+def _lease(lease: Mapping[str, Any] | None, decision: int | None) -> tuple[str, float] | None:
+    """Return the holder of locks and their duration in seconds; None where nothing is locked."""
+    if lease is None and decision is None:
+        return None
+    given = lease or {}
+    return holder_name(given.get("holder") or f"apply-{uuid.uuid4()}"), given.get("duration", 60.0)
+
+
+def _summary_of(outcomes: Outcomes, is_preview: bool) -> str:
+    """Return one line about all workload clusters, and the objects of all clusters."""
+    objects = [
+        object_changes("" if name == cluster_options.CONTROL else name, [outcome])
+        for name, outcome in _named(outcomes)
+        if isinstance(outcome, Applied)
+    ]
+    failed = sum(is_failed(outcome) for outcome in outcomes.clusters.values())
+    changed = sum(
+        not is_failed(outcome) and isinstance(outcome, Applied) and outcome.changed
+        for outcome in outcomes.clusters.values()
+    )
+    total = len(outcomes.clusters)
+    counts = construct(ClusterCounts, total=total, changed=changed, unchanged=total - changed - failed, failed=failed)
+    return summary(counts, objects, is_preview=is_preview)
 
 
 def _objects(params: Mapping[str, Any]) -> list[Object]:

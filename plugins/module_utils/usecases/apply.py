@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -19,7 +21,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     Index,
     Share,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, counted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -39,6 +43,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
+
+_COUNTED: Mapping[str, str] = MappingProxyType(
+    {"created": "created", "updated": "changed", "recreated": "changed", "deleted": "removed"}
+)
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
 """Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""
@@ -116,6 +124,16 @@ class Outcomes:
     def changed(self) -> bool:
         """Return whether anything changed on any cluster."""
         return any(isinstance(each, Applied) and each.changed for each in self.every)
+
+
+def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
+    """Return the objects that changed on a cluster, each as it changed first. Statuses are no objects."""
+    first: dict[Key, str] = {}
+    for outcome in applied:
+        for result in outcome.results:
+            if result.action in _COUNTED and not result.subresource:
+                first.setdefault(result.key, _COUNTED[result.action])
+    return counted(cluster, Counter(first.values()))
 
 
 def is_failed(outcome: Outcome) -> bool:

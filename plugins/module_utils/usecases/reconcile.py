@@ -7,17 +7,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, counted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     object_changes as changes_in_build,
 )
@@ -39,9 +36,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import a
 State = Literal["planned", "built", "decided", "applied"]
 # A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
 _ROUTING_SECONDS = 20.0
-_COUNTED: Mapping[str, str] = MappingProxyType(
-    {"created": "created", "updated": "changed", "recreated": "changed", "deleted": "removed"}
-)
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
             for cluster, outcome in (*outcomes.clusters.items(), ("", outcomes.control)):
                 if isinstance(outcome, Applied):
                     applied[cluster].append(outcome)
-        found |= {cluster: counted(cluster, _counts(each)) for cluster, each in applied.items()}
+        found |= {cluster: apply.object_changes(cluster, each) for cluster, each in applied.items()}
     return [found[cluster] for cluster in sorted(found) if any(found[cluster].numbers)]
 
 
@@ -130,16 +124,6 @@ def _files(builds: Iterable[build.Outcome]) -> Changes:
             for name in getattr(outcome.changes, kind):
                 first.setdefault(name, kind)
     return Changes(*(tuple(name for name in first if first[name] == kind) for kind in ("added", "changed", "removed")))
-
-
-def _counts(applied: Iterable[Applied]) -> Counter[str]:
-    """Return the numbers of objects, each as it changed first. Statuses are no objects."""
-    first: dict[Key, str] = {}
-    for outcome in applied:
-        for result in outcome.results:
-            if result.action in _COUNTED and not result.subresource:
-                first.setdefault(result.key, _COUNTED[result.action])
-    return Counter(first.values())
 
 
 def _resizer(settings: Settings, done: Run) -> pool_sizes.Resizer:
@@ -215,11 +199,14 @@ class _Work:
 
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
-        self._observe()
-        self._build()
-        # What goes away gets no more requests before others remove it.
-        self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
-        self._resizer.send(*self._planned)
+        for _ in range(self._settings.rounds):
+            self._observe()
+            self._build()
+            # What goes away gets no more requests before others remove it.
+            applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
+            self._resizer.send(*self._planned)
+            if not applied.changed:
+                break
         with self._step("Publish the decision"):
             self._publish(applying)
 

@@ -63,6 +63,9 @@ class Outcome(api.Model):
     objects: ObjectChanges = Field(description="Objects on all clusters, the control cluster included.")
     replicas: ReplicaCounts = Field(description="Replicas.")
     findings: Findings = Field(description="What pipelines may fail for.")
+    decision: int | None = Field(
+        default=None, description="Generation of the newest decision; absent when the run published none."
+    )
 
 
 def outcome(
@@ -72,13 +75,14 @@ def outcome(
     warnings: Iterable[str] = (),
     *,
     resized: Iterable[str] = (),
+    decision: int | None = None,
     is_preview: bool = False,
 ) -> Outcome:
     """Return the outcome of a run.
 
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
-    clusters that failed, `resized` those of which a node pool changed its size. `is_preview`:
-    nothing was changed, and all this is what would be.
+    clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
+    others have to apply. `is_preview`: nothing was changed, and all this is what would be.
     """
     names = {cluster.name for cluster in found.clusters}
     touched = ({each.cluster for each in objects} | set(resized)) & names
@@ -90,7 +94,6 @@ def outcome(
         unchanged=len(names - touched - broken),
         failed=len(broken),
     )
-    total = _total(objects)
     replicas = replica_counts(found)
     wrong = list(findings(found))
     findings_by_kind = api.construct(
@@ -106,11 +109,12 @@ def outcome(
         Outcome,
         schema_version=SCHEMA_VERSION,
         changes=bool(objects or set(resized)),
-        summary=_summary(clusters, total, replicas, is_preview=is_preview),
+        summary=f"{summary(clusters, objects, is_preview=is_preview)}; {_replicas_text(replicas)}",
         clusters=clusters,
-        objects=total,
+        objects=_total(objects),
         replicas=replicas,
         findings=findings_by_kind,
+        decision=decision,
     )
 
 
@@ -143,17 +147,22 @@ def replica_counts(found: FleetStatus) -> ReplicaCounts:
     )
 
 
-def _summary(clusters: ClusterCounts, objects: ObjectChanges, replicas: ReplicaCounts, *, is_preview: bool) -> str:
+def summary(clusters: ClusterCounts, objects: Sequence[ObjectChanges], *, is_preview: bool) -> str:
+    """Return one line about the clusters of a run and their objects: `3 clusters: 2 changed, 1 unchanged; 12 objects
+    created`. `is_preview`: nothing was changed."""
     words = (
         (clusters.changed, "would change" if is_preview else "changed"),
         (clusters.unchanged, "unchanged"),
         (clusters.failed, "failed"),
     )
-    parts = [f"{count(clusters.total, 'cluster')}: {', '.join(f'{number} {word}' for number, word in words if number)}"]
-    parts.append(changes_text(objects, "would be " if is_preview else ""))
+    of_clusters = (
+        f"{count(clusters.total, 'cluster')}: {', '.join(f'{number} {word}' for number, word in words if number)}"
+    )
+    return f"{of_clusters.removesuffix(': ')}; {changes_text(_total(objects), 'would be ' if is_preview else '')}"
+
+
+def _replicas_text(replicas: ReplicaCounts) -> str:
     of = f"of {count(replicas.desired, 'replica')}"
     if replicas.serving is None:
-        parts.append(f"{replicas.placed} {of} placed")
-    else:
-        parts.append(f"{replicas.serving} {of} {'serves' if replicas.serving == 1 else 'serve'}")
-    return "; ".join(part.removesuffix(": ") for part in parts)
+        return f"{replicas.placed} {of} placed"
+    return f"{replicas.serving} {of} {'serves' if replicas.serving == 1 else 'serve'}"
