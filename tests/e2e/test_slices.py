@@ -114,6 +114,15 @@ def test_a_run_over_all_clusters_leaves_nothing_to_slices(live: LiveFleet) -> No
     assert live.run("apply").ok().changed == 0
 
 
+def test_a_teardown_in_a_slice_leaves_the_state_of_the_others(live: LiveFleet, tmp_path: Path) -> None:
+    gone = launch(live, tmp_path / "gone", "teardown", 2).ok()
+    assert "The state and the routes of the fleet stay" in gone.messages("Show why the state of the fleet stays")
+    assert not [key for key in contents(live) if key.startswith("east: ")]
+    assert [entry["cluster"] for entry in placed(live, "small")] == ["east", "west"]
+    assert {name for kind, _, name in live.ours(live.control) if kind == "ModelReplica"}
+    assert tags(live, "west") == {NEW}
+
+
 def test_a_teardown_removes_decisions(live: LiveFleet) -> None:
     live.run("teardown").ok()
     assert not [name for _, _, name in live.ours(live.control) if name.startswith("modelplane-decision")]
