@@ -81,6 +81,16 @@ def launch(
 ) -> Job:
     """Run a playbook of the project in a private data folder of its own, as AWX lays it out. `answers`: to the survey,
     and what credentials inject."""
+    # A process of its own, as it forks, and tests have threads.
+    command = prepare(folder, project, playbook, inventory, answers)
+    done = subprocess.run(command, check=False, env=ansible_run.environ())
+    return result(folder, done.returncode)
+
+
+def prepare(
+    folder: Path, project: Path, playbook: str, inventory: Inventory, answers: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the command that runs a playbook, in a private data folder as for `launch`."""
     for name in ("env", "inventory"):
         (folder / name).mkdir(parents=True)
     (folder / "project").symlink_to(project, target_is_directory=True)
@@ -101,24 +111,19 @@ def launch(
             }
         )
     )
-    # A process of its own, as it forks, and tests have threads.
-    command = [
-        ansible_run.path("ansible-runner"),
-        "run",
-        "--quiet",
-        "--ident",
-        "7",
-        "--playbook",
-        f"playbooks/{playbook}.yml",
-    ]
-    done = subprocess.run([*command, str(folder)], check=False, env=ansible_run.environ())
+    program = [ansible_run.path("ansible-runner"), "run", "--quiet", "--ident", "7"]
+    return [*program, "--playbook", f"playbooks/{playbook}.yml", str(folder)]
+
+
+def result(folder: Path, code: int) -> Job:
+    """Return what a job that ended left in its folder."""
     artifacts = folder / "artifacts/7"
     events = (json.loads(path.read_text()) for path in (artifacts / "job_events").glob("*-*.json"))
     output = (artifacts / "stdout").read_text()
     assert "Traceback" not in output, output
-    assert int((artifacts / "rc").read_text()) == done.returncode
+    assert int((artifacts / "rc").read_text()) == code
     status = (artifacts / "status").read_text()
-    return Job(done.returncode, status, tuple(sorted(events, key=lambda event: event["counter"])), output)
+    return Job(code, status, tuple(sorted(events, key=lambda event: event["counter"])), output)
 
 
 def answers(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ A cluster is the path `/clusters/NAME`, and is there from the first request on. 
 list (by label, in pages) and get, written by server-side apply, create, replace, merge patch and delete, and of kinds
 that are served from the start or by a CustomResourceDefinition. What controllers and drivers would do is done with the
 write itself: workloads are available, routes accepted, gateways have addresses. Beside those, `/stats` has requests
-by method and the CPU seconds of this process since it was last asked.
+by method, the most reads of the lock of one cluster and the CPU seconds of this process since it was last asked, and
+`/state/PREFIX` a digest of each cluster whose name begins so, of all its objects but Leases and Events.
 
 It is no measure of correctness: there is no schema, so nothing is defaulted or refused and every list belongs to one
 manager as a whole, no conflict between managers, no authentication, and a watch ends without events. tests/kube has
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import json
 import resource
 import ssl
@@ -163,6 +165,15 @@ class Cluster:
         head = f'"kind":"{kind.kind}List","apiVersion":"{kind.api_version}"'
         metadata = f'"metadata":{{"resourceVersion":"{self._version}"{more}}}'
         return b'{%s,%s,"items":[%s]}' % (head.encode(), metadata.encode(), items)
+
+    def state(self) -> list[tuple[str, Place, str]]:
+        """All objects but Leases and Events, without what the server adds to them."""
+        return [
+            (kind.kind, place, json.dumps(_plain(value), sort_keys=True))
+            for _, kind in sorted(self.kinds.items())
+            if kind.kind not in ("Lease", "Event")
+            for place, value in sorted(kind.objects.items())
+        ]
 
     def get(self, kind: Kind, place: Place) -> Object:
         if place not in kind.objects:
@@ -402,6 +413,7 @@ class Servers:
     def __init__(self) -> None:
         self._clusters: dict[str, Cluster] = {}
         self._counts: Counter[str] = Counter()
+        self._leases: Counter[str] = Counter()
         self._spent = 0.0
 
     def answer(self, method: str, target: str, content_type: str, body: bytes) -> tuple[int, bytes]:
@@ -411,6 +423,10 @@ class Servers:
         try:
             if words == ["stats"]:
                 return 200, json.dumps(self._stats()).encode()
+            if words[:1] == ["state"]:
+                return 200, json.dumps(self._state(words[1])).encode()
+            if method == "GET" and "leases" in words[:-1] and "." in words[-1]:
+                self._leases[words[-1]] += 1
             self._counts["WATCH" if "watch" in query else method] += 1
             if words[:1] != ["clusters"] or len(words) < 3:
                 raise RefusedError(404, "NotFound", "no such path")
@@ -425,8 +441,16 @@ class Servers:
         spent = resource.getrusage(resource.RUSAGE_SELF)
         total = spent.ru_utime + spent.ru_stime
         reported = {"requests": dict(self._counts), "cpu": total - self._spent, "mib": spent.ru_maxrss / 1024}
-        self._counts, self._spent = Counter(), total
+        reported["leases"] = max(self._leases.values(), default=0)
+        self._counts, self._leases, self._spent = Counter(), Counter(), total
         return reported
+
+    def _state(self, prefix: str) -> dict[str, str]:
+        return {
+            name.removeprefix(prefix): hashlib.sha256(repr(cluster.state()).encode()).hexdigest()
+            for name, cluster in self._clusters.items()
+            if name.startswith(prefix)
+        }
 
 
 def _routed(
