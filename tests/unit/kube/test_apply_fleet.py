@@ -10,18 +10,31 @@ import itertools
 import json
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import apply_results
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.apply_results import ApplyError, run
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import (
+    Lease,
+    acquire,
+    cluster_lease_name,
+    cluster_locked,
+    holder_name,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     document_text,
     object_path,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 
@@ -371,3 +384,152 @@ def test_a_file_that_is_no_object_fails_its_cluster_alone(folder: Folder) -> Non
     assert "stray.yaml" in folder.run()["msg"]
     stray.unlink()
     assert not folder.run()["changed"]
+
+
+# Decisions
+
+
+@pytest.fixture(scope="module")
+def anchor(tmp_path_factory: pytest.TempPathFactory, fleet: Fleet) -> Any:
+    """Another fleet that keeps the namespace of records, which takes seconds to go and come."""
+    found = Folder(tmp_path_factory.mktemp("anchor"), fleet)
+    found.run()
+    yield
+    found.run(state="absent", path=None)
+
+
+def control(folder: Folder) -> Client:
+    return connect(Connection("control", kubeconfig=str(folder.fleet.control.kubeconfig)), write_cache=False)
+
+
+def publish(folder: Folder) -> apply.Decision:
+    """Apply to the control cluster and publish what is built, as a run that holds the lock of the fleet does."""
+    folder.run(parts=["control"])
+    settings = apply_results.settings(folder.arguments(), check_mode=False)
+    holder = holder_name("decides")
+    with control(folder) as client:
+        lease = acquire(client, folder.name, holder, 10.0)
+        try:
+            return apply.decide(replace(settings, lease=(holder, 10.0)))
+        finally:
+            lease.release()
+
+
+def from_decision(folder: Folder, *names: str, **params: Any) -> dict[str, Any]:
+    """The result of a run that applies a decision to some clusters; it has no build folder."""
+    clusters = [folder.connection(folder.fleet.workloads[name]) for name in names]
+    given = {"path": None, "decision": 0, "parts": ["clusters"], "clusters": clusters, "on_error": "report"}
+    return folder.run(**{**given, **params})
+
+
+def settings_of(folder: Folder, cluster: str) -> str:
+    found = folder.fleet.workloads[cluster].get("v1", "ConfigMap", "settings", folder.workloads) or {}
+    return str((found.get("data") or {}).get("a", ""))
+
+
+def set_all(folder: Folder, value: str) -> None:
+    for cluster in ("east", "west"):
+        folder.add(f"clusters/{cluster}", thing("v1", "ConfigMap", "settings", folder.workloads, data={"a": value}))
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_decision_is_applied_by_who_has_no_build(folder: Folder) -> None:
+    assert publish(folder) == apply.Decision(1, True, ("east", "west"), {})
+    assert publish(folder) == apply.Decision(1, False, (), {})
+    result = from_decision(folder, "east", decision=1)
+    assert (result["changed"], result["failed_clusters"]) == (True, [])
+    assert result["summary"] == "1 cluster: 1 changed; 2 objects created"
+    assert (settings_of(folder, "east"), settings_of(folder, "west")) == ("1", "")
+    assert from_decision(folder, "west", check_mode=True)["clusters"]["west"]["changed"]
+    assert settings_of(folder, "west") == ""
+    from_decision(folder, "west")
+    since = {plane.name: plane.audit_position() for plane in folder.fleet.all}
+    assert not from_decision(folder, "east", "west")["changed"]
+    for plane in folder.fleet.all:
+        assert plane.write_requests(since[plane.name]) == []
+
+
+@pytest.mark.usefixtures("anchor")
+def test_what_was_decided_no_longer_is_removed_and_clusters_are_told_apart(folder: Folder) -> None:
+    publish(folder)
+    from_decision(folder, "east", "west")
+    (folder.path / object_path("clusters/east", thing("v1", "ConfigMap", "settings", folder.workloads))).unlink()
+    assert publish(folder) == apply.Decision(2, True, ("east",), {})
+    assert from_decision(folder, "east", "west")["clusters"]["west"]["changed"] is False
+    assert (settings_of(folder, "east"), settings_of(folder, "west")) == ("", "1")
+    elsewhere = {"name": "north", "kubeconfig": str(folder.fleet.workloads["east"].kubeconfig)}
+    refused = from_decision(folder, clusters=[elsewhere])
+    assert "the decision has no cluster north" in refused["clusters"]["north"]["msg"]
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_decision_has_to_be_the_newest_and_one_for_others(folder: Folder) -> None:
+    with pytest.raises(ApplyError, match="has no decision: run the playbook decide first"):
+        from_decision(folder, "east")
+    publish(folder)
+    set_all(folder, "2")
+    publish(folder)
+    with pytest.raises(ApplyError, match=r"decision 1 of the fleet .* is not the newest: .*/decides published 2 at 20"):
+        from_decision(folder, "east", decision=1)
+    holder = holder_name("whole")
+    with control(folder) as client:
+        lease = acquire(client, folder.name, holder, 10.0)
+        folder.run(lease={"holder": "whole", "duration": 10.0})
+        lease.release()
+    with pytest.raises(ApplyError, match="/whole works on all clusters of the fleet"):
+        from_decision(folder, "east")
+    assert publish(folder) == apply.Decision(4, True, (), {})
+    assert not from_decision(folder, "east", "west")["changed"]
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_decision_that_is_published_while_a_cluster_is_waited_for_is_refused_there(folder: Folder) -> None:
+    publish(folder)
+    with control(folder) as client, ThreadPoolExecutor() as pool:
+        with cluster_locked(client, folder.name, "east", holder_name("other"), 5.0):
+            run = pool.submit(from_decision, folder, "east", "west", lease={"holder": None, "duration": 5.0})
+            while not settings_of(folder, "west"):
+                assert not run.done(), run.result()
+            set_all(folder, "2")
+            publish(folder)
+        result = run.result()
+    assert "decision 1 of the fleet" in result["clusters"]["east"]["msg"]
+    assert "is not the newest" in result["clusters"]["east"]["msg"]
+    assert (settings_of(folder, "east"), settings_of(folder, "west")) == ("", "1")
+    from_decision(folder, "east", "west")
+    assert (settings_of(folder, "east"), settings_of(folder, "west")) == ("2", "2")
+
+
+@pytest.mark.usefixtures("anchor")
+def test_the_lock_of_a_run_that_was_killed_ends_by_itself(folder: Folder) -> None:
+    publish(folder)
+    with control(folder) as client:
+        name = cluster_lease_name(folder.name, "east")
+        assert Lease(client, name, "modelplane-system", "killed/run", 1.0).acquire()
+        result = from_decision(folder, "east", lease={"holder": None, "duration": 1.0})
+        assert (result["failed_clusters"], settings_of(folder, "east")) == ([], "1")
+        assert Lease(client, name, "modelplane-system", "next/run", 1.0).read_holder() == ""
+
+
+def change(folder: Folder, name: str, other: str) -> None:
+    """Give a ConfigMap of a decision the content of another one."""
+    objects = folder.fleet.control.objects
+    found = objects.get("v1", "ConfigMap", other, "modelplane-system")
+    assert found is not None
+    objects.patch("v1", "ConfigMap", name, {"binaryData": found["binaryData"]}, "modelplane-system")
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_decision_that_others_changed_is_refused(folder: Folder) -> None:
+    publish(folder)
+    name = f"modelplane-decision-{folder.name}"
+    change(folder, f"{name}.1.east", f"{name}.index")
+    result = from_decision(folder, "east", "west")
+    assert "cannot be read: it was changed" in result["clusters"]["east"]["msg"]
+    assert (result["failed_clusters"], settings_of(folder, "west")) == (["east"], "1")
+    change(folder, f"{name}.index", f"{name}.1.west")
+    with pytest.raises(ApplyError, match=r"decision 1 cannot be read: .* Run the playbook decide again"):
+        from_decision(folder, "east")
+    # Who decides writes all of it again.
+    assert publish(folder) == apply.Decision(2, True, ("east", "west"), {})
+    assert from_decision(folder, "east", "west")["failed_clusters"] == []
