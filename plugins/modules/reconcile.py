@@ -379,7 +379,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     libraries.need(module, "urllib3")
     return replace(
         settings,
-        observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
+        observe=lambda before: observed_fleet.observe(params, before, write_cache=not module.check_mode),
         applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode, shown),
         cloud_connections=cloud_connections(params, params["provided"]),
     )

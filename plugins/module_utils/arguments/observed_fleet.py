@@ -27,12 +27,14 @@ UNREAD: dict[str, Any] = {name: {"type": "list", "elements": "str", "default": [
 _MOST_WARNINGS = 20
 
 
-def observe(params: Mapping[str, Any], *, write_cache: bool) -> FleetSnapshot:
-    """Observe the clusters that the arguments name. Raises ApiError and ArgumentsError."""
+def observe(params: Mapping[str, Any], before: FleetSnapshot | None = None, *, write_cache: bool) -> FleetSnapshot:
+    """Observe the clusters that the arguments name; with `before`, what was observed of workload clusters stays. Raises
+    ApiError and ArgumentsError."""
     return observe_fleet(
         list(connections(params).values()),
         control_connection(params),
         [api.wire(resource) for resource in read_manifests(params["resources"]).resources],
+        before,
         others=params["others"],
         declared=params["declared"],
         width=forks(params),

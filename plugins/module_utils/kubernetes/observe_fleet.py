@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
@@ -54,6 +54,7 @@ def observe_fleet(
     connections: Sequence[Connection],
     control: Connection | None,
     resources: Sequence[Object],
+    before: FleetSnapshot | None = None,
     *,
     others: Iterable[str] = (),
     declared: Iterable[str] = (),
@@ -63,8 +64,9 @@ def observe_fleet(
     """Read the control cluster, then all others side by side.
 
     `resources` (wire form) say what to read, together with those on the control cluster, of which they win.
-    Whatever keeps a workload cluster from being read is part of the snapshot. Raises ApiError when the control
-    cluster cannot be: all that is there would count as gone.
+    With `before`, only the control cluster is read, and the rest is as it was in that snapshot. Whatever keeps a
+    workload cluster from being read is part of the snapshot. Raises ApiError when the control cluster cannot be: all
+    that is there would count as gone.
     """
     names = {connection.name for connection in connections}
     files = sorted(set(declared) - names)
@@ -76,6 +78,8 @@ def observe_fleet(
         )
     with connect(control, write_cache=write_cache) as client:
         seen = observe_control(client, expected(resources))
+        if before is not None:
+            return replace(before, control=seen)
         desired = expected([*seen.resources, *resources])
         return FleetSnapshot(seen, _snapshots(connections, desired.cluster, client, width, write_cache), skipped, files)
 

@@ -43,17 +43,17 @@ class Settings:
     """Settings of a run.
 
     `building`: the build, without observations and preview; in its check mode nothing is written but `reports`.
-    `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
-    lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode,
-    with `decided` to the control cluster, where others find what they have to apply to workload clusters.
-    `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
-    `reports`: files for the page of a plan, or where they end in `.json` for the status. `cloud_connections`: of
-    clusters in clouds, for the sizes of their pools. `say` gets a line as each step begins. `progress`: where
-    waits are reported.
+    `observe` reads all clusters, or with an earlier snapshot the control cluster alone. `applying` are all of them and
+    how they are worked on, without a build folder and a lock; both are None where no cluster is contacted. `state`: how
+    far the run goes; with `planned` as in check mode, with `decided` to the control cluster, where others find what
+    they have to apply to workload clusters. `wait`: seconds until what was applied serves. `lease`: seconds after which
+    the lock of a run that was killed ends. `reports`: files for the page of a plan, or where they end in `.json` for the
+    status. `cloud_connections`: of clusters in clouds, for the sizes of their pools. `say` gets a line as each step
+    begins. `progress`: where waits are reported.
     """
 
     building: build.Settings
-    observe: Callable[[], FleetSnapshot] | None = None
+    observe: Callable[[FleetSnapshot | None], FleetSnapshot] | None = None
     applying: apply.Settings | None = None
     state: State = "applied"
     rounds: int = 6
@@ -200,8 +200,12 @@ class _Work:
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
         for _ in range(self._settings.rounds):
-            self._observe()
-            self._build()
+            # What was seen of workload clusters is seconds old, and nothing of this run changes them. The control
+            # cluster may have been another run's until the lock was ours.
+            before = self._done.observed[-1]
+            self._observe(before)
+            if self._done.observed[-1].control.entry != before.control.entry:
+                self._build()
             # What goes away gets no more requests before others remove it.
             applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
             self._resizer.send(*self._planned)
@@ -227,10 +231,10 @@ class _Work:
         last = self._done.builds[-1]
         return last.plan, last.loaded.resources, self._done.observed[-1]
 
-    def _observe(self) -> None:
+    def _observe(self, before: FleetSnapshot | None = None) -> None:
         if self._settings.observe is not None:
-            with self._step("Observe every cluster"):
-                self._done.observed.append(self._settings.observe())
+            with self._step("Observe the control cluster" if before else "Observe every cluster"):
+                self._done.observed.append(self._settings.observe(before))
             write_observations(self._observations, self._done.observed[-1].document())
 
     def _build(self) -> None:

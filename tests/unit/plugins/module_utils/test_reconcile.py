@@ -58,7 +58,7 @@ class Fleet:
             build.Settings(("manifests",), str(self.folder)), self._observe, apply.Settings("", targets)
         )
 
-    def _observe(self) -> Any:
+    def _observe(self, _before: Any) -> Any:
         seen = {name: SimpleNamespace(unreachable="silent" if name in self.unreachable else "") for name in NAMES}
         return SimpleNamespace(clusters=seen, document=dict)
 
