@@ -215,7 +215,7 @@ class _Run:
 
     @property
     def differs(self) -> bool:
-        """Whether an object has to be written or removed."""
+        """Return whether an object has to be written or removed."""
         return bool(self._pending or self._gone or self._shared)
 
     def compare(self, desired: Mapping[Key, Object]) -> None:

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
     DecisionError,
+    DesiredState,
     Entry,
     Head,
     Index,
-    Share,
     packed,
     packed_index,
     unpacked,
@@ -47,24 +47,24 @@ AGAIN = "Run the playbook decide again"
 
 @dataclass(frozen=True)
 class Comparison:
-    """What clusters should have, compared with the newest decision: its head and index, the index as it should be, and
+    """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should be, and
     the parts of clusters that are to be written."""
 
     head: Head | None
     before: Index
-    wanted: Index
+    desired: Index
     parts: Mapping[str, tuple[bytes, ...]]
 
     @property
     def is_same(self) -> bool:
-        """Whether this is the newest decision."""
-        return self.head is not None and not self.head.whole and self.before == self.wanted
+        """Return whether this is the newest decision."""
+        return self.head is not None and not self.head.whole and self.before == self.desired
 
     @property
     def changed(self) -> list[str]:
-        """The clusters for which something else was decided."""
-        names_of_both = sorted({*self.before, *self.wanted})
-        return [name for name in names_of_both if self.before.get(name) != self.wanted.get(name)]
+        """Return the clusters for which something else was decided."""
+        names_of_both = sorted({*self.before, *self.desired})
+        return [name for name in names_of_both if self.before.get(name) != self.desired.get(name)]
 
 
 class Decisions:
@@ -105,7 +105,7 @@ class Decisions:
         except DecisionError as error:
             raise DecisionError(f"decision {head.generation} cannot be read: {error}. {AGAIN}") from error
 
-    def share(self, index: Index, cluster: str) -> Share:
+    def desired_state(self, index: Index, cluster: str) -> DesiredState:
         """Read what a cluster should have. Raises DecisionError."""
         if cluster not in index:
             raise DecisionError(
@@ -119,7 +119,7 @@ class Decisions:
         except DecisionError as error:
             raise DecisionError(f"what was decided for cluster {cluster} cannot be read: {error}. {AGAIN}") from error
 
-    def compare(self, shares: Mapping[str, Share], others: Iterable[str]) -> Comparison:
+    def compare(self, states: Mapping[str, DesiredState], others: Iterable[str]) -> Comparison:
         """Compare what clusters should have with the newest decision. Raises DecisionError.
 
         Of `others`, clusters that the run did not reach, what was decided before stays.
@@ -130,7 +130,7 @@ class Decisions:
             # After a run that was killed meanwhile, every part is written again.
             with contextlib.suppress(DecisionError):
                 before = self.index(head)
-        made = {name: packed(share) for name, share in shares.items()}
+        made = {name: packed(state) for name, state in states.items()}
         kept = {name: before[name] for name in others if name in before}
         return Comparison(
             head,
@@ -151,12 +151,12 @@ class Decisions:
                 for number, content in enumerate(parts, start=1)
             }
         )
-        entry, parts = packed_index(compared.wanted)
+        entry, parts = packed_index(compared.desired)
         self._write_all({self._name(_INDEX): b"".join(parts)})
         new = Head((compared.head.generation if compared.head else 0) + 1, entry.digest, holder, at)
         self._write_head(new)
         for name, old in compared.before.items():
-            left = compared.wanted[name].parts if name in compared.wanted else 0
+            left = compared.desired[name].parts if name in compared.desired else 0
             for number in range(left + 1, old.parts + 1):
                 self._client.delete("v1", "ConfigMap", self._name(str(number), name), SYSTEM_NAMESPACE)
         return new
@@ -203,13 +203,13 @@ class Decisions:
                 raise found
 
     def _write(self, name: str, content: bytes) -> None:
-        wanted = {"binaryData": {_DATA: base64.b64encode(content).decode()}}
+        desired = {"binaryData": {_DATA: base64.b64encode(content).decode()}}
         try:
-            self._client.create(self._object(name, wanted))
+            self._client.create(self._object(name, desired))
         except AlreadyExists:
             found = self._get(name)
-            if found is not None and fields(found, "binaryData") != wanted["binaryData"]:
-                self._client.replace({**found, **wanted})
+            if found is not None and fields(found, "binaryData") != desired["binaryData"]:
+                self._client.replace({**found, **desired})
 
     def _content(self, name: str) -> bytes:
         try:

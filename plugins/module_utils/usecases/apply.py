@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
     DecisionError,
+    DesiredState,
     Index,
-    Share,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -145,7 +145,7 @@ def is_failed(outcome: Outcome) -> bool:
 class _Desired:
     """Desired state of one cluster: what it should have, with the Secrets that are copied there; statuses."""
 
-    share: Share = field(default_factory=Share)
+    state: DesiredState = field(default_factory=DesiredState)
     copies: Copies = field(default_factory=Copies)
     statuses: Sequence[Object] = ()
 
@@ -222,7 +222,9 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
         decisions = Decisions(control, fleet)
         head = decisions.newest(generation)
         index = decisions.index(head)
-        work = {target.name: functools.partial(_share, decisions, index, target.name) for target in settings.targets}
+        work = {
+            target.name: functools.partial(_desired_state, decisions, index, target.name) for target in settings.targets
+        }
         desired = {
             name: Failure(str(found)) if isinstance(found, ApiError) else found
             for name, found in fan_out(work, settings.forks).items()
@@ -259,10 +261,10 @@ def decide(settings: Settings) -> Decision:
     with (
         contextlib.nullcontext() if settings.lease is None else DirectoryStore(build.folder).lock(settings.lock_timeout)
     ):
-        found = shares(build, settings.targets)
+        found = desired_states(build, settings.targets)
         others = build.clusters()
     failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
-    decided = {name: each for name, each in found.items() if isinstance(each, Share)}
+    decided = {name: each for name, each in found.items() if isinstance(each, DesiredState)}
     with _locked(replace(settings, targets=())) as (locked, _):
         if locked.control is None:
             raise DecisionError("a decision is published on the control cluster: give control as well")
@@ -275,9 +277,9 @@ def decide(settings: Settings) -> Decision:
     return Decision(head.generation if head else 0, not compared.is_same, tuple(compared.changed), failures)
 
 
-def _share(decisions: Decisions, index: Index, cluster: str) -> _Desired | Failure:
+def _desired_state(decisions: Decisions, index: Index, cluster: str) -> _Desired | Failure:
     try:
-        return _Desired(decisions.share(index, cluster))
+        return _Desired(decisions.desired_state(index, cluster))
     except DecisionError as error:
         return Failure(str(error))
 
@@ -303,8 +305,8 @@ def _run(settings: Settings, lock: _Lock | None) -> Outcomes:
     if settings.record:
         settings = replace(settings, options=replace(settings.options, orphans=False))
     if settings.record and not settings.absent:
-        desired = {target.name: _Desired(Share(settings.objects)) for target in settings.targets}
-        state = _Desired(Share([*_definitions(settings), *settings.objects]))
+        desired = {target.name: _Desired(DesiredState(settings.objects)) for target in settings.targets}
+        state = _Desired(DesiredState([*_definitions(settings), *settings.objects]))
     elif not settings.absent:
         desired, state = _read(settings)
     control, error = _control(settings)
@@ -327,7 +329,7 @@ def _apply_all(
     for target in settings.targets:
         found = desired[target.name]
         if isinstance(found, _Desired):
-            copied = copies(found.share.secret_copies, target.name, sources)
+            copied = copies(found.state.secret_copies, target.name, sources)
             found = replace(found, copies=copied)
         work[f"cluster {target.name}"] = _on_cluster(settings, target, found, control, lock)
     # A control cluster that timed out for a Secret is not tried again.
@@ -353,17 +355,17 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
         return None, error
 
 
-def shares(build: Build, targets: Iterable[Target]) -> dict[str, Share | StoreError]:
+def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
     """Return what each workload cluster should have by a build."""
     held = build.held_labels()
     copied: dict[str, list[Mapping[str, Any]]] = {}
     for entry in build.secret_copies():
         copied.setdefault(text(entry, "cluster"), []).append(entry)
-    found: dict[str, Share | StoreError] = {}
+    found: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:
             objects = build.objects(target.name, target.folder)
-            found[target.name] = Share(objects, copied.get(target.name, ()), held)
+            found[target.name] = DesiredState(objects, copied.get(target.name, ()), held)
         except StoreError as error:
             found[target.name] = error
     return found
@@ -377,7 +379,7 @@ def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
     with contextlib.nullcontext() if settings.options.check_mode else store.lock(settings.lock_timeout):
         desired = {
             name: Failure(str(found)) if isinstance(found, StoreError) else _Desired(found)
-            for name, found in shares(build, settings.targets).items()
+            for name, found in desired_states(build, settings.targets).items()
         }
         return desired, _state(settings, build) if settings.control and settings.on_control else _Desired()
 
@@ -385,7 +387,7 @@ def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
 def _state(settings: Settings, build: Build) -> _Desired:
     """Return the desired state of the control cluster."""
     objects = [*_definitions(settings), *build.control()]
-    return _Desired(Share(objects, held=build.held_labels()), statuses=build.statuses())
+    return _Desired(DesiredState(objects, held=build.held_labels()), statuses=build.statuses())
 
 
 def _definitions(settings: Settings) -> list[Object]:
@@ -410,11 +412,11 @@ def _on_cluster(
             settings.options,
             scope=settings.scope(target.name),
             held=desired.copies.held,
-            held_labels=desired.share.held,
+            held_labels=desired.state.held,
             locked=functools.partial(lock, target.name, client) if lock else None,
         )
         try:
-            applied = apply(client, [*desired.share.objects, *desired.copies.desired], options)
+            applied = apply(client, [*desired.state.objects, *desired.copies.desired], options)
         except (DecisionError, InUseError) as error:
             return Failure(str(error))
         finally:
@@ -431,12 +433,12 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
             scope=settings.scope(CONTROL_SCOPE),
             create_namespaces=True,
             definitions=settings.absent and settings.definitions,
-            held_labels=desired.share.held,
+            held_labels=desired.state.held,
         )
         before = client.requests.copy()
         if settings.absent and not settings.record and not options.check_mode:
             Decisions(client, options.fleet).withdraw()
-        applied = apply(client, desired.share.objects, options)
+        applied = apply(client, desired.state.objects, options)
         statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
         results = (*applied.results, *statuses)
         notes = applied.notes

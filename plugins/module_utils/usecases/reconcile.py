@@ -47,8 +47,8 @@ class Settings:
     how they are worked on, without a build folder and a lock; both are None where no cluster is contacted. `state`: how
     far the run goes; with `planned` as in check mode, with `decided` to the control cluster, where others find what
     they have to apply to workload clusters. `wait`: seconds until what was applied serves. `lease`: seconds after which
-    the lock of a run that was killed ends. `reports`: files for the page of a plan, or where they end in `.json` for the
-    status. `cloud_connections`: of clusters in clouds, for the sizes of their pools. `say` gets a line as each step
+    the lock of a run that was killed ends. `reports`: files for the page of a plan, or where they end in `.json` for
+    the status. `cloud_connections`: of clusters in clouds, for the sizes of their pools. `say` gets a line as each step
     begins. `progress`: where waits are reported.
     """
 

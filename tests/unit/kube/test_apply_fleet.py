@@ -450,7 +450,7 @@ def test_a_decision_is_applied_by_who_has_no_build(folder: Folder) -> None:
 
 
 @pytest.mark.usefixtures("anchor")
-def test_what_was_decided_no_longer_is_removed_and_clusters_are_told_apart(folder: Folder) -> None:
+def test_what_was_decided_no_longer_is_removed_from_its_cluster_alone(folder: Folder) -> None:
     publish(folder)
     from_decision(folder, "east", "west")
     (folder.path / object_path("clusters/east", thing("v1", "ConfigMap", "settings", folder.workloads))).unlink()

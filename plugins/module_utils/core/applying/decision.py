@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A decision of a fleet, as one run publishes it for others that apply it: what each workload cluster should have.
+"""A decision of a fleet, as one run publishes it for others that apply it: the desired state of each workload cluster.
 
 It has a head, an index and parts. The head names the newest decision by its generation. The index has the digest of
 what each cluster should have, and how many parts that is kept in. The parts of a cluster are compressed JSON. Digests
@@ -78,8 +78,8 @@ Index = Mapping[str, Entry]
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one workload cluster should have.
+class DesiredState:
+    """Desired state of one workload cluster.
 
     `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
     that stay as they are.
@@ -90,18 +90,18 @@ class Share:
     held: Labels = field(default_factory=frozenset)
 
 
-def packed(share: Share) -> tuple[Entry, tuple[bytes, ...]]:
+def packed(desired: DesiredState) -> tuple[Entry, tuple[bytes, ...]]:
     """Return the entry of a cluster in the index, and its parts."""
     return _packed(
         {
-            "objects": list(share.objects),
-            "secretCopies": list(share.secret_copies),
-            "held": sorted(share.held),
+            "objects": list(desired.objects),
+            "secretCopies": list(desired.secret_copies),
+            "held": sorted(desired.held),
         }
     )
 
 
-def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> Share:
+def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
     """Return what the parts of a cluster contain. Raises DecisionError.
 
     `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind was not
@@ -113,7 +113,7 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
     for each in objects:
         if not isinstance(each, dict) or not text(each, "metadata", "name") or identity(each)[:2] not in known:
             raise DecisionError("it has an object that no fleet composes")
-    return Share(
+    return DesiredState(
         tuple(objects),
         tuple(each for each in secret_copies if isinstance(each, dict)),
         frozenset(tuple((str(name), str(of)) for name, of in labels) for labels in held),
@@ -125,9 +125,9 @@ def packed_index(index: Index) -> tuple[Entry, tuple[bytes, ...]]:
     return _packed({cluster: list(entry) for cluster, entry in sorted(index.items())})
 
 
-def unpacked_index(wanted: str, parts: Iterable[bytes]) -> dict[str, Entry]:
-    """Return the index with the digest `wanted`. Raises DecisionError."""
-    found = _unpacked(Entry(wanted, 1), parts)
+def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
+    """Return the index with the digest `expected`. Raises DecisionError."""
+    found = _unpacked(Entry(expected, 1), parts)
     index = {}
     for cluster, entry in found.items():
         if not (

@@ -41,6 +41,9 @@ class Fleet:
         monkeypatch.setattr(build, "build", self._build)
         monkeypatch.setattr(build, "touched", lambda _outcome: list(self.rebuilt))
         monkeypatch.setattr(apply, "run", self._apply)
+        monkeypatch.setattr(apply, "decide", self._decide)
+        self.decided = True
+        """State of the newest decision: it is as it should be."""
         self.due: list[Resize] = []
         """Changes of sizes of pools that are due, until they are sent."""
         monkeypatch.setattr(pool_sizes.Resizer, "changes", lambda _resizer, *_: list(self.due))
@@ -60,7 +63,7 @@ class Fleet:
 
     def _observe(self, _before: Any) -> Any:
         seen = {name: SimpleNamespace(unreachable="silent" if name in self.unreachable else "") for name in NAMES}
-        return SimpleNamespace(clusters=seen, document=dict)
+        return SimpleNamespace(clusters=seen, document=dict, control=SimpleNamespace(entry=len(self.applied)))
 
     def _build(self, given: build.Settings) -> Any:
         self.modes.append(given.check_mode)
@@ -73,6 +76,9 @@ class Fleet:
             return apply.Outcomes({name: outcome(sent=int(self.differs)) for name in names})
         self.applied.append(names)
         return apply.Outcomes({name: self._outcome(name) for name in names})
+
+    def _decide(self, _settings: apply.Settings) -> apply.Decision:
+        return apply.Decision(2, not self.decided, ("east",), {"north": apply.Failure("it is no cluster of the fleet")})
 
     def _resize(self, resizer: pool_sizes.Resizer) -> None:
         if self.due:
@@ -159,3 +165,12 @@ def test_check_mode_reports_which_sizes_would_change(fleet: Fleet, differs: bool
 def test_a_plan_asks_no_cloud(fleet: Fleet) -> None:
     fleet.due = [Resize("east", "gpu", 0, 2)]
     assert fleet.run(state="planned").sizes.resized == []
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_run_that_decides_applies_to_no_workload_cluster(fleet: Fleet, is_new: bool) -> None:
+    fleet.differs, fleet.decided = False, not is_new
+    done = fleet.run(state="decided")
+    assert fleet.applied == [()] * is_new
+    assert done.decision == apply.Decision(2, is_new, ("east",), done.decision.failures if done.decision else {})
+    assert [name for name, each in done.clusters.items() if apply.is_failed(each)] == ["north"]

@@ -11,9 +11,9 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
     LARGEST,
     DecisionError,
+    DesiredState,
     Entry,
     Head,
-    Share,
     packed,
     packed_index,
     unpacked,
@@ -29,24 +29,26 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "here"}, "data": data}
 
 
-def share(*objects: dict[str, Any]) -> Share:
+def state(*objects: dict[str, Any]) -> DesiredState:
     copy = {"cluster": "east", "from": {"name": "a"}, "to": {"name": "b"}}
-    return Share(objects, (copy,), frozenset({(("modelplane.ai/service", "chat"), ("modelplane.ai/namespace", "ai"))}))
+    return DesiredState(
+        objects, (copy,), frozenset({(("modelplane.ai/service", "chat"), ("modelplane.ai/namespace", "ai"))})
+    )
 
 
-def test_a_share_is_read_as_it_was_packed() -> None:
-    given = share(config_map("settings", a="1"), config_map("ümläut"))
+def test_a_desired_state_is_read_as_it_was_packed() -> None:
+    given = state(config_map("settings", a="1"), config_map("ümläut"))
     entry, parts = packed(given)
     assert (entry.parts, len(parts)) == (1, 1)
     assert unpacked(entry, parts, KINDS) == given
     assert packed(given) == (entry, parts)
-    assert packed(share(config_map("settings", a="2")))[0].digest != entry.digest
-    assert unpacked(*packed(Share()), KINDS) == Share()
+    assert packed(state(config_map("settings", a="2")))[0].digest != entry.digest
+    assert unpacked(*packed(DesiredState()), KINDS) == DesiredState()
 
 
 def test_what_is_too_large_for_a_config_map_is_kept_in_parts() -> None:
     noise = random.Random(1).randbytes(2 * PART_BYTES).hex()
-    given = share(config_map("large", noise=noise))
+    given = state(config_map("large", noise=noise))
     entry, parts = packed(given)
     assert entry.parts == len(parts) > 1
     assert max(map(len, parts)) <= PART_BYTES
@@ -66,7 +68,7 @@ def test_an_index_is_read_as_it_was_packed() -> None:
 
 @pytest.mark.parametrize("kind", ["Secret", "ClusterRoleBinding", "Deployment"])
 def test_an_object_that_no_fleet_composes_is_refused(kind: str) -> None:
-    entry, parts = packed(share({**config_map("it"), "kind": kind}))
+    entry, parts = packed(state({**config_map("it"), "kind": kind}))
     with pytest.raises(DecisionError, match="no fleet composes"):
         unpacked(entry, parts, KINDS)
 
