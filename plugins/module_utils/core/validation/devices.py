@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short
 
 Kind = Literal["gpu", "network", "fabric", ""]
 
@@ -110,7 +110,10 @@ def _sure_domains(request: Any) -> set[str]:
 
 def _kind(request: Any) -> Kind:
     """Return the kind of device that a request is for; "" when its selectors do not determine it."""
-    domains = _sure_domains(request)
+    return _kind_of(_sure_domains(request))
+
+
+def _kind_of(domains: set[str]) -> Kind:
     if domains and all(domain.startswith("gpu.") for domain in domains):
         return "gpu"
     if domains == {FABRIC_DRIVER}:
@@ -123,47 +126,58 @@ def _kind(request: Any) -> Kind:
 # --- parallelism ---
 
 
+class _Claim(NamedTuple):
+    """GPUs that all pods of an engine claim; no more than these, when it is not exact."""
+
+    pods: int
+    gpus: int
+    is_exact: bool
+
+
 def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     """Compare the parallelism of an engine with the GPUs that its pods claim."""
     index = [member.role != constants.WORKER for member in engine.members].index(True)
     container = engine.members[index].template.spec.containers[0]
     started = parallelism(CommandLine.of(container))
-    claimed = _gpus(engine, fleet) if started else []
-    total = sum(pods * count for pods, count in claimed)
-    if started is None or not claimed or started.devices == total:
+    claim = _claim(engine, fleet) if started else None
+    if started is None or claim is None or started.devices == claim.gpus:
         return
-    pods = sum(pods for pods, __ in claimed)
-    claim = "pod that claims GPUs has" if pods == 1 else f"{pods} pods that claim GPUs have"
-    message = f"uses {_count(started.devices, 'GPU')}, but the {claim} {total} (engine {engine.name})"
+    if started.devices < claim.gpus and not claim.is_exact:
+        return
+    what = "GPUs" if claim.is_exact else "devices"
+    pods = f"pod that claims {what} has" if claim.pods == 1 else f"{claim.pods} pods that claim {what} have"
+    message = f"uses {count(started.devices, 'GPU')}, but the {pods} {claim.gpus} (engine {engine.name})"
     place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
-    yield warning(message, place, _fitting(started, total, pods), str(started))
+    yield warning(message, place, _fitting(started, claim), str(started))
 
 
-def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
-    """Return (pods, GPUs each) of the members that claim GPUs; empty when that cannot be determined."""
+def _claim(engine: Any, fleet: Classes) -> _Claim | None:
+    """Return what the pods of an engine claim; None without a claim, and when it cannot be determined.
+
+    Devices of an unknown kind may be GPUs where all classes have no others than GPUs and network cards."""
+    devices = [device for inference_class in fleet.of_kind("InferenceClass") for device in inference_class.spec.devices]
     if fleet.unknown("InferenceClass") or any(
-        device.claim == "Synthetic" and device.driver.startswith("gpu.")
-        for inference_class in fleet.of_kind("InferenceClass")
-        for device in inference_class.spec.devices
+        device.claim == "Synthetic" and device.driver.startswith("gpu.") for device in devices
     ):
-        return []
-    found = []
+        return None
+    pods = gpus = 0
+    is_exact = True
     for member in engine.members:
-        requests = [(_kind(request), request.count) for request in _requests(member)]
-        if any(not kind for kind, __ in requests):
-            return []
-        gpus = sum(count for kind, count in requests if kind == "gpu")
-        if gpus:
-            found.append((member.worker.nodes if member.worker else 1, gpus))
-    return found
+        kinds = [(_kind(request), request.count) for request in _requests(member)]
+        is_exact = is_exact and all(kind for kind, __ in kinds)
+        if each := sum(number for kind, number in kinds if kind in ("gpu", "")):
+            nodes = member.worker.nodes if member.worker else 1
+            pods, gpus = pods + nodes, gpus + nodes * each
+    is_known = is_exact or (bool(devices) and all(_kind_of({device.driver}) for device in devices))
+    return _Claim(pods, gpus, is_exact) if gpus and is_known else None
 
 
-def _fitting(started: Parallelism, total: int, pods: int) -> str:
+def _fitting(started: Parallelism, claim: _Claim) -> str:
     """Return the hint for making both numbers equal."""
     others = started.devices // started.axes.get(TENSOR, 1)
-    tensor = f"{TENSOR}={total // others}" if total % others == 0 else ""
-    count = f"count: {started.devices // pods} in its devices" if started.devices % pods == 0 else ""
-    ways = " or ".join(way for way in (tensor, count) if way)
+    tensor = f"{TENSOR}={claim.gpus // others}" if claim.gpus % others == 0 else ""
+    devices = f"count: {started.devices // claim.pods} in its devices" if started.devices % claim.pods == 0 else ""
+    ways = " or ".join(filter(None, (tensor, devices)))
     return f"Set {ways}" if ways else "Set axes whose product is the number of GPUs that all pods claim"
 
 
@@ -265,7 +279,3 @@ def _available(inference_class: Any, requests: Sequence[Any]) -> int:
 def _of(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -52,6 +55,8 @@ def pods(devices: str, container: str, followers: int) -> str:
     return single + change(member, "role: Leader", f"role: Worker\n          worker: {{nodes: {followers}}}")
 
 
+UNKNOWN = 'device.driver.startsWith("gpu")'
+EITHER = 'device.driver == "gpu.nvidia.com" || device.driver == "dra.net"'
 SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
 
 
@@ -77,6 +82,24 @@ SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
             "Set --tensor-parallel-size=16 or count: 4",
         ),
         (
+            claiming(request("gpu", UNKNOWN, 4), f"image: x, {SERVE}[-tp=8]"),
+            f"{CONTAINER}.args",
+            "uses 8 GPUs, but the pod that claims devices has 4 (engine main)",
+            "Set --tensor-parallel-size=4 or count: 8 in its devices",
+        ),
+        (
+            claiming(request("gpu", EITHER), "image: x, command: [sglang, serve, --tp-size, '2']"),
+            f"{CONTAINER}.command",
+            "uses 2 GPUs, but the pod that claims devices has 1",
+            "Set --tensor-parallel-size=1 or count: 2",
+        ),
+        (
+            pods(request("any", UNKNOWN, 2) + gpus(4), "image: x, command: [sglang, serve, --tp, '16']", 1),
+            f"{CONTAINER}.command",
+            "uses 16 GPUs, but the 2 pods that claim devices have 12",
+            "Set --tensor-parallel-size=12 or count: 8",
+        ),
+        (
             claiming(gpus(4) + cards(8), f"image: x, {SERVE}[-tp=4]"),
             SELECTED,
             "claims 4 of 8 GPUs of a node and 8 of 16 network cards",
@@ -95,7 +118,17 @@ SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
             "Use an image that has them",
         ),
     ],
-    ids=["tensor", "tensor and pipeline", "gang", "part of a node", "one pair", "image"],
+    ids=[
+        "tensor",
+        "tensor and pipeline",
+        "gang",
+        "fewer devices of an unknown kind",
+        "fewer devices of two kinds",
+        "a gang with fewer devices of an unknown kind",
+        "part of a node",
+        "one pair",
+        "image",
+    ],
 )
 def test_what_is_claimed_does_not_fit(written: str, path: str, says: str, hint: str) -> None:
     found = fleet(**{"class": EFA_CLASS, "deployment": written}).problems
@@ -117,11 +150,8 @@ PAIRED = "            constraints: [{requests: [gpu, nic], matchAttribute: resou
         claiming(gpus(4), "image: x, command: [own], args: [--tensor-parallel-size=8]"),
         claiming(gpus(4), f"image: x, {SERVE}['--tensor-parallel-size=$(TP)']"),
         claiming(gpus(4), f"image: x, {SERVE}[--port=8000]"),
-        claiming(request("gpu", 'device.driver.startsWith("gpu")', 4), f"image: x, {SERVE}[-tp=8]"),
-        claiming(
-            request("gpu", 'device.driver == "gpu.nvidia.com" || device.driver == "dra.net"'),
-            f"image: x, {SERVE}[-tp=8]",
-        ),
+        claiming(request("gpu", UNKNOWN, 8), f"image: x, {SERVE}[-tp=4]"),
+        claiming(request("gpu", EITHER, 4) + cards(4), f"image: x, {SERVE}[-tp=4]"),
         pods(gpus(8), f"image: x, {SERVE}[-tp=8, -pp=3]", 2),
         claiming(gpus(8) + cards(16), "image: x"),
         claiming(gpus(8) + cards(8), "image: x"),
@@ -157,10 +187,74 @@ def test_nothing_is_said_where_nothing_is_sure(written: str) -> None:
     assert not found, [str(problem) for problem in found]
 
 
+@pytest.mark.parametrize("driver", ["tpu.google.com", "example.com"])
+def test_devices_of_other_kinds_may_be_several_processors(driver: str) -> None:
+    other = f"{EIGHT}  - {{name: slice, driver: {driver}, deviceClassName: slice}}\n"
+    written = claiming(request("any", UNKNOWN), f"image: x, {SERVE}[-tp=4]")
+    assert fleet(deployment=written).problems
+    assert not fleet(**{"class": other, "deployment": written}).problems
+
+
+def replica(device_requests: str, args: str) -> str:
+    return f"""\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelReplica
+metadata: {{name: own, namespace: team}}
+spec:
+  clusterName: west
+  engines:
+  - name: main
+    members:
+    - nodePoolName: gpu
+      deviceRequests: {device_requests}
+      template: {{spec: {{containers: [{{name: engine, image: x, command: [vllm, serve, m], args: {args}}}]}}}}
+"""
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 1), (2, 0), (4, 0)])
+def test_a_request_of_a_replica_needs_no_selectors(count: int, expected: int) -> None:
+    requests = f"[{{name: gpu, deviceClassName: gpu.nvidia.com, count: {count}}}]"
+    problems = fleet(**{"class": EIGHT, "replica": replica(requests, "[-tp=2]")}).problems
+    assert len(problems) == expected, [str(problem) for problem in problems]
+    assert all("uses 2 GPUs, but the pod that claims devices has 1" in problem.message for problem in problems)
+
+
 def test_a_pretended_gpu_is_not_counted() -> None:
     pretended = EIGHT + "  - {name: model, driver: gpu.nvidia.com, claim: Synthetic}\n"
     written = claiming(gpus(1), f"image: x, {SERVE}[-tp=4]")
     assert not fleet(**{"class": pretended, "deployment": written}).problems
+
+
+ROOT = Path(__file__).parents[5]
+FOLDERS = [
+    folder.relative_to(ROOT).as_posix()
+    for folder in (
+        *(ROOT / "docs/examples").glob("*/manifests"),
+        *(ROOT / "tests/data/manifests/getting-started").glob("*/"),
+        ROOT / "inventories/quickstart/manifests",
+        ROOT / "tests/data/formats",
+        ROOT / "tests/data/manifests/concepts",
+        ROOT / "tests/data/manifests/e2e",
+    )
+]
+SIZE = re.compile(r"(--tensor-parallel-size=|--tp-size=|\btensor: )(\d+)")
+
+
+def of_parallelism(texts: list[str]) -> list[Problem]:
+    """The problems of the numbers of GPUs that manifests use."""
+    problems = load([Source(f"{number}.yaml", text.encode()) for number, text in enumerate(texts)]).problems
+    return [problem for problem in problems if re.match(r"uses \d+ GPU", problem.message)]
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_no_manifest_that_fits_has_a_warning_and_each_that_does_not_has_one(folder: str) -> None:
+    texts = [file.read_text() for file in sorted((ROOT / folder).glob("*.yaml"))]
+    assert texts
+    assert of_parallelism(texts) == []
+    # Both numbers of a topology are derived from it, so they cannot differ.
+    flags = [re.sub(r"(?m)^.*\btensor: .*$", "", text) for text in texts]
+    doubled = [SIZE.sub(lambda found: f"{found[1]}{2 * int(found[2])}", text) for text in texts]
+    assert bool(of_parallelism(doubled)) == any(SIZE.search(text) for text in flags)
 
 
 POOLS = """\
