@@ -108,11 +108,13 @@ _WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)(?! (?:is|are|must|and)\b)")
 
 
 def sentence(text: str) -> str:
-    """Return a text as a sentence: with a capital, unless it begins with the name of a field, and an end."""
+    """Return a text as a sentence: with a capital, unless it begins with the name of a field, and an end.
+
+    One that ends with a mark below an excerpt has no end, which would seem to be part of the mark."""
     text = text.strip()
     if _WORD.match(text):
         text = text[0].upper() + text[1:]
-    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+    return text if text.endswith((".", "?", "!", "…", " ^", "\n^")) else f"{text}."
 
 
 _AMOUNT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([kmgtpe])(i?)(b?)", re.ASCII | re.IGNORECASE)

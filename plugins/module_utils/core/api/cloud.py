@@ -76,7 +76,12 @@ def _node_counts(pool: Any) -> list[Violation]:
     low, count, high = pool.min_node_count, pool.node_count, pool.max_node_count
     violations = []
     if low is not None and high is not None and low > high:
-        violations.append(Violation(message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})"))
+        violations.append(
+            Violation(
+                message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})",
+                hint=f"Set maxNodeCount: {low}",
+            )
+        )
     elif high is not None and count > high:
         violations.append(
             Violation(

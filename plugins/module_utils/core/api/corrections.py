@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity
 
 _LONGEST = 60
@@ -200,6 +200,9 @@ def _for_mapping(shape: Shape, value: object, shown: bool) -> str:
     pair = _PAIR.fullmatch(value) if type(value) is str and len(value) <= _LONGEST else None
     if shown and pair and shape.kind == "map":
         return f"Write {{{pair[1]}: {_written(pair[2])}}}"
+    if shown and type(value) is str and shape.model is not None and len(value) <= _LONGEST:
+        name = fields_of(shape.model).get("name")
+        return f"Write {{name: {_written(value)}}}" if name is not None and _fits(name.shape, value) else ""
     return ""
 
 

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
     problem_of_error,
     shape_at,
     unknown_field,
+    without_consequences,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import (
@@ -69,7 +70,8 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
         given_namespace = _default_namespace(content)
     problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint, ref=ref) for found in unreadable]
     problems += _header(content, kind, ref)
-    problems += [unknown_field(kind, loc, ref) for loc in read_in.nulls if is_unknown_field(kind, loc)]
+    unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
+    problems += [unknown_field(kind, loc, ref) for loc in unknown]
     bad = {found.loc for found in unreadable if not found.of_key}
     resource: Any
     try:
@@ -77,11 +79,13 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     except ValidationError as error:
         details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
         problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
+        unknown += [detail["loc"] for detail in details[:MAX_PROBLEMS] if detail["type"] == "extra_forbidden"]
         resource = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
         found = violations(resource, tolerant=True)
     else:
         found = violations(resource, tolerant=False)
     problems += [_problem(kind, violation, content, ref) for violation in found]
+    problems = without_consequences(kind, unknown, problems)
     if problems:
         raise InvalidResource(_distinct(problems))
     if kind.NAMESPACED and not given_namespace:

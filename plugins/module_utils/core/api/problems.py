@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import EMPTY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import secret_like
@@ -21,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     short,
 )
 
+REQUIRED = "is required"
 _KINDS = {
     "text": "text",
     "integer": "a whole number",
@@ -98,7 +100,7 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     loc: Loc = tuple(error["loc"])
     path = path_of(kind, loc)
     if error["type"] == "missing":
-        return Problem("is required", path=path, hint=_missing_hint(shape_at(kind, loc)), ref=ref)
+        return Problem(REQUIRED, path=path, hint=_missing_hint(kind, loc), ref=ref)
     if error["type"] == "extra_forbidden":
         return unknown_field(kind, loc, ref)
     value = error["input"]
@@ -118,8 +120,12 @@ def unknown_field(kind: type[Model], loc: Loc, ref: Ref | None) -> Problem:
     return Problem("is not a known field", path=path_of(kind, loc), hint=_unknown_hint(kind, loc), ref=ref)
 
 
-def _missing_hint(shape: Shape | None) -> str:
-    return f"One of {', '.join(shape.enum)}" if shape is not None and shape.enum else ""
+def _missing_hint(kind: type[Model], loc: Loc) -> str:
+    parent = shape_at(kind, loc[:-1])
+    field = fields_of(parent.model).get(str(loc[-1])) if parent is not None and parent.model is not None else None
+    if field is None:
+        return ""
+    return f"One of {', '.join(field.shape.enum)}" if field.shape.enum else f"Add it: {field.description}"
 
 
 def _unknown_hint(kind: type[Model], loc: Loc) -> str:
@@ -127,13 +133,31 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
     parent = shape_at(kind, loc[:-1])
     if parent is None or parent.model is None:
         return ""
-    key = str(loc[-1])[:KEY_CHARACTERS]
-    said = parent.model.NOT_HERE.get(key)
+    said = parent.model.NOT_HERE.get(str(loc[-1])[:KEY_CHARACTERS])
     if said:
         return said
-    known = fields_of(parent.model)
-    near = nearest(key, known)
-    return f"Did you mean {near}?" if near else f"Known here: {', '.join(known)}"
+    near = _meant(parent.model, loc)
+    return f"Did you mean {near}?" if near else f"Known here: {', '.join(fields_of(parent.model))}"
+
+
+def _meant(model: type[Model], loc: Loc) -> str:
+    return nearest(str(loc[-1])[:KEY_CHARACTERS], fields_of(model))
+
+
+def without_consequences(kind: type[Model], unknown: Iterable[Loc], problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems but for those that unknown fields explain: the field that each was meant for is missing."""
+    meant = set()
+    for loc in unknown:
+        parent = shape_at(kind, loc[:-1])
+        if parent is not None and parent.model is not None:
+            meant.add((path_of(kind, loc[:-1]), _meant(parent.model, loc)))
+    return [problem for problem in problems if not any(_follows(problem, *each) for each in meant)]
+
+
+def _follows(problem: Problem, path: str, name: str) -> bool:
+    if problem.path == path:
+        return problem.message == EMPTY or bool(name and problem.message.startswith(f"{name} is required"))
+    return bool(name and problem.path == field_path(path, name) and problem.message == REQUIRED)
 
 
 def _name(loc: Loc) -> str:
@@ -188,7 +212,7 @@ def _beyond_limits(shape: Shape, value: Any) -> str:
     one, many = _UNITS.get(shape.kind, ("", ""))
     if shape.shortest is not None and size < shape.shortest:
         if size == 0:
-            return "must not be empty"
+            return EMPTY
         return f"must be at least {shape.shortest} {one if shape.shortest == 1 else many}, is {size}"
     if shape.longest is not None and size > shape.longest:
         return f"must be at most {shape.longest} {one if shape.longest == 1 else many}, is {size}"

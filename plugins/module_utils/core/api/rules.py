@@ -13,6 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
 
+EMPTY = "must not be empty"
+
 
 @dataclass(frozen=True)
 class LocatedViolation:
@@ -35,7 +37,7 @@ def violations(model: Model, *, tolerant: bool) -> list[LocatedViolation]:
 def _violations(model: Model, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
     cls = type(model)
     if len(model.model_fields_set) < cls.MIN_PROPERTIES:
-        yield LocatedViolation(loc, "must not be empty", f"Give {' or '.join(fields_of(cls))}")
+        yield LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}")
     for rule in cls.RULES:
         yield from _check(rule, model, loc, tolerant)
     for field in _ruled_fields(cls):

@@ -266,10 +266,8 @@ def test_lists_are_expanded() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n" + indented(CLASS) + indented(change(CLUSTER, "name: gpu", "nam: gpu"))
     loaded = load_text(text)
     assert [resource.name for resource in loaded.resources] == ["l4"]
-    assert {(error.path, error.line) for error in loaded.errors} == {
-        ("items[1].spec.nodePools[0].nam", 19),
-        ("items[1].spec.nodePools[0].name", 19),
-    }
+    error = only(loaded.errors)
+    assert (error.path, error.line, error.hint) == ("items[1].spec.nodePools[0].nam", 19, "Did you mean name?")
     typed = "apiVersion: modelplane.ai/v1alpha1\nkind: ModelCacheList\nitems:\n" + indented(CACHE.split("\n", 2)[2])
     assert [str(resource.ref) for resource in load_text(typed).resources] == ["ModelCache team/weights"]
     assert load_text("apiVersion: v1\nkind: List\nitems: []\n") == Loaded()
