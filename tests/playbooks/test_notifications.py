@@ -148,7 +148,9 @@ def test_playbooks_post_what_is_pending_and_why_a_run_fails(hooks: Hooks, tmp_pa
     wrong.write_text("kind: ModelDeployment\n")
     hooks.codes = [403, 403]
     failing = play("reconcile", **{**fleet, "fleet_resources": str(wrong)}, fleet_notify=notify_hook, awx_job_id=4711)
-    assert {body["outcome"] for body in hooks.take()} == {"failed"}
+    bodies = hooks.take()
+    assert {body["outcome"] for body in bodies} == {"failed"}
+    assert bodies[0]["wrong"][0]["reason"].startswith(f"1 error in the manifests: {wrong}:1, document 1, apiVersion: ")
     assert f"fleet_notify: hook 2: {hooks.address} answers with HTTP 403" in " ".join(failing.split())
     assert "failed=1" in failing
     assert "failed=0" in first

@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     PLAN_FILE,
     REPORT_FILE,
@@ -158,7 +158,7 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
     """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
     first = next((problem for problem in problems if problem.file), None)
     module.fail_json(
-        msg=f"{count(len(problems), 'error')} in the manifests",
+        msg=str(ManifestError(problems)),
         errors=[str(problem) for problem in problems],
         origin={"file": first.file, "line": first.line} if first else None,
     )

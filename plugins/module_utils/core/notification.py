@@ -84,7 +84,7 @@ def outcome(
     failed = [name for name, found in sorted(clusters.items()) if found.get("failed")]
     if result.get("failed") and not failed:
         # Its hosts have all failed with it.
-        return Outcome(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _cut(result.get("msg")))])
+        return Outcome(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _failure(result))])
     wrong += [Trouble("failed", f"cluster {name}", _cut(clusters[name].get("msg"))) for name in failed]
     wrong += [Trouble("failed", f"cluster {name}", "an earlier step failed") for name in left_out if name not in failed]
     for value in statuses:
@@ -157,6 +157,13 @@ def slack(content: Mapping[str, Any]) -> dict[str, Any]:
 def _escaped(value: str) -> str:
     """Return text as Slack takes it, in which nothing is a link or a mention."""
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _failure(result: Mapping[str, Any]) -> str:
+    """Return why a module failed; `msg` says only how many errors manifests have."""
+    errors = result.get("errors")
+    why = " ".join(map(str, errors)) if isinstance(errors, list) else ""
+    return _cut(": ".join(filter(None, (str(result.get("msg") or ""), why))))
 
 
 def _why(value: Object) -> str:

@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
@@ -64,7 +64,7 @@ class ManifestError(Exception):
     """Errors in manifests; `problems` are all of them."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__(f"{len(problems)} errors in the manifests")
+        super().__init__(f"{count(len(problems), 'error')} in the manifests")
         self.problems = tuple(problems)
 
 

@@ -70,6 +70,12 @@ def test_a_run_that_failed_as_a_whole_says_why_and_nothing_else() -> None:
     assert notification.line(found, found.events(())) == "Fleet prod: the run failed. the run: a.yaml:3: x\\x1b"
 
 
+def test_a_run_that_failed_for_its_manifests_says_what_is_wrong_with_them() -> None:
+    result = {"failed": True, "msg": "2 errors in the manifests", "errors": ["a.yaml:3, spec: Is required.", "b: X."]}
+    found = notification.outcome("prod", RUN, result)
+    assert [each.reason for each in found.wrong] == ["2 errors in the manifests: a.yaml:3, spec: Is required. b: X."]
+
+
 @pytest.mark.parametrize(
     ("result", "before", "events"),
     [
