@@ -132,7 +132,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import object_changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {

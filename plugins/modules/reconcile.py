@@ -294,13 +294,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import (
     STRICT,
     Outcome,
     outcome,
     refused,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges, tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError

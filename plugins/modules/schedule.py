@@ -139,8 +139,11 @@ def work(module: AnsibleModule) -> None:
     check_values(module)
     outcome = run(module, build.decide, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
+    removed = plan_output.removals(outcome.plan, "removed", "replaced")
     module.exit_json(
-        changed=False, removed=plan_output.removed(outcome.plan), **api.wire(plan_output.document(outcome.plan))
+        changed=False,
+        removed=[api.wire(each) for each in removed],
+        **api.wire(plan_output.document(outcome.plan)),
     )
 
 

@@ -47,8 +47,8 @@ AGAIN = "Run the playbook decide again"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should be, and
-    the parts of clusters that are to be written."""
+    """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should
+    be, and the parts of clusters that are to be written."""
 
     head: Head | None
     before: Index

@@ -14,8 +14,8 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import ObjectChanges
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     object_changes as changes_in_build,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan

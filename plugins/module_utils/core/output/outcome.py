@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    FleetStatus,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     ObjectChanges,
     changes_text,
     counted,
     place_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
 
 SCHEMA_VERSION = 1

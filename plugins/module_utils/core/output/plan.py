@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Action, replica_changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -23,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedMember,
     Placement,
     Refusal,
-    Replica,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, some
 
@@ -105,7 +105,7 @@ class HeldResource(api.Model):
 
 
 class Removal(api.Model):
-    """A replica that is removed once others serve in its place."""
+    """A replica that is removed, or will be once others serve in its place."""
 
     namespace: str = Field(description="Its namespace.")
     deployment: str = Field(description="Its ModelDeployment.")
@@ -230,44 +230,36 @@ def _listed(names: Sequence[str]) -> str:
     return some(names, _MOST_REASONS) + (" (plan.json has all of them)" if len(names) > _MOST_REASONS else "")
 
 
-def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
-    rows: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
-    cells: Sequence[str]
-    gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
+def _rows(plan: Plan) -> list[Row]:
+    rows: list[tuple[tuple[str, str, int], Row]] = []
+    changes = {(change.namespace, change.replica): change for change in replica_changes(plan)}
     for placement, desired in zip(plan.schedule.placements, plan.replicas, strict=True):
-        name = desired.name
-        before = gone.pop((placement.namespace, name), None)
-        reasons = [f"was: {before['reason']}"] if before else _held(placement)
-        cells = (
-            f"{placement.namespace}/{placement.deployment}",
-            _own_part(name, placement.deployment),
-            placement.cluster,
-            ", ".join(pools_of(placement.engines)),
-            devices(placement.engines),
-            "replaced" if before else "changed" if (placement.namespace, name) in plan.edited else placement.state,
-        )
-        rows.append(((placement.namespace, placement.deployment, 0), cells, reasons))
+        change = changes.pop((placement.namespace, desired.name), None)
+        reasons = [f"was: {change.reason}"] if change and change.reason else _held(placement)
+        state = change.action if change else placement.state
+        cells = _cells(placement.namespace, placement.deployment, desired.name, placement.cluster, placement.engines)
+        rows.append(((placement.namespace, placement.deployment, 0), ((*cells, state), reasons)))
     for manual in plan.manual:
         replica = adapters.replica(manual)
-        cells = (f"{replica.namespace}/-", replica.name, replica.cluster, ", ".join(pools_of(replica.engines)))
-        cells = (*cells, devices(replica.engines), "manual")
-        rows.append(((replica.namespace, "", 0), cells, []))
+        cells = _cells(replica.namespace, "", replica.name, replica.cluster, replica.engines)
+        rows.append(((replica.namespace, "", 0), ((*cells, "manual"), [])))
     for pending in plan.schedule.pending:
-        cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
-        rows.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
-    left = [(entry, "removed", entry["reason"]) for entry in gone.values()]
-    left += [(entry, "leaving", f"{entry['reason']}; stays until another serves") for entry in leaving(plan)]
-    for entry, state, reason in left:
-        cells = (
-            f"{entry['namespace']}/{entry['deployment']}",
-            _own_part(entry["replica"], entry["deployment"]),
-            entry["cluster"],
-            "-",
-            "-",
-            state,
-        )
-        rows.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
-    return [(cells, reasons) for __, cells, reasons in sorted(rows, key=lambda row: row[0])]
+        cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-")
+        rows.append(((pending.namespace, pending.deployment, 1), ((*cells, "pending"), _reasons(pending))))
+    for change in changes.values():
+        reason = f"{change.reason}; stays until another serves" if change.action == "leaving" else change.reason
+        cells = _cells(change.namespace, change.deployment, change.replica, change.cluster)
+        rows.append(((change.namespace, change.deployment, 2), ((*cells, change.action), [reason])))
+    return [row for __, row in sorted(rows, key=lambda entry: entry[0])]
+
+
+def _cells(
+    namespace: str, deployment: str, name: str, cluster: str, engines: Sequence[PlacedEngine] = ()
+) -> tuple[str, ...]:
+    """Return the cells of a replica in all columns but the last."""
+    pools = ", ".join(pools_of(engines)) or "-"
+    devices = devices_text(device_counts(engines))
+    return f"{namespace}/{deployment or '-'}", _own_part(name, deployment), cluster, pools, devices
 
 
 def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
@@ -291,9 +283,9 @@ def _reasons(pending: Pending) -> list[str]:
     return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, more)]
 
 
-def devices(engines: Sequence[PlacedEngine]) -> str:
-    """Return the claimed devices of a replica by request: `16 gpu`."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(device_counts(engines).items())) or "-"
+def devices_text(counts: Mapping[str, int]) -> str:
+    """Return numbers of devices by request as text: `16 gpu`."""
+    return ", ".join(f"{number} {name}" for name, number in sorted(counts.items())) or "-"
 
 
 def device_counts(engines: Sequence[PlacedEngine]) -> Counter[str]:
@@ -301,9 +293,17 @@ def device_counts(engines: Sequence[PlacedEngine]) -> Counter[str]:
     total = Counter[str]()
     for engine in engines:
         for member in engine.members:
-            for request in member.device_requests:
-                total[request["name"]] += request.get("count", 1) * member.pods * engine.copies
+            for name, number in requested(member).items():
+                total[name] += number * member.pods * engine.copies
     return total
+
+
+def requested(member: PlacedMember) -> Counter[str]:
+    """Return the number of devices that each pod of a member claims, by request."""
+    counts = Counter[str]()
+    for request in member.device_requests:
+        counts[request["name"]] += int(request.get("count", 1))
+    return counts
 
 
 def document(plan: Plan) -> PlanDocument:
@@ -346,7 +346,7 @@ def document(plan: Plan) -> PlanDocument:
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
         clusters=sorted(plan.clusters),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
-        leaving=[api.construct(Removal, **entry) for entry in leaving(plan)],
+        leaving=removals(plan, "leaving"),
         services=[_service(routed) for routed in plan.traffic.services],
         releases=[api.construct(Release, **asdict(release)) for release in plan.traffic.releases],
         secret_copies=[
@@ -436,33 +436,17 @@ def _refusal(refusal: Refusal) -> PlannedRefusal:
     )
 
 
-def leaving(plan: Plan) -> list[dict[str, Any]]:
-    """Return the replicas that are removed once others serve in their place, with the reasons."""
-    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
-    dropped = plan.schedule.dropped
-    return _removals((e.replica, e.reason) for e in dropped if (e.replica.namespace, e.replica.name) in stay)
-
-
-def removed(plan: Plan) -> list[dict[str, Any]]:
-    """Return the existing replicas that are removed, with the reasons."""
-    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
-    gone = [
-        (entry.replica, entry.reason)
-        for entry in plan.schedule.dropped
-        if (entry.replica.namespace, entry.replica.name) not in stay
-    ]
-    gone += [(replica, "its deployment was deleted") for replica in plan.unplanned]
-    return _removals(gone)
-
-
-def _removals(gone: Iterable[tuple[Replica, str]]) -> list[dict[str, Any]]:
+def removals(plan: Plan, *actions: Action) -> list[Removal]:
+    """Return the existing replicas to which one of these changes happens, by name, with the reasons."""
     return [
-        {
-            "namespace": replica.namespace,
-            "deployment": replica.deployment,
-            "replica": replica.name,
-            "cluster": replica.cluster,
-            "reason": reason,
-        }
-        for replica, reason in sorted(gone, key=lambda entry: (entry[0].namespace, entry[0].name))
+        api.construct(
+            Removal,
+            namespace=change.namespace,
+            deployment=change.deployment,
+            replica=change.replica,
+            cluster=change.cluster,
+            reason=change.reason,
+        )
+        for change in sorted(replica_changes(plan), key=lambda change: (change.namespace, change.replica))
+        if change.action in actions
     ]

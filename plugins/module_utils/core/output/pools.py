@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -20,14 +20,30 @@ class PoolUse(NamedTuple):
     used: int
 
 
+class PoolPods(NamedTuple):
+    """Pods of a member of an engine on a pool. `devices`: how many each of them has, by name of the device."""
+
+    namespace: str
+    deployment: str
+    replica: str
+    engine: str
+    role: str
+    pods: int
+    devices: Mapping[str, int]
+
+
 def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
     """Return the use of each pool (cluster, pool)."""
     pods = pods_by_pool(plan)
     return {
-        (cluster.name, pool.name): PoolUse(_devices(pool), sum(map(_claimed, pods.get((cluster.name, pool.name), ()))))
+        (cluster.name, pool.name): PoolUse(_devices(pool), _claimed(pods.get((cluster.name, pool.name), ())))
         for cluster in plan.capacity
         for pool in cluster.pools
     }
+
+
+def _claimed(pods: Iterable[PoolPods]) -> int:
+    return sum(each.pods * sum(each.devices.values()) for each in pods)
 
 
 def _devices(pool: Pool) -> int:
@@ -35,31 +51,19 @@ def _devices(pool: Pool) -> int:
     return pool.nodes * sum(device.count for device in claimable)
 
 
-def _claimed(pods: Mapping[str, Any]) -> int:
-    claimed: int = pods["pods"] * sum(pods["devices"].values())
-    return claimed
-
-
-def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[PoolPods]]:
     """Return the pods on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
-    occupied: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    occupied: dict[tuple[str, str], list[PoolPods]] = {}
     for resource in (*plan.replicas, *plan.manual, *plan.leaving):
         replica = adapters.replica(resource)
         for engine in replica.engines:
             for member in engine.members:
                 for pool, pods in member.pods_by_pool:
-                    occupied.setdefault((replica.cluster, pool), []).append(
-                        {
-                            "namespace": replica.namespace,
-                            "deployment": replica.deployment,
-                            "replica": replica.name,
-                            "engine": engine.name,
-                            "role": member.role,
-                            "pods": pods * engine.copies,
-                            "devices": _allocated(member, pools.get((replica.cluster, pool))),
-                        }
-                    )
+                    key = (replica.cluster, pool)
+                    devices = _allocated(member, pools.get(key))
+                    owner = (replica.namespace, replica.deployment, replica.name, engine.name, member.role)
+                    occupied.setdefault(key, []).append(PoolPods(*owner, pods * engine.copies, devices))
     return occupied
 
 

@@ -8,19 +8,26 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
+    Changes,
+    ObjectChanges,
+    ReplicaChange,
+    changes_text,
+    object_changes,
+    place_of,
+    replica_changes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
     device_counts,
-    leaving,
+    devices_text,
     pools_of,
-    removed,
     service_note,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolUse, pool_use
@@ -33,7 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines, printable, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, first_lines, printable, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 SCHEMA_VERSION = 1
@@ -45,7 +52,6 @@ _IN_LOGS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
 
 ServiceState = Literal["Serving", "Degraded", "Unavailable", "Unknown", "Held", "Declared"]
 ClusterState = Literal["Ready", "NotReady", "Provisioning", "Unreachable", "NotInRun", "Declared", "Invalid"]
-Action = Literal["new", "changed", "replaced", "removed", "leaving", "pending"]
 
 
 class ServiceStatus(api.Model):
@@ -149,31 +155,6 @@ class CacheStatus(api.Model):
     clusters: list[CachePhase] = Field(description="The clusters that should have it.")
 
 
-class ReplicaChange(api.Model):
-    """A replica that the next run changes."""
-
-    namespace: str = Field(description="Its namespace.")
-    deployment: str = Field(description="Its ModelDeployment.")
-    replica: str = Field(description="Its name.")
-    cluster: str = Field(description="Its cluster.")
-    action: Action = Field(description="What becomes of it.")
-    reason: str = Field(description="Why; empty for what the manifest asks for.")
-
-
-class ObjectChanges(api.Model):
-    """Objects of a cluster that a run changes."""
-
-    cluster: str = Field(description="The cluster; empty for the control cluster.")
-    created: int = Field(description="Objects that are new.")
-    changed: int = Field(description="Objects that change.")
-    removed: int = Field(description="Objects that are removed.")
-
-    @property
-    def numbers(self) -> tuple[int, int, int]:
-        """Return the three numbers."""
-        return self.created, self.changed, self.removed
-
-
 class NextRun(api.Model):
     """Changes of the next run."""
 
@@ -193,17 +174,6 @@ class FleetStatus(api.Model):
     next_run: NextRun = Field(description="What the next run changes.")
 
 
-class Changes(Protocol):
-    """Files of the build folder that a run adds, changes and removes."""
-
-    @property
-    def added(self) -> Sequence[str]: ...
-    @property
-    def changed(self) -> Sequence[str]: ...
-    @property
-    def removed(self) -> Sequence[str]: ...
-
-
 def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -> FleetStatus:
     """Return the status of the fleet of a plan.
 
@@ -216,15 +186,16 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
         _service(routed, ready.get(Ref("ModelService", routed.namespace, routed.name)), observed=observed)
         for routed in plan.traffic.services
     ]
+    replicas = replica_changes(plan)
     return api.construct(
         FleetStatus,
         schema_version=SCHEMA_VERSION,
         observed_at=now if observed else None,
         services=services,
-        deployments=_deployments(plan),
+        deployments=_deployments(plan, replicas),
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
-        next_run=api.construct(NextRun, replicas=list(_replica_changes(plan)), objects=object_changes(changes)),
+        next_run=api.construct(NextRun, replicas=replicas, objects=object_changes(changes)),
     )
 
 
@@ -271,14 +242,10 @@ def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> 
     )
 
 
-def _deployments(plan: Plan) -> list[DeploymentStatus]:
+def _deployments(plan: Plan, changes: Iterable[ReplicaChange]) -> list[DeploymentStatus]:
     found: dict[tuple[str, str], list[ReplicaStatus]] = {key: [] for key in plan.context.fleet.deployments}
-    new = {
-        (placement.namespace, replica.name)
-        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
-        if placement.state == "new"
-    }
-    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in leaving(plan)}
+    new = {(each.namespace, each.replica) for each in changes if each.action in ("new", "replaced")}
+    gone = {(each.namespace, each.replica): each.reason for each in changes if each.action == "leaving"}
     for resource in (*plan.replicas, *plan.manual, *plan.leaving):
         key = (resource.namespace, resource.name)
         deployment = resource.labels.get(names.DEPLOYMENT_LABEL, "")
@@ -456,52 +423,6 @@ def _caches(plan: Plan) -> list[CacheStatus]:
     ]
 
 
-def _replica_changes(plan: Plan) -> Iterator[ReplicaChange]:
-    gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
-    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
-        key = (placement.namespace, replica.name)
-        before = gone.pop(key, None)
-        action: Action | None = "new" if placement.state == "new" else "changed" if key in plan.edited else None
-        if before:
-            action = "replaced"
-        if action:
-            yield api.construct(
-                ReplicaChange,
-                namespace=placement.namespace,
-                deployment=placement.deployment,
-                replica=replica.name,
-                cluster=placement.cluster,
-                action=action,
-                reason=before["reason"] if before else "",
-            )
-    for entry in gone.values():
-        yield api.construct(ReplicaChange, action="removed", **entry)
-    for entry in leaving(plan):
-        yield api.construct(ReplicaChange, action="leaving", **entry)
-
-
-def object_changes(changes: Changes) -> list[ObjectChanges]:
-    """Return the number of objects that change on each cluster, from the names of their files."""
-    counts: dict[str, Counter[str]] = {}
-    for kind, files in (("created", changes.added), ("changed", changes.changed), ("removed", changes.removed)):
-        for name in files:
-            top, __, rest = name.partition("/")
-            if top in ("control", "clusters"):
-                counts.setdefault(rest.partition("/")[0] if top == "clusters" else "", Counter())[kind] += 1
-    return [counted(cluster, found) for cluster, found in sorted(counts.items())]
-
-
-def counted(cluster: str, counts: Mapping[str, int]) -> ObjectChanges:
-    """Return numbers of objects that are `created`, `changed` and `removed` on a cluster."""
-    created, changed, gone = (counts.get(kind, 0) for kind in ("created", "changed", "removed"))
-    return api.construct(ObjectChanges, cluster=cluster, created=created, changed=changed, removed=gone)
-
-
-def place_of(changes: ObjectChanges) -> str:
-    """Return the name of a cluster for messages."""
-    return f"cluster {changes.cluster}" if changes.cluster else "control cluster"
-
-
 _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
 _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
@@ -543,8 +464,8 @@ def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
             first = group[0]
             ready = f"{sum(row.ready is True for row in group)}/{len(group)}"
             since = min((row.since for row in group if row.since), default="")
-            devices = ", ".join(f"{number} {name}" for name, number in first.devices.items()) or "-"
-            cells = (label, ready, first.cluster, ", ".join(first.pools), devices, age(since, now), first.status)
+            where = (first.cluster, ", ".join(first.pools), devices_text(first.devices))
+            cells = (label, ready, *where, age(since, now), first.status)
             rows.append((cells, [part for part in (first.message, first.command) if part]))
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
@@ -605,17 +526,6 @@ def _next_lines(next_run: NextRun, width: int) -> list[str]:
     ]
     changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
     return [printable(line) for line in wrapped(changes or ["nothing changes in the build folder"], width)]
-
-
-def changes_text(changes: ObjectChanges, verb: str = "") -> str:
-    """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`. `verb` is what comes before the
-    first participle."""
-    counts = {"created": changes.created, "changed": changes.changed, "removed": changes.removed}
-    parts = [f"{number} {kind}" for kind, number in counts.items() if number]
-    if not parts:
-        return f"no object {verb}changed"
-    number, __, kind = parts[0].partition(" ")
-    return ", ".join([f"{count(int(number), 'object')} {verb}{kind}", *parts[1:]])
 
 
 def age(since: str, now: str) -> str:

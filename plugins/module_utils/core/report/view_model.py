@@ -10,11 +10,11 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import pods_by_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolPods, pods_by_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    Changes,
     ClusterStatus,
     FleetStatus,
     ReplicaStatus,
@@ -27,7 +27,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.f
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     PlacedEngine,
-    PlacedMember,
     Pool,
 )
 
@@ -99,7 +98,7 @@ def _cluster(
     plan: Plan,
     cluster: Cluster,
     row: ClusterStatus,
-    occupied: Mapping[tuple[str, str], list[dict[str, Any]]],
+    occupied: Mapping[tuple[str, str], Sequence[PoolPods]],
     overcommitted: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
     platform = plan.platforms.get(cluster.name)
@@ -129,7 +128,7 @@ def _cluster(
                 "fabric": _fabric(pool),
                 # The fabric of a pool is a separate field; its synthetic device adds nothing.
                 "devices": [_device(device) for device in pool.devices if device.driver != FABRIC_DRIVER],
-                "occupied": occupied.get((cluster.name, pool.name), []),
+                "occupied": [each._asdict() for each in occupied.get((cluster.name, pool.name), ())],
                 "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
             }
             for pool, status in zip(cluster.pools, row.pools, strict=True)
@@ -161,13 +160,6 @@ def _device(device: Device) -> dict[str, Any]:
         "claim": device.claim,
         "what": " ".join([device.driver, *facts[:_MOST_FACTS]]),
     }
-
-
-def _claims(member: PlacedMember) -> dict[str, int]:
-    claims: dict[str, int] = {}
-    for request in member.device_requests:
-        claims[request["name"]] = claims.get(request["name"], 0) + int(request.get("count", 1))
-    return claims
 
 
 def _replicas(plan: Plan, found: FleetStatus, rows: Mapping[tuple[str, str], ReplicaStatus]) -> list[dict[str, Any]]:
@@ -215,7 +207,7 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
                 "role": member.role,
                 "pools": [{"name": pool, "pods": pods} for pool, pods in member.pods_by_pool],
                 "pods": member.pods,
-                "devices": _claims(member),
+                "devices": dict(plan_output.requested(member)),
             }
             for member in engine.members
         ],

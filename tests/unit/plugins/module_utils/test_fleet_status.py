@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT, outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     FleetStatus,
     age,
-    object_changes,
     tables,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model

@@ -1,0 +1,124 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Changes of a run: what becomes of replicas, and how many objects change on each cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+
+Action = Literal["new", "changed", "replaced", "removed", "leaving"]
+
+
+class ReplicaChange(api.Model):
+    """A replica that the next run changes."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its ModelDeployment.")
+    replica: str = Field(description="Its name.")
+    cluster: str = Field(description="Its cluster.")
+    action: Action = Field(description="What becomes of it.")
+    reason: str = Field(description="Why; empty for what the manifest asks for.")
+
+
+class ObjectChanges(api.Model):
+    """Objects of a cluster that a run changes."""
+
+    cluster: str = Field(description="The cluster; empty for the control cluster.")
+    created: int = Field(description="Objects that are new.")
+    changed: int = Field(description="Objects that change.")
+    removed: int = Field(description="Objects that are removed.")
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """Return the three numbers."""
+        return self.created, self.changed, self.removed
+
+
+class Changes(Protocol):
+    """Files of the build folder that a run adds, changes and removes."""
+
+    @property
+    def added(self) -> Sequence[str]: ...
+    @property
+    def changed(self) -> Sequence[str]: ...
+    @property
+    def removed(self) -> Sequence[str]: ...
+
+
+def replica_changes(plan: Plan) -> list[ReplicaChange]:
+    """Return what a plan changes: replicas that it places or edits, and existing ones that go, by name.
+
+    One is `replaced` that goes and comes again by the same name; one is `leaving` that goes once others serve."""
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
+    dropped = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
+    dropped += [(replica, "its deployment was deleted") for replica in plan.unplanned]
+    gone = {
+        (replica.namespace, replica.name): (replica, reason)
+        for replica, reason in sorted(dropped, key=lambda entry: (entry[0].namespace, entry[0].name))
+    }
+    changes = []
+    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
+        key = (placement.namespace, replica.name)
+        before = None if key in stay else gone.pop(key, None)
+        action: Action | None = "new" if placement.state == "new" else "changed" if key in plan.edited else None
+        if before:
+            action = "replaced"
+        if action:
+            place = (placement.namespace, placement.deployment, replica.name, placement.cluster)
+            changes.append(_change(*place, action, before[1] if before else ""))
+    for key, (old, reason) in gone.items():
+        place = (old.namespace, old.deployment, old.name, old.cluster)
+        changes.append(_change(*place, "leaving" if key in stay else "removed", reason))
+    return changes
+
+
+def _change(namespace: str, deployment: str, replica: str, cluster: str, action: Action, reason: str) -> ReplicaChange:
+    return api.construct(
+        ReplicaChange,
+        namespace=namespace,
+        deployment=deployment,
+        replica=replica,
+        cluster=cluster,
+        action=action,
+        reason=reason,
+    )
+
+
+def object_changes(changes: Changes) -> list[ObjectChanges]:
+    """Return the number of objects that change on each cluster, from the names of their files."""
+    counts: dict[str, Counter[str]] = {}
+    for kind, files in (("created", changes.added), ("changed", changes.changed), ("removed", changes.removed)):
+        for name in files:
+            top, __, rest = name.partition("/")
+            if top in ("control", "clusters"):
+                counts.setdefault(rest.partition("/")[0] if top == "clusters" else "", Counter())[kind] += 1
+    return [counted(cluster, found) for cluster, found in sorted(counts.items())]
+
+
+def counted(cluster: str, counts: Mapping[str, int]) -> ObjectChanges:
+    """Return numbers of objects that are `created`, `changed` and `removed` on a cluster."""
+    created, changed, gone = (counts.get(kind, 0) for kind in ("created", "changed", "removed"))
+    return api.construct(ObjectChanges, cluster=cluster, created=created, changed=changed, removed=gone)
+
+
+def place_of(changes: ObjectChanges) -> str:
+    """Return the name of a cluster for messages."""
+    return f"cluster {changes.cluster}" if changes.cluster else "control cluster"
+
+
+def changes_text(changes: ObjectChanges, verb: str = "") -> str:
+    """Return numbers of objects as text: `12 objects created, 3 changed, 1 removed`. `verb` is what comes before the
+    first participle."""
+    counts = {"created": changes.created, "changed": changes.changed, "removed": changes.removed}
+    parts = [f"{number} {kind}" for kind, number in counts.items() if number]
+    if not parts:
+        return f"no object {verb}changed"
+    number, __, kind = parts[0].partition(" ")
+    return ", ".join([f"{count(int(number), 'object')} {verb}{kind}", *parts[1:]])
