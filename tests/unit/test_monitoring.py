@@ -1,0 +1,120 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Rules and dashboard of docs/monitoring: their queries parse, and ask for series that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/monitoring.md").read_text()
+FOLDER = ROOT / "docs/monitoring"
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((FOLDER / "rules.yaml").read_text())["spec"]["groups"] for rule in group["rules"]
+]
+RECORDED = {rule["record"]: rule["expr"] for rule in RULES if "record" in rule}
+ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+STACK = yaml.safe_load((ROOT / "roles/serving_stack/defaults/main.yml").read_text())
+
+# https://docs.vllm.ai/en/stable/usage/metrics/; https://docs.sglang.io/references/production_metrics.html;
+# https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/stats
+EXPORTED = {
+    "envoy_http_downstream_rq_xx",
+    "sglang:e2e_request_latency_seconds_bucket",
+    "sglang:generation_tokens_total",
+    "sglang:num_queue_reqs",
+    "sglang:num_running_reqs",
+    "sglang:prompt_tokens_total",
+    "sglang:time_to_first_token_seconds_bucket",
+    "sglang:token_usage",
+    "up",
+    "vllm:e2e_request_latency_seconds_bucket",
+    "vllm:generation_tokens_total",
+    "vllm:kv_cache_usage_perc",
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:prompt_tokens_total",
+    "vllm:time_to_first_token_seconds_bucket",
+}
+QUERIES = {
+    **RECORDED,
+    **{name: rule["expr"] for name, rule in ALERTS.items()},
+    **{title: target["expr"] for title, panel in PANELS.items() for target in panel["targets"]},
+}
+
+
+def selectors(query: str) -> Iterator[promql.VectorSelector]:
+    """Yield the selectors of series in a query."""
+    pending: list[Any] = [promql.parse(query)]
+    while pending:
+        found = pending.pop()
+        if isinstance(found, promql.VectorSelector):
+            yield found
+        parts = ("expr", "lhs", "rhs", "param", "vector_selector")
+        pending += [part for name in parts if (part := getattr(found, name, None)) is not None]
+        pending += getattr(found, "args", None) or []
+
+
+def series(query: str) -> set[str]:
+    """The names of the series that a query asks for."""
+    names = set()
+    for selector in selectors(query):
+        by_label = [each.value for each in selector.matchers.matchers if each.name == "__name__"]
+        names |= {selector.name} if selector.name else set("|".join(by_label).split("|"))
+    return names
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_asks_for_series_that_there_are(name: str) -> None:
+    known = EXPORTED if name in RECORDED else {*EXPORTED, *RECORDED, "ALERTS"}
+    assert series(QUERIES[name])
+    assert series(QUERIES[name]) - known == set()
+
+
+def test_all_that_is_recorded_is_shown_and_documented() -> None:
+    shown = set().union(*(series(query) for name, query in QUERIES.items() if name in PANELS))
+    assert set(RECORDED) - shown == set()
+    assert [name for name in (*RECORDED, *ALERTS) if f"`{name}`" not in PAGE] == []
+
+
+def test_labels_and_jobs_are_those_that_the_stack_scrapes_by() -> None:
+    stack = json.dumps(STACK["serving_stack_components"])
+    jobs = {
+        each.value
+        for query in QUERIES.values()
+        for selector in selectors(query)
+        for each in selector.matchers.matchers
+        if each.name == "job"
+    }
+    assert jobs == {"modelplane-system/modelplane-engines", "envoy-gateway-proxy"}
+    for name in ("modelplane-engines", "envoy-gateway-proxy"):
+        assert f'"{name}"' in stack
+    labels = set(re.findall(r"modelplane_ai_(\w+)", json.dumps([*QUERIES.values()])))
+    assert labels == {"namespace", "deployment"}
+    for label in labels:
+        assert f'"modelplane.ai/{label}"' in stack
+
+
+def test_an_alert_has_a_severity_and_texts() -> None:
+    for rule in ALERTS.values():
+        assert rule["for"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_panels_are_beside_each_other() -> None:
+    places = [tuple(panel["gridPos"].values()) for panel in PANELS.values()]
+    assert len(set(places)) == len(DASHBOARD["panels"]) == len({panel["id"] for panel in PANELS.values()})
+    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"])))
+    assert used == variables
