@@ -164,12 +164,12 @@ failed_hooks:
 import contextlib
 import datetime
 import json
-import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries, notifications
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import notification
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
@@ -263,10 +263,8 @@ def _remembered(path: str | None) -> Collection[str]:
 def _remember(path: str | None, subjects: list[str], warn: Callable[[str], None]) -> None:
     if not path or sorted(_remembered(path)) == subjects:
         return
-    there = f"{path}.new"
     try:
-        Path(there).write_text(json.dumps({"wrong": subjects}) + "\n", encoding="utf-8")
-        os.replace(there, path)
+        atomic_file.write(path, json.dumps({"wrong": subjects}) + "\n", 0o644)
     except OSError as error:
         warn(f"{path} cannot be written: {error.strerror}; the next run posts again what stays wrong")
 

@@ -28,7 +28,7 @@ LAYERS = [
     ("module_utils/cloud", "module_utils/arguments/libraries"),
     # What clouds and clients of API servers have in common.
     ("module_utils/kubernetes/credentials", "module_utils/kubernetes/errors"),
-    ("module_utils/http", "module_utils/progress"),
+    ("module_utils/http", "module_utils/progress", "module_utils/atomic_file"),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
     (

@@ -17,7 +17,14 @@ from operator import itemgetter
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import no_answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    condition_entry,
+    entries,
+    fields,
+    number,
+    text,
+)
 
 CLUSTER_LOST = "cluster_lost"
 CLUSTER_RECOVERED = "cluster_recovered"
@@ -176,7 +183,7 @@ def of_clusters(resources: Iterable[Object]) -> Reading:
     skipped: set[Subject] = set()
     for resource in resources:
         name = text(resource, "metadata", "name")
-        ready = _condition(resource, "Ready")
+        ready = condition_entry(resource, "Ready")
         why = no_answer(name, text(ready, "message"))
         unknown = text(ready, "status") not in ("True", "False")
         subject = Subject(CLUSTER_LOST, "", name)
@@ -205,7 +212,7 @@ def of_deployments(resources: Iterable[Object]) -> Reading:
             skipped.add(subject)
             continue
         subjects.add(subject)
-        scheduled = _condition(resource, "ReplicasScheduled")
+        scheduled = condition_entry(resource, "ReplicasScheduled")
         failed = text(scheduled, "status") == "False"
         if number(resource, "status", "replicas", "total") < number(resource, "spec", "replicas", default=1):
             reason = text(scheduled, "reason") if failed else "InsufficientCapacity"
@@ -234,8 +241,3 @@ def of_answers(answers: Mapping[str, str]) -> Reading:
 
 def _of_entry(entry: Object) -> Subject:
     return Subject(DEPLOYMENT_PENDING, text(entry, "namespace"), text(entry, "deployment"))
-
-
-def _condition(resource: Object, kind: str) -> Object:
-    found = (entry for entry in entries(resource, "status", "conditions") if text(entry, "type") == kind)
-    return next(found, {})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition, condition_entry, text
 
 SCHEMA = "modelplane.ai/notification/v1"
 """Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
@@ -167,7 +167,7 @@ def _failure(result: Mapping[str, Any]) -> str:
 
 
 def _why(value: Object) -> str:
-    ready = next(each for each in entries(value, "status", "conditions") if each.get("type") == "Ready")
+    ready = condition_entry(value, "Ready")
     return ": ".join(filter(None, (text(ready, "reason"), text(ready, "message"))))
 
 

@@ -105,6 +105,11 @@ def condition(value: Object | None, kind: str) -> str:
     return stated(entries(value, "status", "conditions"), kind, generation, default)
 
 
+def condition_entry(value: Object | None, kind: str) -> Object:
+    """Return the condition of a type as an object has it; empty without one."""
+    return next((entry for entry in entries(value, "status", "conditions") if entry.get("type") == kind), {})
+
+
 def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default: int | None = None) -> str:
     """The status of a condition in a list of them, about this generation of an object or a later one.
 

@@ -9,13 +9,14 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 
 _SECONDS = 3600.0
 _FORMAT = 1
@@ -145,15 +146,7 @@ class Cache:
         if served:
             entries[api_version] = {"at": time.time(), "resources": _written(served)}
         with contextlib.suppress(OSError):
-            handle, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump({"format": _FORMAT, "groups": entries}, file, separators=(",", ":"))
-                os.replace(name, self._path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-                raise
+            atomic_file.write(self._path, json.dumps({"format": _FORMAT, "groups": entries}, separators=(",", ":")))
 
     def _read(self) -> dict[str, Mapping[str, Any]]:
         if not self._folder_is_ours(make=False):

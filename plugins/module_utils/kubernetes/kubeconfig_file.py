@@ -8,13 +8,11 @@ A token in such a file is the one of now. It is not renewed, so the file is writ
 from __future__ import annotations
 
 import base64
-import contextlib
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
 
@@ -41,16 +39,7 @@ def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[s
 def write(path: Path, kubeconfig: dict[str, Any]) -> None:
     """The file as a whole or not at all, readable for its owner alone. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A file made this way is its owner's alone.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(to_yaml(kubeconfig))
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    atomic_file.write(path, to_yaml(kubeconfig))
 
 
 def remove(path: Path) -> None:

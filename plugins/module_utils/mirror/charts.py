@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import (
     Chart,
@@ -186,13 +184,4 @@ def _checksum(path: str) -> str:
 def _write(path: Path, content: bytes) -> None:
     """Write a file as a whole or not at all, with the folder that it is in."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    atomic_file.write(path, content, 0o644)

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.incidents import Memory, Remembered, Subject
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
@@ -52,17 +51,8 @@ def write_memory(path: str, memory: Memory) -> None:
         }
         for subject, remembered in sorted(memory.items(), key=itemgetter(0))
     ]
-    folder = os.path.dirname(os.path.abspath(path))
     try:
-        os.makedirs(folder, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".modelplane-", dir=folder)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(document_text({"incidents": incidents}))
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        atomic_file.write(path, document_text({"incidents": incidents}))
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 # JSON may hold them as they are; YAML, whose reader the file meets as well, may not (YAML 1.2, 5.1).
@@ -30,23 +29,14 @@ def write_observations(path: str, document: Mapping[str, Any]) -> bool:
     """Write an observation to a file that its owner alone can read, atomically, when it differs from what is there.
     Whether it was written. Raises StoreError."""
     data = observations_text(document).encode()
-    folder = os.path.dirname(os.path.abspath(path))
     try:
         before = _read(path)
         if before == data and not os.stat(path).st_mode & 0o077:
             return False
         if before and not before.startswith(_OURS.encode()):
             raise StoreError(f"{path} is no observation that was written here: move it, or choose another path")
-        os.makedirs(folder, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".modelplane-", dir=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        atomic_file.write(path, data)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
     return True

@@ -126,9 +126,7 @@ class _BuildReader:
                     stats = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(_ENDINGS)]
             except OSError:
                 continue
-            found += [
-                (name, stat.st_mtime_ns, stat.st_size) for name, stat in stats if name.endswith((".json", ".yaml"))
-            ]
+            found += [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
         return sorted(found)
 
 

@@ -41,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, first_lines, printable, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition_entry, identity, text
 
 SCHEMA_VERSION = 1
 # Reasons that a person reads in a terminal; the document has all.
@@ -209,10 +209,9 @@ class _Ready(NamedTuple):
 
 
 def _ready(resource: Object) -> _Ready:
-    for condition in entries(resource, "status", "conditions"):
-        if condition.get("type") == READY:
-            return _Ready(*(text(condition, key) for key in ("status", "reason", "message", "lastTransitionTime")))
-    return _Ready("Unknown", "", "", "")
+    condition = condition_entry(resource, READY)
+    status, *rest = (text(condition, key) for key in ("status", "reason", "message", "lastTransitionTime"))
+    return _Ready(status or "Unknown", *rest)
 
 
 def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> ServiceStatus:

@@ -1,0 +1,27 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Files that are written as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write(path: str | Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write a file, in a folder that there is, in place of an earlier one. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
+    # A file made this way is its owner's alone.
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(os.path.abspath(path)))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        if mode != 0o600:
+            os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
