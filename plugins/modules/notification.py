@@ -200,7 +200,7 @@ def work(module: AnsibleModule) -> None:
     for name, least in (("timeout", 1), ("retries", 0)):
         if not least <= params[name] < float("inf"):
             module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {least}")
-    found = _outcome(params)
+    found = _found(params)
     before = _remembered(params["memory"])
     events = found.events(before)
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -222,7 +222,7 @@ def work(module: AnsibleModule) -> None:
     module.exit_json(notification=content, sent=len(chosen) - len(failed), failed_hooks=failed)
 
 
-def _outcome(params: Mapping[str, Any]) -> notification.Outcome:
+def _found(params: Mapping[str, Any]) -> notification.Notification:
     pending, statuses = [], []
     # The folder of a run that failed may be of an earlier one.
     if params["path"] and not params["result"].get("failed"):
@@ -230,7 +230,7 @@ def _outcome(params: Mapping[str, Any]) -> notification.Outcome:
             build = Build(params["path"])
             pending = [each for each in build.plan.get("pending") or [] if isinstance(each, Mapping)]
             statuses = build.statuses()
-    return notification.outcome(
+    return notification.of_run(
         params["fleet"],
         {str(name): str(value) for name, value in params["run"].items() if value not in (None, "")},
         params["result"],

@@ -41,8 +41,8 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Result of a run. `run`: what it was, by name. `counts`: of clusters, replicas and objects."""
+class Notification:
+    """Message about what became of a run. `run`: what it was, by name. `counts`: of clusters, replicas and objects."""
 
     fleet: str
     run: Mapping[str, str]
@@ -65,7 +65,7 @@ class Outcome:
         return sorted({f"{each.event}: {each.subject}" for each in self.wrong})
 
 
-def outcome(
+def of_run(
     fleet: str,
     run: Mapping[str, str],
     result: Mapping[str, Any],
@@ -73,8 +73,8 @@ def outcome(
     pending: Sequence[Mapping[str, Any]] = (),
     statuses: Sequence[Object] = (),
     left_out: Sequence[str] = (),
-) -> Outcome:
-    """Return the outcome of a run by the result of the module reconcile.
+) -> Notification:
+    """Return the notification about a run, by the result of the module reconcile.
 
     `pending`: replicas that are placed nowhere, as plan.json has them. `statuses`: resources with their status.
     `left_out`: clusters that failed before, so that they are no part of the run.
@@ -84,7 +84,7 @@ def outcome(
     failed = [name for name, found in sorted(clusters.items()) if found.get("failed")]
     if result.get("failed") and not failed:
         # Its hosts have all failed with it.
-        return Outcome(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _failure(result))])
+        return Notification(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _failure(result))])
     wrong += [Trouble("failed", f"cluster {name}", _cut(clusters[name].get("msg"))) for name in failed]
     wrong += [Trouble("failed", f"cluster {name}", "an earlier step failed") for name in left_out if name not in failed]
     for value in statuses:
@@ -105,10 +105,10 @@ def outcome(
         "deployments_unready": sum(each.event == "unready" for each in wrong),
         "objects": _number(summary, "objects"),
     }
-    return Outcome(fleet, run, bool(result.get("changed")), wrong, counts)
+    return Notification(fleet, run, bool(result.get("changed")), wrong, counts)
 
 
-def document(found: Outcome, events: Sequence[Event], time: str) -> dict[str, Any]:
+def document(found: Notification, events: Sequence[Event], time: str) -> dict[str, Any]:
     """Return the document of a notification. `time`: when the run ended, by RFC 3339."""
     return {
         "schema": SCHEMA,
@@ -124,7 +124,7 @@ def document(found: Outcome, events: Sequence[Event], time: str) -> dict[str, An
     }
 
 
-def line(found: Outcome, events: Sequence[Event]) -> str:
+def line(found: Notification, events: Sequence[Event]) -> str:
     """Return a notification in one line."""
     counts = found.counts
     parts = []

@@ -33,7 +33,7 @@ def deployment(name: str, status: str, **more: str) -> dict[str, Any]:
 
 def test_a_document_has_all_that_is_wrong() -> None:
     statuses = [deployment("ok", "True"), deployment("bad", "False", reason="Unready", message="ImagePullBackOff")]
-    found = notification.outcome("prod", RUN, READ, pending=PENDING, statuses=statuses, left_out=["north", "west"])
+    found = notification.of_run("prod", RUN, READ, pending=PENDING, statuses=statuses, left_out=["north", "west"])
     document = notification.document(found, found.events(()), "2026-11-26T18:00:00Z")
     assert document == {
         "schema": "modelplane.ai/notification/v1",
@@ -65,14 +65,14 @@ def test_a_document_has_all_that_is_wrong() -> None:
 
 
 def test_a_run_that_failed_as_a_whole_says_why_and_nothing_else() -> None:
-    found = notification.outcome("prod", RUN, {"failed": True, "msg": "a.yaml:3: x\x1b"}, left_out=["east", "west"])
+    found = notification.of_run("prod", RUN, {"failed": True, "msg": "a.yaml:3: x\x1b"}, left_out=["east", "west"])
     assert [str(each) for each in found.wrong] == ["the run: a.yaml:3: x\\x1b"]
     assert notification.line(found, found.events(())) == "Fleet prod: the run failed. the run: a.yaml:3: x\\x1b"
 
 
 def test_a_run_that_failed_for_its_manifests_says_what_is_wrong_with_them() -> None:
     result = {"failed": True, "msg": "2 errors in the manifests", "errors": ["a.yaml:3, spec: Is required.", "b: X."]}
-    found = notification.outcome("prod", RUN, result)
+    found = notification.of_run("prod", RUN, result)
     assert [each.reason for each in found.wrong] == ["2 errors in the manifests: a.yaml:3, spec: Is required. b: X."]
 
 
@@ -86,21 +86,21 @@ def test_a_run_that_failed_for_its_manifests_says_what_is_wrong_with_them() -> N
     ],
 )
 def test_events(result: dict[str, Any], before: tuple[str, ...], events: list[str]) -> None:
-    found = notification.outcome("prod", RUN, result)
+    found = notification.of_run("prod", RUN, result)
     assert found.events(before) == events
     assert notification.document(found, found.events(before), "")["outcome"] == (events or ["unchanged"])[0]
 
 
 def test_much_that_is_wrong_is_counted() -> None:
     clusters = {f"c{index:02}": {"failed": True, "msg": "down " * 999} for index in range(30)}
-    found = notification.outcome("prod", RUN, {"clusters": clusters})
+    found = notification.of_run("prod", RUN, {"clusters": clusters})
     document = notification.document(found, found.events(()), "")
     assert (len(document["wrong"]), document["wrong_more"]) == (20, 10)
     assert len(str(document)) < 20_000
 
 
 def test_slack_gets_text_without_links_and_mentions() -> None:
-    found = notification.outcome("prod", RUN, {"failed": True, "msg": "<!channel> & <https://x|y>"})
+    found = notification.of_run("prod", RUN, {"failed": True, "msg": "<!channel> & <https://x|y>"})
     message = notification.slack(notification.document(found, found.events(()), ""))
     assert message == {"text": "*Fleet prod: the run failed*\n• the run: &lt;!channel&gt; &amp; &lt;https://x|y&gt;"}
 
