@@ -86,6 +86,12 @@ options:
     description: Whether to install the CRDs of the fleet's kinds, as for M(modelplane.fleet.apply).
     type: bool
     default: true
+  control_unread:
+    description:
+      - Whether the fleet has a control cluster that this run does not read, as O(control) is not given.
+      - What is built then has the copies of manifests that belong there.
+    type: bool
+    default: false
   pending_api_groups:
     description: API groups that something else is about to install, as for M(modelplane.fleet.apply).
     type: list
@@ -325,6 +331,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "force": {"type": "bool", "default": False},
         "definitions": {"type": "bool", "default": True},
+        "control_unread": {"type": "bool", "default": False},
         "pending_api_groups": {"type": "list", "elements": "str", "default": []},
         "provided": {"type": "list", "elements": "str", "default": []},
     },

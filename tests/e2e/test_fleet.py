@@ -117,6 +117,8 @@ def test_a_second_run_changes_nothing_and_writes_nothing(live: LiveFleet) -> Non
         second = live.run("site").ok()
     assert second.changed == 0, second.output
     assert writes.all == []
+    planned = live.run("plan", "--check", "--diff").ok()
+    assert "after: control/" not in planned.output, "the copies of manifests are there, and stay"
 
 
 def test_check_mode_reports_what_a_run_changes_and_writes_nothing(live: LiveFleet) -> None:

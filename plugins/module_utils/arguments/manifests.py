@@ -118,6 +118,7 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         drain=tuple(params.get("drain") or ()),
         endpoint_hosts=endpoint_hosts(module),
         hosts=tuple(params.get("hosts") or ()),
+        control_unread=params.get("control_unread") or False,
     )
 
 

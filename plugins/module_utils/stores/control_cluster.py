@@ -53,19 +53,8 @@ class ControlCluster:
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def published(self, loaded: Loaded) -> list[Object]:
-        """The copies of manifests that belong on the control cluster: what was written, nothing of what was left out,
-        so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with errors the copy stays."""
-        made_there = {_ref(value) for value in self._resources if not _is_managed(value)}
-        kept = [
-            _cleaned(value, _STATE_METADATA)
-            for value in self._resources
-            if _is_published(value) and _ref(value) in loaded.invalid
-        ]
-        return kept + [
-            published_copy(resource)
-            for resource in (*loaded.resources, *loaded.unresolved)
-            if resource.ref not in made_there and resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY
-        ]
+        """The copies of manifests that belong on the control cluster (see `published_copies`)."""
+        return published_copies(loaded, self._resources)
 
     def as_scaled(self, resource: api.Resource) -> api.Resource:
         """A ModelDeployment whose manifest leaves `replicas` out, with the number that its copy on the control cluster
@@ -122,6 +111,21 @@ class ControlCluster:
                     and not _is_published(value)
                 ):
                     yield place, _cleaned(value, _STATE_METADATA)
+
+
+def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
+    """The copies of manifests that belong on a control cluster, of whose resources `known` are: what was written,
+    nothing of what was left out, so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with
+    errors the copy stays."""
+    made_there = {_ref(value) for value in known if not _is_managed(value)}
+    kept = [
+        _cleaned(value, _STATE_METADATA) for value in known if _is_published(value) and _ref(value) in loaded.invalid
+    ]
+    return kept + [
+        published_copy(resource)
+        for resource in (*loaded.resources, *loaded.unresolved)
+        if resource.ref not in made_there and resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY
+    ]
 
 
 def published_copy(resource: api.Resource) -> Object:

@@ -38,7 +38,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
+    ControlCluster,
+    published_copies,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HOW_TO_RESTORE,
     PLAN_FILE,
@@ -78,6 +81,7 @@ class Settings:
     state, in the build folder or on the control cluster (as in `observations`), which may then have resources too.
     `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
     `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
+    `control_unread`: the fleet has a control cluster, which this run does not read.
     """
 
     resources: tuple[str, ...]
@@ -95,6 +99,7 @@ class Settings:
     drain: tuple[str, ...] = ()
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     hosts: tuple[str, ...] = ()
+    control_unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,7 +240,9 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     if settings.state == "folder":
         loaded = _load(settings)
         state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
-        return Outcome(_plan(settings, loaded, observed, state), loaded, before=before)
+        # Without the copies, a plan would take them out of the folder, and the next run would put them back.
+        published = published_copies(loaded, _built_of(loaded.invalid, before)) if settings.control_unread else ()
+        return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
     if observed is None:
         raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
     control = ControlCluster(observed, files)
@@ -438,6 +445,16 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
             if problems:
                 lines = "\n".join(str(problem) for problem in problems)
                 raise StoreError(f"{place} was modified; {HOW_TO_RESTORE}:\n{lines}")
+    return found
+
+
+def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:
+    """Return what is built of these resources for the control cluster. Unreadable files are skipped."""
+    found = []
+    for ref in refs:
+        name = object_path("control", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
+        read = documents(Source(name, files.get(name, "").encode()))
+        found += [document.value for document in read if not document.problems]
     return found
 
 

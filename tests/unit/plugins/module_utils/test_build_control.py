@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,23 @@ def test_a_lost_build_folder_costs_nothing(fleet: Controlled) -> None:
     shutil.rmtree(fleet.built / "control")
     fleet.run()
     assert {path.relative_to(fleet.built): path.read_bytes() for path in fleet.built.rglob("*.yaml")} == before
+
+
+def test_a_plan_that_does_not_read_the_control_cluster_keeps_the_copies(fleet: Controlled) -> None:
+    fleet.settle()
+    settings = build.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, check_mode=True)
+
+    def changed(given: build.Settings) -> set[str]:
+        found = build.build(given).changes
+        return {name for name in (*found.added, *found.changed, *found.removed) if name.startswith("control/")}
+
+    assert changed(settings) == set()
+    service = "control/namespaces/team/modelservice-chat.yaml"
+    fleet.edit("  - priority: 1\n", "  - priorty: 1\n")
+    (fleet.folder / "fleet.yaml").write_text(fleet.text)
+    assert changed(replace(settings, invalid="hold")) == set()
+    # A fleet without a control cluster has none.
+    assert service in changed(replace(settings, invalid="hold", control_unread=False))
 
 
 def test_the_control_cluster_alone(fleet: Controlled) -> None:
