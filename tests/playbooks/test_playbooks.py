@@ -145,7 +145,7 @@ def test_pipelines_choose_what_fails(tmp_path: Path) -> None:
     given = {"fleet_build": build, "fleet_detailed_exit": True, "fleet_strict": ["drift", "unready", "unreachable"]}
     assert changed(play("plan", inventory=SAMPLE, **given)) == 0
     reports = [str(tmp_path / name) for name in ("fleet.html", "fleet.json")]
-    given = {"fleet_build": build, "fleet_report": reports, "fleet_strict": ["pending"]}
+    given = {"fleet_build": build, "fleet_report": reports, "fleet_strict": "unready,pending"}
     pending = failed(play("status", inventory=SAMPLE, **given))
     assert "pending: research/kimi-k2: 1 of 1 replica pending: InsufficientCapacity" in pending
     page, document = (Path(name).read_text() for name in reports)
@@ -162,8 +162,19 @@ def test_queries_select_from_the_document(tmp_path: Path) -> None:
     selected = play("plan", **given, fleet_query="placements[?deployment=='qwen3-8b'].cluster", fleet_output="yaml")
     assert changed(selected) == 1
     assert "- gke-us-central" in selected.partition("TASK [Show the plan]")[2]
+    nothing = play("plan", **given, fleet_query="placement[].cluster")
+    assert changed(nothing) == 0
+    assert "query selects nothing" in nothing
+    assert "null" in nothing.partition("TASK [Show the plan]")[2]
     wrong = failed(play("status", **given, fleet_query="clusters[?"))
     assert "query is no JMESPath expression" in wrong
+
+
+def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:
+    given = {"inventory": SAMPLE, "fleet_build": str(tmp_path / "build")}
+    assert "control: --limit leaves it out" in failed(play("plan", "--limit", "eks-us-west", **given))
+    assert not list(tmp_path.iterdir())
+    assert "ModelDeployment: ml-team/llama-405b" in play("validate", "--limit", "eks-us-west", **given)
 
 
 def test_validate_reports_all_errors_of_all_files(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def check_query(module: AnsibleModule) -> None:
 def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the arguments ask to see: `shown`, lines of text, or with JSON `document`, a value.
 
-    A query selects from the document, so with a table its result is shown as JSON."""
+    A query selects from the document, so with a table its result is shown as JSON. One that selects nothing, as a
+    misspelt field does, is a warning."""
     query, output = module.params["query"], module.params["output"]
     if output == "table" and not query:
         return {"shown": list(table)}
@@ -45,4 +46,7 @@ def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, An
         value = compiled(query)(document) if query else document
     except QueryError as error:
         module.fail_json(msg=f"query fails on this document ({short_value(query)}): {error}")
+    if value is None:
+        module.warn(f"query selects nothing ({short_value(query)}): the document has {', '.join(sorted(document))}")
+        return {"shown": ["null"]}
     return {"shown": to_yaml(value).splitlines()} if output == "yaml" else {"document": value}
