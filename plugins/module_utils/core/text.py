@@ -103,6 +103,10 @@ def nearest_key(key: object, known: Iterable[str]) -> str:
     return f"Did you mean {found}?" if found else f"Known here: {', '.join(names)}."
 
 
+NOT_TEMPLATED = "Nothing is templated in manifests: write the value itself"
+"""Hint for a value that is a template, which stays as it is."""
+
+
 # In messages, what is before these verbs is the name of a field.
 _WORD = re.compile(r"[a-z]+(?=[\s,;:]|$)(?! (?:is|are|must|and)\b)")
 

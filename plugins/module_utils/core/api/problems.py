@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import secret_like
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     KEY_CHARACTERS,
+    NOT_TEMPLATED,
     entry_path,
     field_path,
     nearest,
@@ -106,6 +107,8 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     value = error["input"]
     shown = may_show(content, loc)
     message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
+    if isinstance(value, str) and "{{" in value:
+        hint = NOT_TEMPLATED
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
 
 

@@ -4,18 +4,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import ResourceList
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    NOT_TEMPLATED,
+    field_path,
+    short,
+)
 
 _UNKNOWN = 0
+# One variable and nothing else: templates that engines fill in themselves (of chats) say more.
+_TEMPLATE = re.compile(r"(?:^|=)\{\{-?\s*[\w.]+\s*-?\}\}$")
 
 
 def deployment_engines(deployment: Any, _fleet: object) -> Iterator[Problem]:
@@ -33,10 +40,25 @@ def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
         for member_index, member in enumerate(engine.members):
             container = member.template.spec.containers[0]
             path = f"{base}.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
+            yield from _image(container, path)
             yield from _variables(container, path)
             yield from _amounts(container, path)
             if member.role != constants.WORKER:
                 yield from _port(container, engine.phase == constants.DECODE, path)
+
+
+def _image(container: Any, path: str) -> Iterator[Problem]:
+    """Yield an image that no container runtime can pull, and values that are templates as a whole."""
+    if images.reference(container.image) is None:
+        hint = NOT_TEMPLATED if "{{" in container.image else "Write it like registry.example.com/folder/name:tag"
+        yield Problem("is not a reference to an image", f"{path}.image", short(container.image), hint)
+    for field in ("command", "args"):
+        for index, word in enumerate(getattr(container, field) or ()):
+            if _TEMPLATE.search(word):
+                yield warning("is a template", f"{path}.{field}[{index}]", NOT_TEMPLATED)
+    for index, variable in enumerate(container.env or ()):
+        if _TEMPLATE.search(variable.value or ""):
+            yield warning("is a template", f"{path}.env[{index}].value", NOT_TEMPLATED)
 
 
 def _variables(container: Any, path: str) -> Iterator[Problem]:
