@@ -103,7 +103,10 @@ class _Resolver:
         given = self._connection
         _check_sources(given)
         if given.secret is not None and self._control is None:
-            raise AccessError("its kubeconfig is in a Secret, and no control cluster is given", "Set control")
+            raise AccessError(
+                "its kubeconfig is in a Secret, and no control cluster is given",
+                "Set fleet_control_kubeconfig or fleet_control, how to reach the control cluster (control of a module)",
+            )
         if given.secret is not None or given.login is not None:
             return given.server
         self._prepared = self._resolve()

@@ -9,14 +9,17 @@ files and folders (`.git`, `.x.yaml.swp`) are skipped unless named. Links are fo
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -60,8 +63,7 @@ class _Reader:
             if _is_hidden_by_permissions(expanded):
                 self._problem(path, "cannot be read: permission denied", "Check the permissions of its folder")
                 return
-            missing = _first_missing(expanded)
-            self._problem(path, "does not exist", f"Check the path: {missing} is not there" if missing else "")
+            self._problem(path, "does not exist", _hint_of_missing(expanded))
 
     def _add_existing(self, path: str) -> None:
         if os.path.isdir(path):
@@ -264,6 +266,19 @@ def _is_hidden_by_permissions(path: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def _hint_of_missing(path: str) -> str:
+    """Return what was probably meant by a path that does not exist, else where it ends or begins."""
+    missing = _first_missing(path)
+    folder, name = os.path.split(missing)
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        near = nearest(name, (entry.name for entry in itertools.islice(entries, MAX_FILES)), MISSPELT)
+        if near:
+            return f"Did you mean {os.path.join(folder, near)}{path[len(missing) :]}?"
+    if missing and missing != path:
+        return f"Check the path: {missing} is not there"
+    return "" if os.path.isabs(path) else f"Relative paths start in {_working_directory()}"
 
 
 def _first_missing(path: str) -> str:

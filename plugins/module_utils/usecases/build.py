@@ -314,7 +314,7 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
         raise StoreError(
             f"{', '.join(unknown)}: a host of workload_clusters, but not an InferenceCluster of the fleet. "
             f"{' '.join(hints)} Fix the name, or set fleet_cluster if the host has another name. If the cluster left "
-            "the fleet, run teardown with --limit, and then remove the host"
+            "the fleet, remove the host; if fleet_target is kubernetes there, run teardown with --limit first"
         )
 
 
@@ -342,9 +342,9 @@ def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[a
     clusters = {resource.name for resource in resources if isinstance(resource, api.InferenceCluster)}
     unknown = sorted(set(names) - clusters)
     if unknown:
+        hints = dict.fromkeys(nearest_name(name, clusters) for name in unknown) if clusters else ["It has none."]
         raise StoreError(
-            f"{', '.join(unknown)} cannot be drained: the fleet has no such InferenceCluster. "
-            + (f"It has {', '.join(sorted(clusters)[:10])}" if clusters else "It has none")
+            f"{', '.join(unknown)} cannot be drained: the fleet has no such InferenceCluster. {' '.join(hints)}"
         )
     return tuple(_tainted(resource) if resource.name in set(names) else resource for resource in resources)
 

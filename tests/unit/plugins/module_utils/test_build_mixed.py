@@ -156,6 +156,11 @@ def test_a_drained_cluster_of_files_is_left_when_others_serve(fleet: Fleet) -> N
     assert fleet.backends() == ["east", "east"]
 
 
+def test_a_misspelt_cluster_to_drain_stops_the_run(fleet: Fleet) -> None:
+    with pytest.raises(StoreError, match=r"^wset cannot be drained: .* Did you mean west\?$"):
+        fleet.run(drain=("wset",))
+
+
 @pytest.mark.parametrize(("host", "hint"), [("wset", "Did you mean west?"), ("mars", "The fleet has east, west.")])
 def test_a_host_that_is_no_cluster_stops_the_run(fleet: Fleet, host: str, hint: str) -> None:
     fleet.run(hosts=("east", "west"))

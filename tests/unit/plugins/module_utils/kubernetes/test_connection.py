@@ -133,6 +133,11 @@ def test_a_secret_on_the_control_cluster_read_again_when_refused(
     control_server.stop()
 
 
+def test_a_secret_without_a_control_cluster_names_the_variables() -> None:
+    with pytest.raises(ConnectionInvalid, match="Set fleet_control_kubeconfig or fleet_control"):
+        connect(Connection("west", secret=SecretRef("ns", "west")))
+
+
 @pytest.mark.parametrize(
     ("answer", "reported"),
     [

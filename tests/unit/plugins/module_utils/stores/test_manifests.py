@@ -131,7 +131,10 @@ def test_the_same_real_file_is_read_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "says", "hint"),
     [
-        ("none.yaml", "does not exist", "none.yaml is not there"),
+        ("none.yaml", "does not exist", "Relative paths start in /"),
+        ("/none.yaml", "does not exist", ""),
+        ("sub/depe/d.yaml", "does not exist", "sub/depe is not there"),
+        ("redme.md", "does not exist", "Did you mean readme.md?"),
         ("sub/nope/x.yaml", "does not exist", "sub/nope is not there"),
         ("*.nothing", "matches no file", "pattern"),
         ("", "is not a path", "Name a file"),
