@@ -66,6 +66,8 @@ _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "auth", "dsn"})
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
 # `--api-key-file`, `--secret-name` and `--allow-credentials` speak of a secret, and hold none.
 _ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "policy", "length", "ttl"})
+# `--metrics-endpoint-auth=false`
+_SWITCHED = frozenset({"true", "false"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
 
@@ -104,12 +106,12 @@ def _header(found: re.Match[str]) -> str:
 def _json(found: re.Match[str]) -> str:
     # The key of a label, a toleration or a selector says nothing.
     hides = found["key"] != "key" and _names_secret(found["key"])
-    hides = hides and not _is_special_token(found["key"], found["value"])
+    hides = hides and not _is_no_secret(found["key"], found["value"])
     return f"{found['name']}{found['q']}{MASK}{found['q']}" if hides else found[0]
 
 
 def _flag(found: re.Match[str]) -> str:
-    hides = _names_secret(found["name"]) and not _is_special_token(found["name"], found["value"])
+    hides = _names_secret(found["name"]) and not _is_no_secret(found["name"], found["value"])
     return f"{found['flag']}{found['gap']}{MASK}" if hides else found[0]
 
 
@@ -124,9 +126,10 @@ def _names_secret(name: str) -> bool:
     return last not in _ABOUT and any(word.startswith(_SECRETS) for word in words)
 
 
-def _is_special_token(name: str, value: str) -> bool:
-    """Return whether it is a token of a model's vocabulary (`"eos_token": "</s>"`)."""
-    return name.lower().endswith("token") and value.strip("'\"").startswith(("<", "["))
+def _is_no_secret(name: str, value: str) -> bool:
+    """Return whether it is a switch, or a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    said = value.strip("'\"")
+    return said in _SWITCHED or (name.lower().endswith("token") and said.startswith(("<", "[")))
 
 
 def _without_values(lines: list[str]) -> list[str]:
@@ -166,4 +169,4 @@ def _takes_a_secret(flag: str, value: str) -> bool:
     if _LONE_HEADER_FLAG.match(flag):
         return not _PLAIN_HEADERS.match(said)
     lone = _LONE_FLAG.match(flag)
-    return lone is not None and _names_secret(lone["name"]) and not _is_special_token(lone["name"], said)
+    return lone is not None and _names_secret(lone["name"]) and not _is_no_secret(lone["name"], said)

@@ -116,6 +116,7 @@ ORDINARY = [
     "--allow-credentials --port 8000",
     "--enable-auto-tool-choice",
     "--api-key-file=/run/keys/api",
+    "--metrics-endpoint-auth=false",
     "--ssl-keyfile=/run/tls/tls.key",
     "--reasoning-end-token=</think>",
     '--speculative-config={"method": "ngram", "num_speculative_tokens": 5}',
