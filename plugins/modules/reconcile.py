@@ -414,7 +414,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
     clusters = _clusters(done)
     failed = [name for name, found in clusters.items() if found["failed"]]
     written = done.builds if module.params["state"] != "planned" else []
-    built = manifests.build_result(done.builds[-1], module.params["table_width"])
+    built = manifests.build_result(done.builds[-1], module.params["table_width"], done.builds[:-1])
     control_changed = any(each.changes for each in written) or any(
         each.control is not None and not isinstance(each.control, Failure) and each.control.changed
         for each in done.applied

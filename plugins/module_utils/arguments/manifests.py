@@ -166,10 +166,12 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
     raise SystemExit(1)
 
 
-def build_result(outcome: Outcome, width: int) -> dict[str, Any]:
-    """Return what a build decided and changed, with tables of lines of at most `width` characters."""
+def build_result(outcome: Outcome, width: int, earlier: Sequence[Outcome] = ()) -> dict[str, Any]:
+    """Return what a build decided and changed, with tables of lines of at most `width` characters.
+
+    `earlier`: the builds of earlier rounds of the run."""
     return {
-        "table": plan_output.table(outcome.plan, width),
+        "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
         "summary": api.wire(plan_output.document(outcome.plan).summary),
         "added": list(outcome.changes.added),

@@ -188,11 +188,12 @@ class PlanDocument(api.Model):
     summary: PlanSummary = Field(description="Counts.")
 
 
-def table(plan: Plan, width: int = 72) -> list[str]:
+def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str]:
     """Return the table of replicas: a row per replica, and below each deployment with missing replicas the reasons.
 
-    No line is longer than `width`, which is at least 60."""
-    return lines(_TITLES, _rows(plan), width) or ["No replicas are desired or running."]
+    `earlier`: plans of earlier rounds of the run, whose changes are changes of the run. No line is longer than `width`,
+    which is at least 60."""
+    return lines(_TITLES, _rows(plan, earlier), width) or ["No replicas are desired or running."]
 
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
@@ -230,15 +231,28 @@ def _listed(names: Sequence[str]) -> str:
     return some(names, _MOST_REASONS) + (" (plan.json has all of them)" if len(names) > _MOST_REASONS else "")
 
 
-def _rows(plan: Plan) -> list[Row]:
+def _changes(plan: Plan, earlier: Sequence[Plan]) -> dict[tuple[str, str], ReplicaChange]:
+    """Return what became of replicas in a run, by namespace and name. One that an earlier plan made, and a later one
+    changed, is new."""
+    found: dict[tuple[str, str], ReplicaChange] = {}
+    for each in (*earlier, plan):
+        for change in replica_changes(each):
+            key = (change.namespace, change.replica)
+            if not (change.action == "changed" and key in found) and (change.action != "leaving" or each is plan):
+                found[key] = change
+    return found
+
+
+def _rows(plan: Plan, earlier: Sequence[Plan]) -> list[Row]:
     rows: list[tuple[tuple[str, str, int], Row]] = []
-    changes = {(change.namespace, change.replica): change for change in replica_changes(plan)}
+    changes = _changes(plan, earlier)
     for placement, desired in zip(plan.schedule.placements, plan.replicas, strict=True):
         change = changes.pop((placement.namespace, desired.name), None)
         reasons = [f"was: {change.reason}"] if change and change.reason else _held(placement)
-        state = change.action if change else placement.state
+        # One that went in an earlier round came again.
+        action = "replaced" if change and change.action == "removed" else change.action if change else placement.state
         cells = _cells(placement.namespace, placement.deployment, desired.name, placement.cluster, placement.engines)
-        rows.append(((placement.namespace, placement.deployment, 0), ((*cells, state), reasons)))
+        rows.append(((placement.namespace, placement.deployment, 0), ((*cells, action), reasons)))
     for manual in plan.manual:
         replica = adapters.replica(manual)
         cells = _cells(replica.namespace, "", replica.name, replica.cluster, replica.engines)

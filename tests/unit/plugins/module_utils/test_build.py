@@ -104,6 +104,20 @@ def states(outcome: build.Outcome) -> list[str]:
     return [line.split()[-1] for line in plan_output.table(outcome.plan, 100)[1:] if not line.startswith(" ")]
 
 
+def test_the_table_of_a_run_has_the_changes_of_all_its_rounds(fleet: Fleet) -> None:
+    first = fleet.run()
+    second = fleet.run()
+    assert (states(first), states(second)) == (["new"], ["kept"])
+    run = plan_output.table(second.plan, 100, [first.plan])
+    assert [line.split()[-1] for line in run[1:] if not line.startswith(" ")] == ["new"]
+    fleet.edit("qwen", "  replicas: 1", "  replicas: 0")
+    third = fleet.run()
+    fourth = fleet.run()
+    assert states(third)[-1] == "removed"
+    assert states(fourth) == []
+    assert "removed" in "\n".join(plan_output.table(fourth.plan, 100, [third.plan]))
+
+
 def test_hand_written_replicas_stay(fleet: Fleet) -> None:
     fleet.write(mine=REPLICA.replace("NAME", "mine"))
     first = fleet.run()
