@@ -13,7 +13,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Action, replica_changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
+    Action,
+    ReplicaChange,
+    replica_changes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService

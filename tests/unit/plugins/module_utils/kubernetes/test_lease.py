@@ -45,7 +45,9 @@ class Control:
     def write_until(self, lost: Callable[[], bool]) -> None:
         self.until = lost
 
-    def get(self, *_: str) -> dict[str, Any]:
+    def get(self, _api_version: str, kind: str, *_: str) -> dict[str, Any] | None:
+        if kind != "Lease":
+            return None
         return {"metadata": {"resourceVersion": str(self.version)}, "spec": {"holderIdentity": HOLDER}}
 
     def replace(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def test_no_cluster_is_written_to_once_the_lock_is_lost() -> None:
     settings = apply.Settings(
         "", targets=[apply.Target("east", connect)], control=connect, lease=(HOLDER, 0.03), record="x"
     )
-    with apply._locked(settings) as locked:
+    with apply._locked(settings) as (locked, _):
         (keeper,) = made
         assert locked.control is not None
         clients: list[Any] = [locked.control(None), locked.targets[0].connect(None)]
