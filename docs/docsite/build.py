@@ -30,6 +30,7 @@ _FENCED = re.compile(r"(^```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 TOCTREE = re.compile(r"(?<=^```\{toctree\}\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
 _CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +.*\n)*", re.MULTILINE)
 """Table of contents within a page, which the theme shows beside it."""
+_INDEX_TITLE = re.compile(r"^Modelplane\.Fleet\n=+$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<place>#[^)\s]*)?\)")
 
 
@@ -105,6 +106,9 @@ def assemble(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
             text = rewritten(name, (ROOT / name).read_text(), pages)
+            if page == "overview.md":
+                # The start page has the name of the collection.
+                text = text.replace("# modelplane.fleet\n", "# Overview\n", 1)
             path.write_text(with_toctrees(text, page, pages))
         else:
             shutil.copyfile(ROOT / name, path)
@@ -134,7 +138,8 @@ def plugin_pages(folder: Path) -> None:
     )
     run("antsibull-docs", "collection", *arguments, "modelplane.fleet")
     for page in folder.glob("*.rst"):
-        page.write_text(_CONTENTS.sub("", page.read_text()))
+        text = _INDEX_TITLE.sub("Plugins and roles\n=================", _CONTENTS.sub("", page.read_text()))
+        page.write_text(text.replace("Modelplane.Fleet ", "modelplane.fleet "))
 
 
 class Page(HTMLParser):

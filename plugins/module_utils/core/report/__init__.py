@@ -40,6 +40,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.attention import (
     attention_section,
     caches_section,
+    problems,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
@@ -52,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     items,
     join,
     link,
+    moment,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
@@ -119,11 +121,10 @@ def _hash(source: str) -> str:
 
 def _origin(model: Mapping[str, Any]) -> Markup:
     """The time of the page, the commit of its manifests, and whether it shows what is or what should be."""
-    time = el("time", model["time"].replace("T", " ").replace("Z", " UTC"), datetime=model["time"])
-    read = "read at " if model["is_observed"] else "planned at "
+    read = "Read at " if model["is_observed"] else "Planned at "
     commit = join([", manifests of commit ", code(model["commit"][:12]), " or edited since"])
     declared = "" if model["is_observed"] else ". No cluster was read: all is assumed to be as declared"
-    return el("p", read.capitalize(), time, commit if model["commit"] else "", declared, ".", class_="m")
+    return el("p", read, moment(model["time"]), commit if model["commit"] else "", declared, ".", class_="m")
 
 
 def _summary(model: Mapping[str, Any]) -> Markup:
@@ -133,8 +134,7 @@ def _summary(model: Mapping[str, Any]) -> Markup:
     chips = [join([el("strong", f"{done:,}"), of, "serves" if done == 1 and word == "serve" else word])]
     if counts["pending"]:
         chips.append(_chip(counts["pending"], "pending", "pending"))
-    wrong = sum(each["kind"] != "pending" for each in model["findings"])
-    if wrong:
+    if wrong := problems(model):
         chips.append(_chip(wrong, "problem", "problems"))
     chips += [_chip(counts[what], what.removesuffix("s"), what) for what in ("services", "clusters", "objects")]
     return items(chips, "sum")
@@ -162,7 +162,7 @@ def _tools() -> Markup:
                 "Clusters by ",
                 el("select", *(el("option", label, value=key) for key, label in orders), id="sort"),
             ),
-            el("button", "Open all shown", type="button", id="open"),
+            el("button", "Open shown", type="button", id="open"),
             el("button", "Close all", type="button", id="close"),
             el("span", id="message", role="status", class_="m"),
         ),

@@ -27,40 +27,46 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
 _MOST_CLUSTERS = 12
 # Of more entries the rest is shown on demand, so that what changes is not far below.
 _FEW = 3
+# Kind, badge, title, and what its entries are.
 _GROUPS = (
-    ("unreachable", "unknown", "Unreachable"),
-    ("unready", "bad", "Not ready"),
-    ("pending", "bad", "Pending"),
+    ("unreachable", "unknown", "Unreachable", "cluster"),
+    ("unready", "bad", "Not ready", ""),
+    ("pending", "bad", "Pending", "deployment"),
 )
 
 
 def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
     """The section of findings by kind, of overcommitted pools, and of clusters that take nothing new."""
     refusals = {(entry["namespace"], entry["deployment"]): entry["refusals"] for entry in model["pending"]}
-    found = [(kind, badge_, title, _of_kind(model, kind)) for kind, badge_, title in _GROUPS]
     groups = [
-        _group(badge(title, badge_), [_finding(each, refusals, known) for each in entries])
-        for __, badge_, title, entries in found
+        _group(badge(title, badge_), thing, [_finding(each, refusals, known) for each in _of_kind(model, kind)])
+        for kind, badge_, title, thing in _GROUPS
     ]
-    groups.append(_group(badge("Overcommitted", "bad"), _overcommitted(model["clusters"])))
-    groups.append(_group(badge("Takes nothing new", "warn"), _closed(model)))
+    groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
+    groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
     if not any(groups):
         seen = "Nothing is wrong." if model["is_observed"] else "Nothing is wrong with the plan; no cluster was read."
         return el("p", badge(seen, "good"))
     return join(groups)
 
 
+def problems(model: Mapping[str, Any]) -> int:
+    """The number of things that are wrong, besides what is pending."""
+    found = [each for each in model["findings"] if each["kind"] != "pending"]
+    return len(found) + len(_overcommitted(model["clusters"]))
+
+
 def _of_kind(model: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     return [each for each in model["findings"] if each["kind"] == kind]
 
 
-def _group(title: Markup, entries: Sequence[Markup]) -> Markup:
+def _group(title: Markup, thing: str, entries: Sequence[Markup]) -> Markup:
     if not entries:
         return NOTHING
     more = entries[_FEW:]
     return join(
         [
-            el("h3", title, f" {len(entries):,}"),
+            el("h3", title, f" {count(len(entries), thing)}" if thing else f" {len(entries):,}"),
             items(entries[:_FEW], "at"),
             fold(el("span", f"{len(more):,} more"), items(more, "at")) if more else NOTHING,
         ]

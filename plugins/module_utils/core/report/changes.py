@@ -25,11 +25,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pictu
 
 _MEANING = {
     "new": "placed by this plan",
-    "changed": "at their places, with another template",
+    "changed": "in place, with another template",
     "replaced": "what ran goes, and another one comes in its place",
     "held": "left exactly as it is, because something about it cannot be read or decided",
     "kept": "nothing changes",
-    "leaving": "they stay until others serve in their place",
+    "leaving": "running until others serve instead",
     "manual": "written by hand; counts against capacity and is left alone",
 }
 _KINDS = (("created", "new"), ("changed", "changed"), ("removed", "removed"))

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     el,
     items,
     join,
+    moment,
     prose,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import grids, load, pool_section
@@ -85,7 +86,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
         el(
             "div",
             el("p", prose(cluster["message"])) if cluster["message"] else NOTHING,
-            el("p", "No new replica may come: ", prose(cluster["reason"]))
+            el("p", "No new replica may come here. ", prose(cluster["reason"]))
             if cluster["reason"] not in ("", cluster["message"])
             else NOTHING,
             _facts(cluster),
@@ -108,7 +109,7 @@ def _facts(cluster: Mapping[str, Any]) -> Markup:
     if cluster["version"]:
         facts.append(join(["Kubernetes ", code(cluster["version"])]))
     if cluster["last_seen"]:
-        facts.append(join(["Seen ", el("time", cluster["last_seen"], datetime=cluster["last_seen"])]))
+        facts.append(join(["Seen ", moment(cluster["last_seen"])]))
     facts += [code(f"{key}={value}") for key, value in sorted(cluster["labels"].items())]
     facts += [join(["Taint ", code(taint)]) for taint in cluster["taints"]]
     return items(facts, "lb")

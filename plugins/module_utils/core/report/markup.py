@@ -85,6 +85,11 @@ def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None =
     return el("details", el("summary", title), *content, open="" if open_ else None, id=id_)
 
 
+def moment(time: str) -> Markup:
+    """A time for people, and as it is for programs."""
+    return el("time", time.replace("T", " ").replace("Z", " UTC"), datetime=time)
+
+
 def count(number: int, thing: str, things: str = "") -> str:
     """`1 pod`, `1,000 pods`."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -28,7 +28,7 @@ const more = (entry, matching) => {
     entry.nodes[0].parentNode.after(entry.button);
   }
   entry.button.hidden = entry.full || matching <= entry.limit;
-  entry.button.textContent = `Show all ${matching} ${entry.name}`;
+  entry.button.textContent = `Show all ${matching.toLocaleString('en')} ${entry.name}`;
 };
 
 const apply = (entry, desired) => {

@@ -61,12 +61,15 @@ font:inherit;color:var(--fg);background:var(--card);border:1px solid var(--node)
 padding:.25rem .5rem;min-height:2.1rem
 }
 input{flex:1;min-width:0}
+/* It is there for screen readers before it says anything. */
+#message:empty{position:absolute}
 summary{cursor:pointer;padding:.35rem .25rem}
 summary h3{display:inline;margin:0}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.25rem .75rem;min-width:0}
 .many>.card{content-visibility:auto;contain-intrinsic-size:auto 3rem}
 .card>summary{list-style-position:outside;margin-left:1rem}
 .card>summary>*{margin-right:.5rem}
+.card>summary>.m{display:inline-block}
 .use{display:block;max-width:24rem}
 .card>div{padding-bottom:.5rem}
 .card>div:target{outline:2px solid var(--link);outline-offset:.35rem;border-radius:.3rem}
@@ -76,6 +79,9 @@ display:grid;gap:.75rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,2
 align-items:start
 }
 .services{display:grid;gap:.75rem;grid-template-columns:minmax(0,1fr)}
+:is(.services,.cards)+button{margin-top:.5rem}
+.services+.card{margin-top:.75rem}
+.card>h3{margin:.5rem 0}
 @media (min-width:70rem){
 .first{display:grid;gap:0 1.5rem;grid-template-columns:minmax(0,22rem) minmax(0,1fr);align-items:start}
 }
@@ -106,7 +112,7 @@ display:block;color:var(--fg);text-decoration:none;border:1px solid var(--line);
 padding:.15rem .3rem;font-size:12px;line-height:1.3;white-space:nowrap;overflow:hidden
 }
 .small{grid-template-columns:repeat(auto-fill,minmax(1.6rem,1fr))}
-.small .tile{height:1.6rem;padding:0;text-align:center}
+.small .tile{height:1.6rem;padding:0;display:grid;place-items:center}
 .tile span{display:block}
 .tile b{color:var(--fg)}
 .b{
@@ -125,11 +131,11 @@ table{border-collapse:collapse;width:100%;table-layout:fixed}
 caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 th,td{text-align:left;vertical-align:top;padding:.35rem .5rem .35rem 0;border-bottom:1px solid var(--line)}
 th:first-child{width:34%}
-.numbers{max-width:40rem;table-layout:auto}.numbers .n{text-align:right}
+.numbers{max-width:40rem;table-layout:auto}.numbers .n{text-align:right;overflow-wrap:normal}
 .numbers th{font-weight:400}.numbers thead th{font-weight:600}
 .rt>li{
 display:grid;gap:.25rem 1rem;padding:.5rem 0;border-top:1px solid var(--line);
-grid-template-columns:minmax(0,1.1fr) minmax(0,1fr) minmax(0,1fr)
+grid-template-columns:minmax(0,11fr) minmax(0,11fr) minmax(0,8fr)
 }
 .two>li{grid-template-columns:minmax(0,1fr) minmax(0,2fr)}
 .load+.load{margin-top:.4rem}
@@ -151,7 +157,12 @@ th:first-child{width:47%}
 .tile{font-size:11px;padding:.15rem .25rem}
 .bar{position:static}
 html{scroll-padding-top:.5rem}
-.bar>div{padding:.35rem 1rem}
+.bar>div{padding:.35rem 1rem;font-size:.87rem}
+.bar>div{gap:.4rem}.bar button{padding:.25rem .4rem}.bar label+label{flex:1}.bar select{flex:1;min-width:5rem}
+.sum{gap:.35rem;font-size:.93rem}.sum li{padding:.1rem .5rem}.sum strong{font-size:1rem}
+nav ul{gap:.15rem .75rem;font-size:.93rem}
+/* What follows is not far below a fleet of many clusters. */
+.small{max-height:20rem;overflow-y:auto}
 }
 @media print{
 .bar,.skip,nav{display:none}

@@ -90,7 +90,7 @@ def test_it_can_be_used_by_keyboard_alone(chromium: browser.Browser, tmp_path: P
     for _ in range(13):
         chromium.press("Tab", 9)
         order.append(chromium.run(FOCUSED))
-    assert order[:3] == ["Skip to the fleet", "2 pending", "3 problems"]
+    assert order[:3] == ["Skip to the fleet", "2 pending", "4 problems"]
     assert order[3:8] == [
         "What is wrong", "Services, clusters and pools", "What changes", "Clusters in detail", "Model caches"
     ]  # fmt: skip
