@@ -9,6 +9,7 @@ does a link to a page or a place that the site does not have.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -32,6 +33,13 @@ _CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +.*\n)*", re.MULTILINE)
 """Table of contents within a page, which the theme shows beside it."""
 _INDEX_TITLE = re.compile(r"^Modelplane\.Fleet\n=+$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<place>#[^)\s]*)?\)")
+_TABLE = re.compile(r'<table class="docutils(?= |").*?</table>', re.DOTALL)
+_TITLE = re.compile(r'<th class="head[^"]*">(.*?)</th>', re.DOTALL)
+_MOST_COLUMNS = 3
+"""As many columns fit on a telephone."""
+_HEADING = re.compile(r"<h[1-6]>.*?</h[1-6]>", re.DOTALL)
+_LONG_CODE = re.compile(r'<span class="pre">[^<]{30,}</span>')
+_DOT_IN_NAME = re.compile(r"(?<=[\w\]]\.)(?=[A-Za-z])(?![^<]*>)")
 
 
 def sources(root: Path = ROOT) -> dict[str, str]:
@@ -142,6 +150,30 @@ def plugin_pages(folder: Path) -> None:
         page.write_text(text.replace("Modelplane.Fleet ", "modelplane.fleet "))
 
 
+def stacked(table: str) -> str:
+    """Return a wide table whose cells name their columns, for `site.css` to show each row as a list on telephones."""
+    titles = [re.sub(r"<[^>]+>", "", title) for title in _TITLE.findall(table)]
+    if len(titles) <= _MOST_COLUMNS:
+        return table
+    head, body, rest = table.partition("<tbody>")
+    columns = itertools.cycle(titles)
+    cells = re.sub(r"<td(?=[ >])", lambda _: f'<td data-title="{next(columns)}"', rest)
+    return head.replace("docutils", "docutils stacked", 1) + body + cells
+
+
+def breakable(element: str) -> str:
+    """Return an element whose names with dots may be broken after these."""
+    return _DOT_IN_NAME.sub("<wbr>", element)
+
+
+def fit(html: str) -> str:
+    """Return a page that fits on telephones."""
+    html = _TABLE.sub(lambda match: stacked(match[0]), html)
+    for pattern in (_HEADING, _LONG_CODE):
+        html = pattern.sub(lambda match: breakable(match[0]), html)
+    return html
+
+
 class Page(HTMLParser):
     """The places of an HTML page, and its links."""
 
@@ -182,6 +214,8 @@ def main() -> int:
     plugin_pages(source / "collection")
     settings = ("-c", str(ROOT / HERE), "-d", str(doctrees))
     run("sphinx-build", "-q", "-W", "--keep-going", "-j", "2", *settings, str(source), str(SITE))
+    for page in SITE.rglob("*.html"):
+        page.write_text(fit(page.read_text()))
     found = list(broken_links(SITE))
     if found:
         print(*found, sep="\n")

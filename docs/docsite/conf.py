@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -58,39 +57,5 @@ def resolve(_app: Any, _environment: Any, node: Any, content: Any) -> Any:
     return nodes.reference("", "", content, internal=False, refuri=f"{ANSIBLE}{page}") if page else None
 
 
-_TABLE = re.compile(r'<table class="docutils(?= |").*?</table>', re.DOTALL)
-_TITLE = re.compile(r'<th class="head[^"]*">(.*?)</th>', re.DOTALL)
-_MOST_COLUMNS = 3
-"""As many columns fit on a telephone."""
-_HEADING = re.compile(r"<h[1-6]>.*?</h[1-6]>", re.DOTALL)
-_LONG_CODE = re.compile(r'<span class="pre">[^<]{30,}</span>')
-_DOT_IN_NAME = re.compile(r"(?<=[\w\]]\.)(?=[A-Za-z])(?![^<]*>)")
-
-
-def stacked(table: str) -> str:
-    """Return a wide table whose cells name their columns, for site.css to show each row as a list on telephones."""
-    titles = [re.sub(r"<[^>]+>", "", title) for title in _TITLE.findall(table)]
-    if len(titles) <= _MOST_COLUMNS:
-        return table
-    head, body, rest = table.partition("<tbody>")
-    columns = itertools.cycle(titles)
-    cells = re.sub(r"<td(?=[ >])", lambda _: f'<td data-title="{next(columns)}"', rest)
-    return head.replace("docutils", "docutils stacked", 1) + body + cells
-
-
-def breakable(element: str) -> str:
-    """Return an element whose names with dots may be broken after these."""
-    return _DOT_IN_NAME.sub("<wbr>", element)
-
-
-def fit(_app: Any, _page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
-    """Make a page fit on telephones."""
-    body = _TABLE.sub(lambda match: stacked(match[0]), context.get("body", ""))
-    for pattern in (_HEADING, _LONG_CODE):
-        body = pattern.sub(lambda match: breakable(match[0]), body)
-    context["body"] = body
-
-
 def setup(app: Any) -> None:
     app.connect("missing-reference", resolve)
-    app.connect("html-page-context", fit)

@@ -94,6 +94,27 @@ def test_links_of_the_site_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert found == [f"a.html: {link} leads nowhere" for link in ("b.html#there", "c.html", "d.png")]
 
 
+def test_a_wide_table_has_the_titles_of_its_columns_in_its_cells() -> None:
+    def table(columns: int, title: str = "") -> str:
+        cells = [f"<td{title.format(column)}><p>x.y</p></td>" for column in range(columns)]
+        heads = "".join(f'<th class="head"><p>t{column} <em>&amp;</em></p></th>' for column in range(columns))
+        kind = "docutils stacked" if title else "docutils"
+        rows = f"<tr>{''.join(cells)}</tr>" * 2
+        return f'<table class="{kind} align-default"><thead>{heads}</thead><tbody>{rows}</tbody></table>'
+
+    assert build.fit(table(3)) == table(3)
+    assert build.fit(table(4)) == table(4, ' data-title="t{} &amp;"')
+
+
+def test_long_names_break_after_dots_only() -> None:
+    heading = '<h2><code>spec.engines[].members</code><a href="#spec.engines" title="a.b">¶</a></h2>'
+    assert build.fit(heading) == heading.replace(">spec.engines[].", ">spec.<wbr>engines[].<wbr>")
+    name = '<span class="pre">hosts.yml</span>'
+    assert build.fit(name) == name
+    long = '<span class="pre">spec.template.spec.serving.picker</span>'
+    assert build.fit(long).count("<wbr>") == 4
+
+
 def test_what_builds_the_site_is_pinned() -> None:
     lines = [line for line in (FOLDER / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[a-z-]+==[0-9.]+", line)] == []
