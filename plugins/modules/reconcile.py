@@ -284,7 +284,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
     apply_results,
     libraries,
@@ -369,18 +368,18 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     params = module.params
     if params["state"] == "decided" and params["control"] is None:
         module.fail_json(msg="state is decided, and a decision is published on the control cluster: give control")
-    shown = progress.of(module)
     # Whose state it is: that of the control cluster, where there is one.
-    building = {**params, "state": "folder" if params["control"] is None else "control"}
+    state = "folder" if params["control"] is None else "control"
+    building = manifests.settings(module, {**params, "state": state})
     settings = reconcile.Settings(
-        manifests.settings(module, building),
+        building,
         state=params["state"],
         rounds=params["rounds"],
         wait=params["wait"],
         lease=params["lease"],
         reports=tuple(params["reports"]),
         say=module.log,
-        progress=shown,
+        progress=building.progress,
     )
     if not params["clusters"] and params["control"] is None:
         return settings
@@ -388,7 +387,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     return replace(
         settings,
         observe=lambda before: observed_fleet.observe(params, before, write_cache=not module.check_mode),
-        applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode, shown),
+        applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode, building.progress),
         cloud_connections=cloud_connections(params, params["provided"]),
     )
 

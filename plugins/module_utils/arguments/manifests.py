@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
     IMAGES,
     NETWORK,
@@ -119,6 +120,7 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         endpoint_hosts=endpoint_hosts(module),
         hosts=tuple(params.get("hosts") or ()),
         control_unread=params.get("control_unread") or False,
+        progress=progress.of(module),
     )
 
 

@@ -26,6 +26,8 @@ LIKENESS = 0.6
 MISSPELT = 0.86
 """From which likeness on an unknown name is taken for a known one that is misspelt."""
 
+_UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
+
 
 def short_value(value: object) -> str:
     """A value in at most 60 characters, in the words of YAML; containers are named, not shown."""
@@ -167,6 +169,11 @@ def cut(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
     """Return a message of another program in one line of at most `limit` characters, without secrets."""
     line = printable(" ".join(masked(message[: 8 * limit]).split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def utc(time: str) -> str:
+    """A time as RFC 3339 has it in UTC, for people: `2026-11-26 18:00:00 UTC`. Another text stays as it is."""
+    return _UTC.sub(r"\1 \2 UTC", time)
 
 
 def count(number: int, noun: str) -> str:

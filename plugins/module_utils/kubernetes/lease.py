@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     UNEXPECTED,
@@ -80,13 +81,13 @@ class Lease:
             return self.held_by
 
     def acquire(self, wait: float = 0.0, seen: Seen = lambda _text: None) -> bool:
-        """Take it, waiting up to `wait` seconds; False: another holder kept it. `seen` gets who has it meanwhile."""
+        """Take it, waiting up to `wait` seconds; False: another holder kept it. `seen` gets who holds it meanwhile."""
         deadline = time.monotonic() + wait
         while True:
             with self._lock:
                 if self._try():
                     return True
-                seen(f"{self.held_by} has it")
+                seen(f"held by {self._holder_since()}")
                 expires = self._seen_at + self._duration_seen() - time.monotonic()
             left = deadline - time.monotonic()
             if left <= 0:
@@ -197,6 +198,11 @@ class Lease:
         if self._seen is None or _version(self._seen) != _version(found):
             self._seen_at = time.monotonic()
         self._seen = found
+
+    def _holder_since(self) -> str:
+        """Return who holds it, and since when by the clock of the holder, for people."""
+        since = str(_spec(self._seen).get("acquireTime") or "")
+        return f"{self.held_by or 'another run'}{f' since {utc(since)}' if since else ''}"
 
     def _duration_seen(self) -> float:
         """Seconds for which the holder has it without renewing it."""

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
@@ -32,6 +31,8 @@ _LEAST_SECONDS = 0.1
 _POLL_SECONDS = 0.5
 # Of how many workloads the pods are asked what keeps them from starting.
 _MOST_EXPLAINED = 20
+_EXPLAIN_SECONDS = 10.0
+"""Seconds after which pods are asked that, while their workload is waited for: it does not change when they fail."""
 
 
 def wait_ready(
@@ -49,7 +50,8 @@ def wait_ready(
     the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are read.
     """
     with progress(client.name, awaited(objects, "to be ready"), usual(objects)) as seen:
-        return _wait_ready(client, objects, time.monotonic() + seconds, explain=explain, labels=labels, seen=seen)
+        view = _View(client, {Key.of(value): value for value in objects}, seen)
+        return _wait_ready(client, objects, time.monotonic() + seconds, explain=explain, labels=labels, view=view)
 
 
 def awaited(objects: Sequence[Object], what: str) -> str:
@@ -58,34 +60,52 @@ def awaited(objects: Sequence[Object], what: str) -> str:
     return f"{names[0] if len(objects) == 1 else count(len(objects), 'object')} {what}"
 
 
-def summary(states: Mapping[Key, Readiness], of: int) -> str:
-    """Return what was seen of objects, for people: how many of them are ready, and the first that is not."""
+def summary(states: Mapping[Key, Readiness], of: int, why: str = "") -> str:
+    """Return what was seen of objects, for people: how many of them are ready, and the first that is not. `why`: what
+    keeps its pods from starting, which comes before all that a narrow terminal cuts."""
     ready = sum(state.ready for state in states.values())
     key, state = next(((key, state) for key, state in states.items() if not state.ready), (None, None))
-    rest = f"; {key}: {state.message or state.state}" if key and state else ""
-    return f"{ready} of {of} ready{rest}"
+    rest = f"{key}: {state.message or state.state}" if key and state else ""
+    return "; ".join(filter(None, (f"{ready} of {of} ready", why, rest)))
+
+
+@dataclass
+class _View:
+    """View of objects while they are waited for. `settled`: those that are waited for no more."""
+
+    client: Client
+    objects: Mapping[Key, Object]
+    seen: Seen
+    settled: dict[Key, Readiness] = field(default_factory=dict)
+    _why: tuple[Key | None, str] = (None, "")
+    _due: float = field(default_factory=lambda: time.monotonic() + _EXPLAIN_SECONDS)
+
+    def show(self, found: Mapping[Key, Readiness]) -> None:
+        """Show the first object that is not ready, with what was last heard of its pods."""
+        states = {**self.settled, **found}
+        first = next((key for key, state in states.items() if not state.ready), None)
+        if first is not None and time.monotonic() >= self._due:
+            self._why = first, _failures_of_pods(self.client, self.objects[first])
+            self._due = time.monotonic() + _EXPLAIN_SECONDS
+        known, why = self._why
+        self.seen(summary(states, len(self.objects), why if known == first else ""))
 
 
 def _wait_ready(
-    client: Client, objects: Sequence[Object], deadline: float, *, explain: bool, labels: str, seen: Seen
+    client: Client, objects: Sequence[Object], deadline: float, *, explain: bool, labels: str, view: _View
 ) -> dict[Key, Readiness]:
-    states: dict[Key, Readiness] = {}
+    states = view.settled
     by_kind: dict[tuple[str, str], list[Object]] = {}
     for value in objects:
         by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
     for (api_version, kind), values in sorted(by_kind.items()):
         keys = {Key.of(value) for value in values}
-        show = functools.partial(_show, seen, dict(states), len(objects))
-        states.update(_watched(client, api_version, kind, keys, deadline, labels, show))
+        states.update(_watched(client, api_version, kind, keys, deadline, labels, view.show))
     if explain:
         unready = [value for value in objects if not states[Key.of(value)].ready]
         for value in unready[:_MOST_EXPLAINED]:
             states[Key.of(value)] = _explained(client, value, states[Key.of(value)])
     return states
-
-
-def _show(seen: Seen, settled: Mapping[Key, Readiness], of: int, found: Mapping[Key, Readiness]) -> None:
-    seen(summary({**settled, **found}, of))
 
 
 def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float, progress: Progress = unseen) -> set[Key]:
@@ -132,47 +152,52 @@ def _watched(
             listing: Listing = client.list(api_version, kind, namespace=namespace, labels=labels)
             seen = {key: value for value in listing.items if (key := Key.of(value)) in keys}
             states = {key: readiness(seen.get(key)) for key in keys}
-            show(states)
-            left = deadline - time.monotonic()
-            if left <= 0 or all(state.settled for state in states.values()):
-                return states
-            events = client.watch(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                resource_version=listing.resource_version,
-                timeout=max(left, _LEAST_SECONDS),
-            )
-            for event, value in events:
-                key = Key.of(value)
-                # A Job may remove itself after its end.
-                if key in keys and not (event == "DELETED" and states[key].ready):
-                    states[key] = readiness(None if event == "DELETED" else value)
-                    show(states)
-                    if all(state.settled for state in states.values()):
-                        return states
+            version = listing.resource_version
+            while True:
+                show(states)
+                left = deadline - time.monotonic()
+                if left <= 0 or all(state.settled for state in states.values()):
+                    return states
+                events = client.watch(
+                    api_version,
+                    kind,
+                    namespace=namespace,
+                    labels=labels,
+                    resource_version=version,
+                    timeout=max(min(left, _EXPLAIN_SECONDS), _LEAST_SECONDS),
+                )
+                for event, value in events:
+                    version = text(value, "metadata", "resourceVersion") or version
+                    key = Key.of(value)
+                    # A Job may remove itself after its end.
+                    if key in keys and not (event == "DELETED" and states[key].ready):
+                        states[key] = readiness(None if event == "DELETED" else value)
+                        show(states)
+                        if all(state.settled for state in states.values()):
+                            return states
         except (Gone, Unreachable):
             if time.monotonic() >= deadline:
                 return states
             time.sleep(_POLL_SECONDS)
         except (NotServed, Forbidden) as error:
             return {key: Readiness("progressing", error.message) for key in keys}
-        else:
-            if time.monotonic() >= deadline:
-                return states
 
 
 def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
+    why = _failures_of_pods(client, value)
+    return replace(state, message="; ".join(filter(None, (state.message, why)))) if why else state
+
+
+def _failures_of_pods(client: Client, value: Object) -> str:
+    """Return what keeps the pods of a workload from starting; "" where that is not known."""
     selector = _pods_of(value)
     if not selector:
-        return state
+        return ""
     try:
         pods = client.list("v1", "Pod", namespace=text(value, "metadata", "namespace"), labels=selector).items
     except (Forbidden, Unreachable):
-        return state
-    why = pod_failures(pods)
-    return replace(state, message="; ".join(filter(None, (state.message, why)))) if why else state
+        return ""
+    return pod_failures(pods)
 
 
 def _pods_of(value: Object) -> str:

@@ -32,8 +32,12 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
 
 _MARK = "# Written by modelplane.fleet."
 HEADER = f"{_MARK} Changes made here are overwritten.\n"
@@ -86,32 +90,40 @@ class DirectoryStore:
             raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
 
     @contextlib.contextmanager
-    def lock(self, timeout: float) -> Iterator[None]:
+    def lock(self, timeout: float, progress: Progress = unseen) -> Iterator[None]:
         """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
 
         The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next. Who
         may only read the folder waits for a run that holds it, and keeps no other run out: such a run changes nothing.
         """
         path = self.folder / LOCK_FILE
-        deadline = time.monotonic() + timeout
-        while not (descriptor := self._try_lock(path)):
-            if time.monotonic() >= deadline:
-                raise StoreError(
-                    f"{self.folder} is in use by {_holder(path)}; waited {timeout:g} seconds. Wait for that run to "
-                    "end, or raise fleet_lock_timeout"
-                )
-            time.sleep(0.1)
+        descriptor = self._try_lock(path) or self._wait_for_lock(path, timeout, progress)
         if descriptor == _READ_ONLY:
             yield
             return
         try:
             os.truncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+            since = utc(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {since}\n".encode())
             yield
         finally:
             # Removed while it is held: a run that waits on this very file sees that it is gone and takes a new one.
             path.unlink(missing_ok=True)
             os.close(descriptor)
+
+    def _wait_for_lock(self, path: Path, timeout: float, progress: Progress) -> int:
+        deadline = time.monotonic() + timeout
+        with progress("", f"the lock of the build folder {self.folder}", "") as seen:
+            while not (descriptor := self._try_lock(path)):
+                holder = _holder(path)
+                if time.monotonic() >= deadline:
+                    raise StoreError(
+                        f"{self.folder} is in use by {holder}; waited {timeout:g} seconds. Wait for that run to end, "
+                        "or raise fleet_lock_timeout"
+                    )
+                seen(f"held by {holder}")
+                time.sleep(0.1)
+        return descriptor
 
     def _try_lock(self, path: Path) -> int | None:
         """A descriptor that holds the lock, or None when another run does; _READ_ONLY where none does and none can be

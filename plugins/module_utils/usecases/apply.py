@@ -259,7 +259,9 @@ def decide(settings: Settings) -> Decision:
     fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock."""
     build = Build(settings.path)
     with (
-        contextlib.nullcontext() if settings.lease is None else DirectoryStore(build.folder).lock(settings.lock_timeout)
+        contextlib.nullcontext()
+        if settings.lease is None
+        else DirectoryStore(build.folder).lock(settings.lock_timeout, settings.options.progress)
     ):
         found = desired_states(build, settings.targets)
         others = build.clusters()
@@ -376,7 +378,11 @@ def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
     # Without the lock, parts of two builds could be read.
-    with contextlib.nullcontext() if settings.options.check_mode else store.lock(settings.lock_timeout):
+    with (
+        contextlib.nullcontext()
+        if settings.options.check_mode
+        else store.lock(settings.lock_timeout, settings.options.progress)
+    ):
         desired = {
             name: Failure(str(found)) if isinstance(found, StoreError) else _Desired(found)
             for name, found in desired_states(build, settings.targets).items()

@@ -30,6 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
@@ -82,6 +83,7 @@ class Settings:
     `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
     `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
     `control_unread`: the fleet has a control cluster, which this run does not read.
+    `progress`: where it is reported that another run holds the folder.
     """
 
     resources: tuple[str, ...]
@@ -100,6 +102,7 @@ class Settings:
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     hosts: tuple[str, ...] = ()
     control_unread: bool = False
+    progress: Progress = unseen
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
     store = DirectoryStore(settings.folder)
     # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
     # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
-    with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
+    with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout, settings.progress):
         before = _read(store, settings)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         outcome = _decide(settings, before)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
+
 _VOID = frozenset({"input", "meta"})
 # Not allowed in HTML text, or (surrogates) in UTF-8, or (directional controls) able to show a name in another order.
 _UNFIT = re.compile(
@@ -87,7 +89,7 @@ def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None =
 
 def moment(time: str) -> Markup:
     """A time for people, and as it is for programs."""
-    return el("time", time.replace("T", " ").replace("Z", " UTC"), datetime=time)
+    return el("time", utc(time), datetime=time)
 
 
 def count(number: int, thing: str, things: str = "") -> str:

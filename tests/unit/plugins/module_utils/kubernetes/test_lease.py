@@ -73,6 +73,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return made
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"acquireTime": "2026-11-26T18:00:00.123456Z"}, "held by there/run since 2026-11-26 18:00:00 UTC"),
+        ({}, "held by there/run"),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+def test_who_waits_sees_who_holds_the_lock_and_since_when(spec: dict[str, str], expected: str) -> None:
+    control: Any = Control()
+    control.get = lambda *_: {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "there/run", **spec}}
+    shown: list[str] = []
+    assert not Lease(control, "modelplane-default", "modelplane-system", HOLDER).acquire(0, shown.append)
+    assert shown == [expected]
+
+
 @pytest.mark.usefixtures("clock")
 def test_a_lock_that_another_run_took_is_lost() -> None:
     control: Any = Control()

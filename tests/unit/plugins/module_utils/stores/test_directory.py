@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Seen
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     LOCK_FILE,
@@ -204,6 +205,31 @@ def test_a_replica_that_was_edited_by_hand_is_an_error(tmp_path: Path) -> None:
 def test_a_held_lock_stops_the_second_run_with_the_name_of_the_first(tmp_path: Path) -> None:
     with DirectoryStore(str(tmp_path)).lock(0), pytest.raises(StoreError, match=f"in use by process {os.getpid()} on"):
         build.build(settings(tmp_path, lock_timeout=0.2))
+
+
+def test_who_waits_for_the_folder_sees_who_holds_it_and_since_when(tmp_path: Path) -> None:
+    holder = DirectoryStore(str(tmp_path)).lock(0)
+    holder.__enter__()
+    shown: list[str] = []
+
+    @contextlib.contextmanager
+    def progress(*awaited: str) -> Iterator[Seen]:
+        shown.append("|".join(awaited))
+
+        def seen(text: str) -> None:
+            shown.append(text)
+            holder.__exit__(None, None, None)
+
+        yield seen
+        shown.append("over")
+
+    with DirectoryStore(str(tmp_path)).lock(3600, progress):
+        begun, text, over = shown
+    assert (begun, over) == (f"|the lock of the build folder {tmp_path}|", "over")
+    now = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(rf"held by process {os.getpid()} on {re.escape(os.uname().nodename)} since {now}", text)
+    with DirectoryStore(str(tmp_path)).lock(0, progress):
+        assert len(shown) == 3
 
 
 @pytest.mark.integration
