@@ -119,7 +119,9 @@ class _ModuleInProcess:
     """The part of AnsibleModule that the modules use, with the same meaning."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
-        more = {key: arguments[key] for key in ("mutually_exclusive", "required_if") if key in arguments}
+        more = {
+            key: arguments[key] for key in ("mutually_exclusive", "required_if", "required_one_of") if key in arguments
+        }
         found = ArgumentSpecValidator(arguments["argument_spec"], **more).validate(given)
         self.no_log_values = found._no_log_values
         self.params = found.validated_parameters

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: notification
-short_description: Post what became of a run to webhooks
+short_description: Post what became of a fleet to webhooks
 version_added: 0.1.0
 description:
-  - Posts a JSON document about a run of M(modelplane.fleet.reconcile) to each of O(hooks) that asks for what happened.
-    The playbooks do so with the variable C(fleet_notify).
+  - Posts a JSON document about a run of M(modelplane.fleet.reconcile), or about an event of the event source, to each
+    of O(hooks) that asks for what happened. The playbooks do so with the variable C(fleet_notify), and the playbook
+    C(notify) for rulebooks.
   - What is wrong is not sent again while it stays as it is, see O(memory).
   - A hook that cannot be reached, or refuses the document, is a warning. The module fails for invalid arguments only.
 options:
@@ -34,9 +35,10 @@ options:
       events:
         description:
           - What to post about.
-          - V(failed), that the run or a cluster failed. V(unready), that a ModelDeployment is not ready after the run.
-            V(pending), that replicas are placed nowhere. V(recovered), that something was wrong after the last run and
-            nothing is now. V(changed), that the run changed something.
+          - V(failed), that the run or a cluster failed, or a cluster is lost. V(unready), that a replica, a service, a
+            cluster or a cache is not ready after the run. V(pending), that replicas are placed nowhere. V(recovered),
+            that something was wrong after the last run and nothing is now, or that an incident ended. V(changed), that
+            the run changed something.
         type: list
         elements: str
         choices: [failed, unready, pending, recovered, changed]
@@ -60,22 +62,51 @@ options:
     type: dict
     default: {}
   result:
-    description: The result of M(modelplane.fleet.reconcile), also of one that failed.
+    description: The result of M(modelplane.fleet.reconcile), also of one that failed. This or O(event) is required.
     type: dict
-    required: true
+  event:
+    description: An event of the event source, as docs/events.md describes it.
+    type: dict
+    suboptions:
+      type:
+        description: What happened.
+        type: str
+        required: true
+        choices: [cluster_lost, cluster_recovered, deployment_pending, deployment_placed]
+      cluster:
+        description: The InferenceCluster.
+        type: str
+        default: ""
+      namespace:
+        description: The namespace of the ModelDeployment.
+        type: str
+        default: ""
+      deployment:
+        description: The ModelDeployment.
+        type: str
+        default: ""
+      reason:
+        description: One word.
+        type: str
+        default: ""
+      message:
+        description: A sentence.
+        type: str
+        default: ""
+      since:
+        description: The time from which on it is so, by RFC 3339.
+        type: str
+        default: ""
   left_out:
     description: Clusters that failed before this run began, and are no part of it.
     type: list
     elements: str
     default: []
-  path:
-    description: The build folder, from which replicas that are pending and deployments that are not ready are read.
-    type: path
   memory:
     description:
       - A file that keeps what was wrong after a run, so that what stays wrong is posted once, and V(recovered) is
         known. A folder that does not exist yet is not created.
-      - Without it, each run posts all that is wrong.
+      - Without it, each run posts all that is wrong. Of O(event) nothing is kept.
     type: path
   timeout:
     description: Seconds to wait for a connection, and for an answer.
@@ -118,7 +149,6 @@ EXAMPLES = r"""
       - url: "{{ slack_webhook }}"
         format: slack
     result: "{{ fleet }}"
-    path: build/
     memory: build/notified.json
 """
 
@@ -140,14 +170,14 @@ notification:
       clusters_changed: 1
       replicas_placed: 4
       replicas_pending: 1
-      deployments_unready: 0
+      unready: 0
       objects: 44
     wrong:
       - event: pending
-        subject: 1 replica of research/kimi-k2
-        reason: "InsufficientCapacity: 0 of 1 replicas scheduled (checked 3 clusters)"
+        subject: deployment research/kimi-k2
+        reason: "1 of 1 replica pending: InsufficientCapacity: 0 of 1 replicas scheduled (checked 3 clusters)"
     wrong_more: 0
-    text: "Fleet default: 1 replica pending. 1 replica of research/kimi-k2: InsufficientCapacity: 0 of 1 replicas"
+    text: "Fleet default: 1 replica pending. deployment research/kimi-k2: 1 of 1 replica pending: InsufficientCapacity"
 sent:
   description: To how many hooks it was posted; in check mode, would be.
   returned: success
@@ -161,7 +191,6 @@ failed_hooks:
   sample: ["hook 2: https://hooks.example.com answers with HTTP 503"]
 """
 
-import contextlib
 import datetime
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -174,21 +203,30 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import notification
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.http import webhook
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         "hooks": {"type": "list", "elements": "dict", "required": True, "options": notifications.HOOK},
         "fleet": {"type": "str", "default": "default"},
         "run": {"type": "dict", "default": {}},
-        "result": {"type": "dict", "required": True},
+        "result": {"type": "dict"},
+        "event": {
+            "type": "dict",
+            "options": {
+                "type": {"type": "str", "required": True, "choices": list(notification.INCIDENTS)},
+                **{
+                    name: {"type": "str", "default": ""}
+                    for name in ("cluster", "namespace", "deployment", "reason", "message", "since")
+                },
+            },
+        },
         "left_out": {"type": "list", "elements": "str", "default": []},
-        "path": {"type": "path"},
         "memory": {"type": "path"},
         "timeout": {"type": "float", "default": 10.0},
         "retries": {"type": "int", "default": 2},
     },
+    "mutually_exclusive": [("result", "event")],
+    "required_one_of": [("result", "event")],
     "supports_check_mode": True,
 }
 
@@ -200,42 +238,38 @@ def work(module: AnsibleModule) -> None:
     for name, least in (("timeout", 1), ("retries", 0)):
         if not least <= params[name] < float("inf"):
             module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {least}")
-    found = _found(params)
-    before = _remembered(params["memory"])
-    events = found.events(before)
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    content = notification.document(found, events, time)
-    repeated = found.subjects == sorted(before)
+    memory, subjects, repeated = None, [], False
+    if params["event"]:
+        content = notification.of_event(params["fleet"], params["event"], time)
+    else:
+        memory = params["memory"]
+        before = _remembered(memory)
+        found = _of_run(params)
+        content = notification.document(found, found.events(before), time)
+        subjects = found.subjects
+        repeated = subjects == sorted(before)
     chosen = {
         number: hook
         for number, hook in enumerate(params["hooks"], 1)
-        if notifications.asked(hook["events"], events, repeated=repeated)
+        if notifications.asked(hook["events"], content["events"], repeated=repeated)
     }
     if module.check_mode:
         module.exit_json(notification=content, sent=len(chosen), failed_hooks=[])
     failed = [why for number, hook in chosen.items() if (why := _post(params, number, hook, content))]
     if not failed:
         # The next run posts notifications that did not arrive.
-        _remember(params["memory"], found.subjects, module.warn)
-    for why in failed:
+        _remember(memory, subjects, module.warn)
+    for why in failed if params["result"] is not None else ():
         module.warn(f"fleet_notify: {why}; the run goes on without that notification")
     module.exit_json(notification=content, sent=len(chosen) - len(failed), failed_hooks=failed)
 
 
-def _found(params: Mapping[str, Any]) -> notification.Notification:
-    pending, statuses = [], []
-    # The folder of a run that failed may be of an earlier one.
-    if params["path"] and not params["result"].get("failed"):
-        with contextlib.suppress(StoreError):
-            build = Build(params["path"])
-            pending = [each for each in build.plan.get("pending") or [] if isinstance(each, Mapping)]
-            statuses = build.statuses()
+def _of_run(params: Mapping[str, Any]) -> notification.Notification:
     return notification.of_run(
         params["fleet"],
         {str(name): str(value) for name, value in params["run"].items() if value not in (None, "")},
         params["result"],
-        pending=pending,
-        statuses=statuses,
         left_out=params["left_out"],
     )
 

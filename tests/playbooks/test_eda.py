@@ -177,17 +177,21 @@ def test_a_push_is_planned_and_its_results_are_reported(tmp_path: Path, hook: Ho
         assert post(port, {"ref": "refs/heads/other"}) == 200
         assert post(port, {**PUSH, **injected}) == 200
         rulebooks.read_to("PLAY RECAP", times=3)
-        event = hook.posted.get(timeout=LONGEST_RUN)
-        since = event.pop("since")
-        assert event == {
+        document = hook.posted.get(timeout=LONGEST_RUN)
+        since = document["event"].pop("since")
+        assert document["event"] == {
             "type": "deployment_pending",
             "cluster": "",
             "namespace": "research",
             "deployment": "kimi-k2",
             "reason": "InsufficientCapacity",
             "message": "0 of 1 replicas scheduled (checked 3 clusters)",
-            "text": "deployment_pending research/kimi-k2: 0 of 1 replicas scheduled (checked 3 clusters)",
         }
+        assert document["events"] == ["pending"]
+        assert document["text"] == (
+            "Fleet default: deployment pending. deployment research/kimi-k2: InsufficientCapacity: "
+            "0 of 1 replicas scheduled (checked 3 clusters)"
+        )
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", since)
         # What the source says of it comes after all events of the turns before.
         (tmp_path / "build" / "plan.json").unlink()

@@ -90,6 +90,23 @@ def test_a_hook_gets_what_it_asks_for(hooks: Hooks) -> None:
     assert message == {"text": "*Fleet default: changed*"}
 
 
+def test_an_event_of_the_event_source_is_posted_and_not_kept(hooks: Hooks, tmp_path: Path) -> None:
+    memory = tmp_path / "notified.json"
+    event = {"type": "cluster_lost", "cluster": "west", "reason": "Unreachable", "message": "timed out"}
+    arguments = {"hooks": [{"url": hooks.url}, {"url": hooks.url, "events": ["pending"]}], "event": event}
+    found = run_module(notification, {**arguments, "memory": str(memory)})
+    (document,) = hooks.take()
+    assert document == found["notification"]
+    assert document["text"] == "Fleet default: cluster lost. cluster west: Unreachable: timed out"
+    assert not memory.exists()
+    hooks.codes = [403]
+    refused = run_module(notification, arguments)
+    assert refused["failed_hooks"] == [f"hook 1: {hooks.address} answers with HTTP 403"]
+    assert "warnings" not in refused or refused["warnings"] == []
+    for wrong in ({"hooks": []}, {**arguments, "result": {}}, {**arguments, "event": {**event, "type": "x"}}):
+        assert run_module(notification, wrong)["failed"]
+
+
 def test_check_mode_posts_nothing(hooks: Hooks) -> None:
     found = notify(FAILED, {"url": hooks.url}, check_mode=True)
     assert (found["sent"], hooks.got) == (1, [])
@@ -142,7 +159,7 @@ def test_playbooks_post_what_is_pending_and_why_a_run_fails(hooks: Hooks, tmp_pa
     first = play("reconcile", **fleet, fleet_notify=notify_hook)
     (document,) = hooks.take()
     assert (document["fleet"], document["events"]) == ("prod", ["pending", "changed"])
-    assert document["wrong"][0]["subject"] == "1 replica of research/kimi-k2"
+    assert document["wrong"][0]["subject"] == "deployment research/kimi-k2"
     assert document["run"] == {"play": "Reconcile the fleet"}
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("kind: ModelDeployment\n")

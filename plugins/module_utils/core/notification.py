@@ -1,15 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Notifications about a run: what became of it, as a document, and as messages of services."""
+"""Notifications about a run or an event: what became of a fleet, as a document, and as messages of services."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, first_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition, condition_entry, text
 
 SCHEMA = "modelplane.ai/notification/v1"
 """Version of the document. Fields may be added to it, and none is removed or gets another meaning."""
@@ -19,6 +18,13 @@ EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered", "chang
 BAD: frozenset[Event] = frozenset({"failed", "unready", "pending"})
 USUAL_EVENTS: tuple[Event, ...] = ("failed", "unready", "pending", "recovered")
 FORMATS = ("json", "slack")
+INCIDENTS: Mapping[str, Event] = {
+    "cluster_lost": "failed",
+    "cluster_recovered": "recovered",
+    "deployment_pending": "pending",
+    "deployment_placed": "recovered",
+}
+"""Events of the event source, by their types, with what they are to a hook."""
 _MOST = 20
 _IN_TEXT = 3
 _REASON = 300
@@ -70,13 +76,10 @@ def of_run(
     run: Mapping[str, str],
     result: Mapping[str, Any],
     *,
-    pending: Sequence[Mapping[str, Any]] = (),
-    statuses: Sequence[Object] = (),
     left_out: Sequence[str] = (),
 ) -> Notification:
     """Return the notification about a run, by the result of the module reconcile.
 
-    `pending`: replicas that are placed nowhere, as plan.json has them. `statuses`: resources with their status.
     `left_out`: clusters that failed before, so that they are no part of the run.
     """
     wrong: list[Trouble] = []
@@ -87,25 +90,31 @@ def of_run(
         return Notification(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _failure(result))])
     wrong += [Trouble("failed", f"cluster {name}", _cut(clusters[name].get("msg"))) for name in failed]
     wrong += [Trouble("failed", f"cluster {name}", "an earlier step failed") for name in left_out if name not in failed]
-    for value in statuses:
-        if text(value, "kind") == "ModelDeployment" and condition(value, "Ready") == "False":
-            place = f"{text(value, 'metadata', 'namespace')}/{text(value, 'metadata', 'name')}"
-            wrong.append(Trouble("unready", f"deployment {place}", _cut(_why(value))))
-    for each in pending:
-        place = f"{each.get('namespace')}/{each.get('deployment')}"
-        reason = ": ".join(str(each[key]) for key in ("reason", "message") if each.get(key))
-        wrong.append(Trouble("pending", f"{count(_number(each, 'replicas'), 'replica')} of {place}", _cut(reason)))
+    read = _mapping(result, "outcome")
+    wrong += [Trouble("unready", subject, reason) for subject, reason in _findings(read, "unready")]
+    wrong += [Trouble("pending", f"deployment {name}", reason) for name, reason in _findings(read, "pending")]
     summary = _mapping(result, "summary")
     counts = {
         "clusters": _number(summary, "clusters"),
         "clusters_failed": sum(each.subject.startswith("cluster ") for each in wrong),
         "clusters_changed": sum(bool(found.get("changed")) for found in clusters.values()),
         "replicas_placed": _number(summary, "placed"),
-        "replicas_pending": sum(_number(each, "replicas") for each in pending),
-        "deployments_unready": sum(each.event == "unready" for each in wrong),
+        "replicas_pending": _number(_mapping(read, "replicas"), "pending"),
+        "unready": sum(each.event == "unready" for each in wrong),
         "objects": _number(summary, "objects"),
     }
     return Notification(fleet, run, bool(result.get("changed")), wrong, counts)
+
+
+def of_event(fleet: str, event: Mapping[str, str], time: str) -> dict[str, Any]:
+    """Return the document of a notification about an event of the event source. `time`: when it is posted."""
+    kind = INCIDENTS[event["type"]]
+    deployment = f"deployment {event['namespace']}/{event['deployment']}"
+    subject = f"cluster {event['cluster']}" if event["cluster"] else deployment
+    trouble = Trouble(kind, subject, ": ".join(filter(None, (event["reason"], event["message"]))))
+    found = Notification(fleet, {}, changed=False, wrong=[trouble] if kind in BAD else [])
+    line_ = f"Fleet {fleet}: {event['type'].replace('_', ' ')}. {trouble}"
+    return {**document(found, [kind], time), "event": dict(event), "text": line_}
 
 
 def document(found: Notification, events: Sequence[Event], time: str) -> dict[str, Any]:
@@ -132,8 +141,8 @@ def line(found: Notification, events: Sequence[Event]) -> str:
         parts.append("the run failed")
     if counts.get("clusters_failed"):
         parts.append(f"{counts['clusters_failed']} of {count(_clusters(counts), 'cluster')} failed")
-    if counts.get("deployments_unready"):
-        parts.append(f"{count(counts['deployments_unready'], 'deployment')} not ready")
+    if counts.get("unready"):
+        parts.append(f"{counts['unready']} not ready")
     if counts.get("replicas_pending"):
         parts.append(f"{count(counts['replicas_pending'], 'replica')} pending")
     if "recovered" in events:
@@ -166,9 +175,12 @@ def _failure(result: Mapping[str, Any]) -> str:
     return _cut(": ".join(filter(None, (str(result.get("msg") or ""), why))))
 
 
-def _why(value: Object) -> str:
-    ready = condition_entry(value, "Ready")
-    return ": ".join(filter(None, (text(ready, "reason"), text(ready, "message"))))
+def _findings(read: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the subject and the reason of each finding of a kind, which are a line in the document of the outcome."""
+    found = _mapping(read, "findings").get(kind)
+    for line_ in found if isinstance(found, list) else ():
+        subject, __, reason = str(line_).partition(": ")
+        yield subject, _cut(reason)
 
 
 def _clusters(counts: Mapping[str, int]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.notifications import asked, problems
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import notification
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import incidents, notification
 
 RUN = {"play": "Reconcile the fleet"}
 READ = {
@@ -18,22 +18,18 @@ READ = {
         "west": {"failed": True, "changed": False, "msg": "no connection to\nhttps://west"},
     },
     "failed_clusters": ["west"],
+    "outcome": {
+        "replicas": {"pending": 2},
+        "findings": {
+            "pending": ["team/big: 2 of 2 replicas pending: NoCapacity: too large"],
+            "unready": ["replica team/bad-1 on east: ImagePullBackOff: no such image"],
+        },
+    },
 }
-PENDING = [{"namespace": "team", "deployment": "big", "replicas": 2, "reason": "NoCapacity", "message": "too large"}]
-
-
-def deployment(name: str, status: str, **more: str) -> dict[str, Any]:
-    conditions = [{"type": "ReplicasReady", "status": "False"}, {"type": "Ready", "status": status, **more}]
-    return {
-        "kind": "ModelDeployment",
-        "metadata": {"namespace": "team", "name": name},
-        "status": {"conditions": conditions},
-    }
 
 
 def test_a_document_has_all_that_is_wrong() -> None:
-    statuses = [deployment("ok", "True"), deployment("bad", "False", reason="Unready", message="ImagePullBackOff")]
-    found = notification.of_run("prod", RUN, READ, pending=PENDING, statuses=statuses, left_out=["north", "west"])
+    found = notification.of_run("prod", RUN, READ, left_out=["north", "west"])
     document = notification.document(found, found.events(()), "2026-11-26T18:00:00Z")
     assert document == {
         "schema": "modelplane.ai/notification/v1",
@@ -48,20 +44,67 @@ def test_a_document_has_all_that_is_wrong() -> None:
             "clusters_changed": 1,
             "replicas_placed": 4,
             "replicas_pending": 2,
-            "deployments_unready": 1,
+            "unready": 1,
             "objects": 44,
         },
         "wrong": [
             {"event": "failed", "subject": "cluster west", "reason": "no connection to https://west"},
             {"event": "failed", "subject": "cluster north", "reason": "an earlier step failed"},
-            {"event": "unready", "subject": "deployment team/bad", "reason": "Unready: ImagePullBackOff"},
-            {"event": "pending", "subject": "2 replicas of team/big", "reason": "NoCapacity: too large"},
+            {
+                "event": "unready",
+                "subject": "replica team/bad-1 on east",
+                "reason": "ImagePullBackOff: no such image",
+            },
+            {
+                "event": "pending",
+                "subject": "deployment team/big",
+                "reason": "2 of 2 replicas pending: NoCapacity: too large",
+            },
         ],
         "wrong_more": 0,
-        "text": "Fleet prod: 2 of 3 clusters failed, 1 deployment not ready, 2 replicas pending. cluster west: no "
-        "connection to https://west. cluster north: an earlier step failed. deployment team/bad: Unready: "
-        "ImagePullBackOff. and 1 more",
+        "text": "Fleet prod: 2 of 3 clusters failed, 1 not ready, 2 replicas pending. cluster west: no "
+        "connection to https://west. cluster north: an earlier step failed. replica team/bad-1 on east: "
+        "ImagePullBackOff: no such image. and 1 more",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "event", "text"),
+    [
+        ("cluster_lost", {"cluster": "west"}, "failed", "Fleet prod: cluster lost. cluster west: Why: It is so."),
+        (
+            "cluster_recovered",
+            {"cluster": "west"},
+            "recovered",
+            "Fleet prod: cluster recovered. cluster west: Why: It is so.",
+        ),
+        (
+            "deployment_pending",
+            {"namespace": "team", "deployment": "big"},
+            "pending",
+            "Fleet prod: deployment pending. deployment team/big: Why: It is so.",
+        ),
+        (
+            "deployment_placed",
+            {"namespace": "team", "deployment": "big"},
+            "recovered",
+            "Fleet prod: deployment placed. deployment team/big: Why: It is so.",
+        ),
+    ],
+)
+def test_a_document_about_an_event(kind: str, of: dict[str, str], event: str, text: str) -> None:
+    reported = {"type": kind, "cluster": "", "namespace": "", "deployment": "", "since": "2026-11-26T17:00:00Z"}
+    reported |= {"reason": "Why", "message": "It is so.", **of}
+    document = notification.of_event("prod", reported, "2026-11-26T18:00:00Z")
+    assert (document["outcome"], document["events"], document["event"]) == (event, [event], reported)
+    assert document["text"] == text
+    assert [(each["event"], each["reason"]) for each in document["wrong"]] == (
+        [] if event == "recovered" else [(event, "Why: It is so.")]
+    )
+
+
+def test_the_events_of_the_event_source_are_known() -> None:
+    assert {*incidents.ENDS, *incidents.ENDS.values()} == {*notification.INCIDENTS}
 
 
 def test_a_run_that_failed_as_a_whole_says_why_and_nothing_else() -> None:
