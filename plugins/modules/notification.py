@@ -65,38 +65,10 @@ options:
     description: The result of M(modelplane.fleet.reconcile), also of one that failed. This or O(event) is required.
     type: dict
   event:
-    description: An event of the event source, as docs/events.md describes it.
+    description:
+      - An event of the event source, with the keys that docs/events.md describes. Its C(type) is C(cluster_lost),
+        C(cluster_recovered), C(deployment_pending) or C(deployment_placed).
     type: dict
-    suboptions:
-      type:
-        description: What happened.
-        type: str
-        required: true
-        choices: [cluster_lost, cluster_recovered, deployment_pending, deployment_placed]
-      cluster:
-        description: The InferenceCluster.
-        type: str
-        default: ""
-      namespace:
-        description: The namespace of the ModelDeployment.
-        type: str
-        default: ""
-      deployment:
-        description: The ModelDeployment.
-        type: str
-        default: ""
-      reason:
-        description: One word.
-        type: str
-        default: ""
-      message:
-        description: A sentence.
-        type: str
-        default: ""
-      since:
-        description: The time from which on it is so, by RFC 3339.
-        type: str
-        default: ""
   left_out:
     description: Clusters that failed before this run began, and are no part of it.
     type: list
@@ -210,16 +182,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "run": {"type": "dict", "default": {}},
         "result": {"type": "dict"},
-        "event": {
-            "type": "dict",
-            "options": {
-                "type": {"type": "str", "required": True, "choices": list(notification.INCIDENTS)},
-                **{
-                    name: {"type": "str", "default": ""}
-                    for name in ("cluster", "namespace", "deployment", "reason", "message", "since")
-                },
-            },
-        },
+        "event": {"type": "dict"},
         "left_out": {"type": "list", "elements": "str", "default": []},
         "memory": {"type": "path"},
         "timeout": {"type": "float", "default": 10.0},
@@ -240,7 +203,8 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg=f"{name} is {short_value(params[name])}, and must be at least {least}")
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     memory, subjects, repeated = None, [], False
-    if params["event"]:
+    if params["event"] is not None:
+        _check_event(module)
         content = notification.of_event(params["fleet"], params["event"], time)
     else:
         memory = params["memory"]
@@ -263,6 +227,14 @@ def work(module: AnsibleModule) -> None:
     for why in failed if params["result"] is not None else ():
         module.warn(f"fleet_notify: {why}; the run goes on without that notification")
     module.exit_json(notification=content, sent=len(chosen) - len(failed), failed_hooks=failed)
+
+
+def _check_event(module: AnsibleModule) -> None:
+    kind = module.params["event"].get("type")
+    if kind not in notification.INCIDENTS:
+        module.fail_json(
+            msg=f"event.type is {short_value(kind)}, and must be one of {', '.join(notification.INCIDENTS)}"
+        )
 
 
 def _of_run(params: Mapping[str, Any]) -> notification.Notification:

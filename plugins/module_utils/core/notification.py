@@ -106,12 +106,13 @@ def of_run(
     return Notification(fleet, run, bool(result.get("changed")), wrong, counts)
 
 
-def of_event(fleet: str, event: Mapping[str, str], time: str) -> dict[str, Any]:
+def of_event(fleet: str, event: Mapping[str, Any], time: str) -> dict[str, Any]:
     """Return the document of a notification about an event of the event source. `time`: when it is posted."""
     kind = INCIDENTS[event["type"]]
-    deployment = f"deployment {event['namespace']}/{event['deployment']}"
-    subject = f"cluster {event['cluster']}" if event["cluster"] else deployment
-    trouble = Trouble(kind, subject, ": ".join(filter(None, (event["reason"], event["message"]))))
+    deployment = f"deployment {event.get('namespace')}/{event.get('deployment')}"
+    subject = f"cluster {event['cluster']}" if event.get("cluster") else deployment
+    reason = ": ".join(str(event[key]) for key in ("reason", "message") if event.get(key))
+    trouble = Trouble(kind, subject, _cut(reason))
     found = Notification(fleet, {}, changed=False, wrong=[trouble] if kind in BAD else [])
     line_ = f"Fleet {fleet}: {event['type'].replace('_', ' ')}. {trouble}"
     return {**document(found, [kind], time), "event": dict(event), "text": line_}
