@@ -135,7 +135,7 @@ class Decisions:
         return Comparison(
             head,
             before,
-            {**kept, **{name: entry for name, (entry, _) in made.items()}},
+            {**kept, **{name: entry for name, (entry, __) in made.items()}},
             {name: parts for name, (entry, parts) in made.items() if entry != before.get(name)},
         )
 

@@ -267,7 +267,7 @@ def decide(settings: Settings) -> Decision:
         others = build.clusters()
     failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
     decided = {name: each for name, each in found.items() if isinstance(each, DesiredState)}
-    with _locked(replace(settings, targets=())) as (locked, _):
+    with _locked(replace(settings, targets=())) as (locked, __):
         if locked.control is None:
             raise DecisionError("a decision is published on the control cluster: give control as well")
         with locked.control(None) as client:

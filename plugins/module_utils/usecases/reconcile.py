@@ -199,7 +199,7 @@ class _Work:
 
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
-        for _ in range(self._settings.rounds):
+        for __ in range(self._settings.rounds):
             # What was seen of workload clusters is seconds old, and nothing of this run changes them. The control
             # cluster may have been another run's until the lock was ours.
             before = self._done.observed[-1]

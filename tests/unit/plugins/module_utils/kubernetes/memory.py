@@ -86,8 +86,12 @@ def _labelled(value: Object, selector: str) -> bool:
     labels = fields(value, "metadata", "labels")
     if found := re.fullmatch(r"(\S+) in \((.*)\)", selector):
         return labels.get(found[1]) in found[2].split(",")
-    key, equals, desired = selector.partition("=")
-    return not selector or (labels.get(key) == desired if equals else key in labels)
+    return all(_has(labels, term) for term in selector.split(",") if term)
+
+
+def _has(labels: Mapping[str, Any], term: str) -> bool:
+    key, equals, desired = term.partition("=")
+    return labels.get(key) == desired if equals else key[1:] not in labels if key.startswith("!") else key in labels
 
 
 def _field(value: Any, term: str) -> bool:
