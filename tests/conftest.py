@@ -75,6 +75,7 @@ LONGEST_FIRST = (
     "e2e/test_secrets.py",
     "e2e/test_fleet.py",
     "e2e/test_pool_sizes.py",
+    "e2e/test_slices.py",
     "e2e/test_eks.py",
     "e2e/test_moves.py",
     "e2e/test_rights.py",

@@ -21,7 +21,7 @@ _DEFINITION = "CustomResourceDefinition"
 
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
-_DIGEST = r"sha256:[0-9a-f]{64}"
+_DIGEST = r"(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})"
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]"
 _REFERENCE = re.compile(
     rf"(?:(?P<registry>(?:{_HOST})(?::\d+)?)/)?(?P<repository>{_COMPONENT}(?:/{_COMPONENT})*)"

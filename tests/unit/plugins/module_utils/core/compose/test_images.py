@@ -34,6 +34,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("[::1]:5000/a:1", "[::1]:5000/a:1"),
         (f"ghcr.io/a/b@{DIGEST}", f"ghcr.io/a/b@{DIGEST}"),
         (f"ghcr.io/a/b:v1@{DIGEST}", f"ghcr.io/a/b:v1@{DIGEST}"),
+        ("ghcr.io/a/b@sha512:" + "0f" * 64, "ghcr.io/a/b@sha512:" + "0f" * 64),
     ],
 )
 def test_what_a_reference_means(text: str, meant: str) -> None:
