@@ -11,7 +11,7 @@ the state that a run starts from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -56,18 +56,12 @@ class ControlCluster:
         """The copies of manifests that belong on the control cluster (see `published_copies`)."""
         return published_copies(loaded, self._resources)
 
-    def as_scaled(self, resource: api.Resource) -> api.Resource:
-        """A ModelDeployment whose manifest leaves `replicas` out, with the number that its copy on the control cluster
-        has: it has a scale subresource, so that `kubectl scale` and autoscalers set it there. Others as they are."""
-        if not isinstance(resource, api.ModelDeployment) or "replicas" in resource.spec.model_fields_set:
-            return resource
-        ref = resource.ref
+    def replicas(self, ref: Ref) -> int | None:
+        """How many replicas the copy of a ModelDeployment on the control cluster has: it has a scale subresource, so
+        that `kubectl scale` and autoscalers set the number there."""
         there = self._observed.control.find(ref.kind, ref.namespace, ref.name)
-        replicas = fields(there, "spec").get("replicas")
-        if there is None or not _is_published(there) or not isinstance(replicas, int):
-            return resource
-        wire = api.wire(resource, set_only=True)
-        return api.parse({**wire, "spec": {**wire["spec"], "replicas": replicas}})
+        number = fields(there, "spec").get("replicas")
+        return number if there is not None and _is_published(there) and isinstance(number, int) else None
 
     def existing(self) -> list[api.Resource]:
         """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raises StoreError."""
@@ -111,6 +105,18 @@ class ControlCluster:
                     and not _is_published(value)
                 ):
                     yield place, _cleaned(value, _STATE_METADATA)
+
+
+def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> api.Resource:
+    """A ModelDeployment whose manifest leaves `replicas` out, with the number that `replicas` knows of it. Others as
+    they are."""
+    if not isinstance(resource, api.ModelDeployment) or "replicas" in resource.spec.model_fields_set:
+        return resource
+    number = replicas(resource.ref)
+    if number is None:
+        return resource
+    wire = api.wire(resource, set_only=True)
+    return api.parse({**wire, "spec": {**wire["spec"], "replicas": number}})
 
 
 def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:

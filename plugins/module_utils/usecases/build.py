@@ -8,10 +8,11 @@ import contextlib
 import json
 import os
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report
@@ -21,7 +22,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    DEPLOYMENT_LABEL,
+    PUBLISHED_LABEL,
+    label_value,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
@@ -41,6 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores import man
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
+    as_scaled,
     published_copies,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -243,8 +249,11 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     if settings.state == "folder":
         loaded = _load(settings)
         state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
-        # Without the copies, a plan would take them out of the folder, and the next run would put them back.
-        published = published_copies(loaded, _built_of(loaded.invalid, before)) if settings.control_unread else ()
+        published: Sequence[Object] = ()
+        if settings.control_unread:
+            # Without the copies, a plan would take them out of the folder, and the next run would put them back.
+            published = published_copies(loaded, _built_of(loaded.invalid, before))
+            loaded = _scaled(loaded, partial(_last_replicas, state, _replicas_in(before.get(PLAN_FILE, ""))))
         return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
     if observed is None:
         raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
@@ -257,13 +266,41 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
         )
     loaded = _load(settings, control.sources())
     published = control.published(loaded)
-    loaded = replace(
-        loaded,
-        resources=tuple(map(control.as_scaled, loaded.resources)),
-        unresolved=tuple(map(control.as_scaled, loaded.unresolved)),
-    )
+    loaded = _scaled(loaded, control.replicas)
     state = State(control.existing(), control.earlier, control.statuses())
     return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
+
+
+def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
+    """Return the manifests with the number of replicas that is known of each ModelDeployment that leaves it out."""
+    resources, unresolved = (
+        tuple(as_scaled(each, replicas) for each in found) for found in (loaded.resources, loaded.unresolved)
+    )
+    return replace(loaded, resources=resources, unresolved=unresolved)
+
+
+def _last_replicas(state: State, planned: Mapping[tuple[str, str], int] | None, ref: Ref) -> int | None:
+    """Return how many replicas the last run wanted of a ModelDeployment; None for one that it did not know."""
+    if ref not in state.statuses:
+        return None
+    if planned is not None:
+        return planned.get((ref.namespace, ref.name), 0)
+    return sum(
+        isinstance(each, api.ModelReplica)
+        and each.namespace == ref.namespace
+        and each.labels.get(DEPLOYMENT_LABEL) == label_value(ref.name)
+        for each in state.existing
+    )
+
+
+def _replicas_in(text: str) -> dict[tuple[str, str], int] | None:
+    """Return how many replicas each deployment has in a plan, placed or pending; None for a file that was cut off."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        document = json.loads(text)
+        found = Counter((each["namespace"], each["deployment"]) for each in document["placements"])
+        found.update({(each["namespace"], each["deployment"]): each["replicas"] for each in document["pending"]})
+        return found
+    return None
 
 
 def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -27,7 +27,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.vol
     previous,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import PhaseName
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import (
+    PhaseName,
+    lacked_token,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, is_true
 
@@ -134,7 +137,7 @@ class _Stage:
         self._key = (cache.namespace, cache.name)
         self._mounts = mounts
         self._copy = token_copy(cache)
-        self._token_missing = _token_missing(self._context, self._copy)
+        self._token_missing = _token_missing(self._context, cache, self._copy)
         self._smaller: dict[int, list[str]] = {}
         self._moved: dict[str, list[str]] = {}
 
@@ -240,7 +243,9 @@ def _selected(cache: api.ModelCache, cluster: api.InferenceCluster) -> bool:
     return all(cluster.labels.get(key) == value for key, value in selected.items())
 
 
-def _token_missing(context: Context, copy: SecretCopy | None) -> bool:
-    if context.observed is None or copy is None:
+def _token_missing(context: Context, cache: api.ModelCache, copy: SecretCopy | None) -> bool:
+    if copy is None:
         return False
+    if context.observed is None:
+        return lacked_token(context.statuses.get(cache.ref))
     return context.observed.lacks(copy.source_namespace, copy.source_name, copy.source_key)

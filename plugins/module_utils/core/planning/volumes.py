@@ -132,8 +132,9 @@ class Volumes:
         return self._desired[key, cluster]
 
     def phase(self, cache: api.ModelCache, cluster: str) -> CachePhase:
-        """Return the progress of a cache on a cluster; the phase is "" when the cluster is not observed."""
-        if self.context.observed is None:
+        """Return the progress of a cache on a cluster, or the last known one when the cluster is not observed. The
+        phase is "" when none is known."""
+        if self.context.observed is None and cache.ref not in self.context.statuses:
             return CachePhase("")
         key = (cache.namespace, cache.name)
         if (key, cluster) not in self._phases:

@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
 
 PhaseName = Literal["", "Pending", "Hydrating", "Ready", "Failed"]
+_TOKEN_MISSING = "AuthSecretMissing"
 
 
 class CachePhase(NamedTuple):
@@ -77,6 +78,11 @@ def cache_phase(
     pods = observed.objects.labelled("Pod", namespace, "batch.kubernetes.io/job-name", job_name)
     failures = pod_failures(pods)
     return CachePhase("Hydrating", message=f"{message}; {failures}" if failures else message)
+
+
+def lacked_token(previous: Mapping[str, Any] | None) -> bool:
+    """Return whether a ModelCache with this status lacked its Hugging Face token."""
+    return any(entry.get("reason") == _TOKEN_MISSING for entry in entries(previous, "conditions"))
 
 
 def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
@@ -165,7 +171,7 @@ def _artifact_ready(
         copy = token_copy(cache)
         secret = f"{copy.source_namespace}/{copy.source_name}" if copy else ""
         message = f"authSecret {secret} is missing or has no key '{copy.source_key if copy else ''}'"
-        return Condition(kind, "False", "AuthSecretMissing", message)
+        return Condition(kind, "False", _TOKEN_MISSING, message)
     waiting = _reasons(each, "Failed", "Pending", "Hydrating", "")
     if any(phase.phase == "Failed" for phase in each.values()):
         return Condition(kind, "False", "Failed", _reasons(each, "Failed"))

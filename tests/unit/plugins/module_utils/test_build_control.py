@@ -114,6 +114,60 @@ def test_a_plan_that_does_not_read_the_control_cluster_keeps_the_copies(fleet: C
     assert service in changed(replace(settings, invalid="hold", control_unread=False))
 
 
+def unseen(fleet: Controlled, **more: Any) -> build.Outcome:
+    """A plan, which reads neither the control cluster nor others."""
+    (fleet.folder / "fleet.yaml").write_text(fleet.text)
+    return build.build(build.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, **more))
+
+
+def files(outcome: build.Outcome) -> set[str]:
+    return {*outcome.changes.added, *outcome.changes.changed, *outcome.changes.removed}
+
+
+@pytest.mark.parametrize("lacks_token", [False, True])
+def test_a_plan_after_a_run_without_changes_has_none(fleet: Controlled, lacks_token: bool) -> None:
+    if lacks_token:
+        fleet.secrets = []
+    fleet.settle()
+    assert not unseen(fleet).changes
+    assert not fleet.run().changes
+    fleet.edit("repo: Qwen/Qwen3-8B", "repo: Qwen/Qwen3-14B")
+    jobs = [name for name in unseen(fleet, check_mode=True).changes.added if "/job-" in name]
+    assert len(jobs) == (0 if lacks_token else 2), "what the volumes hold is another artifact"
+
+
+def test_a_plan_wants_as_many_replicas_as_the_last_run_saw(fleet: Controlled) -> None:
+    fleet.edit("  replicas: 2\n", "")
+    fleet.settle()
+    outcome = fleet.run()
+    while outcome.changes or not outcome.plan.schedule.pending:
+        # More than there is room for: what is pending was wanted as well.
+        fleet.scale(11)
+        outcome = fleet.run()
+    before = placed(fleet)
+    planned = unseen(fleet, check_mode=True)
+    assert not planned.changes
+    assert [each.count for each in planned.plan.schedule.pending] == [11 - len(before)]
+    # Without plan.json the replicas that are there count.
+    (fleet.built / "plan.json").unlink()
+    assert files(unseen(fleet, check_mode=True)) == {"plan.json", "report.html"}
+    unseen(fleet)
+    assert placed(fleet) == before
+    fleet.edit("spec:\n  template:", "spec:\n  replicas: 1\n  template:")
+    unseen(fleet)
+    assert len(placed(fleet)) == 1
+
+
+def test_a_plan_leaves_a_deployment_that_was_scaled_to_zero(fleet: Controlled) -> None:
+    fleet.edit("  replicas: 2\n", "")
+    fleet.settle()
+    fleet.scale(0)
+    fleet.run()
+    assert not unseen(fleet).plan.schedule.placements
+    fleet.edit("{name: qwen, namespace: team}", "{name: qwen2, namespace: team}")
+    assert len(unseen(fleet).plan.schedule.placements) == 1, "one that no run saw has the number of its manifest"
+
+
 def test_the_control_cluster_alone(fleet: Controlled) -> None:
     fleet.manifests = []
     fleet.apply(*yaml.safe_load_all(MANIFESTS))
