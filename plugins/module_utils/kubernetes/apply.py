@@ -207,6 +207,7 @@ class _Run:
         self.secrets = SecretAccess(client, check_mode=options.check_mode)
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
+        self._made: list[Result] = []
         self._desired: Mapping[Key, Object] = {}
         self._known: dict[Key, Result] = {}
         self._pending: list[tuple[Object, Object | None]] = []
@@ -239,7 +240,7 @@ class _Run:
         removed = self._prune(self._gone, known)
         self._record_outcome(desired, known, removed)
         removed += self._prune_shared(self._shared)
-        return [*(known[key] for key in desired), *removed]
+        return [*self._made, *(known[key] for key in desired), *removed]
 
     def _read(self, desired: Mapping[Key, Object]) -> None:
         self.store.read()
@@ -461,12 +462,15 @@ class _Run:
     def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
         composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, __ in pending)
-        if not composed and not self.options.check_mode:
-            try:
-                self.client.create({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}})
-            except AlreadyExists:
-                return
-            self.notes.append(f"namespace {name} was created")
+        # One that is being deleted is there still.
+        if composed or self._namespaces.get(name) is not False:
+            return
+        value = {"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}}
+        try:
+            after = value if self.options.check_mode else self.client.create(value)
+        except AlreadyExists:
+            return
+        self._made.append(result(value, "created", after=after))
 
     def _established(self, definitions: Sequence[Object]) -> None:
         if self.options.check_mode:

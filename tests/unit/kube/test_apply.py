@@ -368,10 +368,12 @@ def test_a_namespace_that_is_not_there(place: Place) -> None:
     assert found.action == "failed"
     assert f"there is no namespace {place.namespace}" in found.message
     assert only(place.apply([value], check_mode=True), "ConfigMap").action == "failed"
-    assert only(place.apply([value], check_mode=True, create_namespaces=True), "ConfigMap").action == "created"
-    applied = place.apply([value], create_namespaces=True)
-    assert only(applied, "ConfigMap").action == "created"
-    assert applied.notes == (f"namespace {place.namespace} was created",)
+    created = {f"Namespace/{place.namespace}": "created", "ConfigMap/settings": "created"}
+    for check_mode in (True, False):
+        applied = place.apply([value], check_mode=check_mode, create_namespaces=True)
+        assert actions(applied) == created
+        # What was done as it should be is no warning.
+        assert applied.notes == ()
     # It is the user's from then on.
     assert actions(place.apply([])) == {"ConfigMap/settings": "deleted"}
     assert place.plane.get("v1", "Namespace", place.namespace) is not None
