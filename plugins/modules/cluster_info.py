@@ -222,7 +222,8 @@ def work(module: AnsibleModule) -> None:
             write_observations(module.params["path"], fleet.document())
     except (ApiError, ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    for line in observed_fleet.warnings(fleet):
+    silent = observed_fleet.silent(fleet) if module.params["on_error"] == "report" else []
+    for line in [*silent, *observed_fleet.warnings(fleet)]:
         module.warn(line)
     result: dict[str, Any] = {
         "changed": False,

@@ -54,8 +54,9 @@ options:
     description:
       - Kinds of findings that are in RV(refused), and that a pipeline fails for.
       - V(pending), replicas that no cluster can take. V(unready), replicas, services, clusters and caches that are not
-        ready, as far as they are read. V(unreachable), clusters that did not answer. V(drift), what was changed, or in
-        check mode would be. V(warnings), all warnings.
+        ready, as far as they are read. V(unreachable), clusters that did not answer; without it, and where neither
+        O(view) nor the task's error shows them, they are warnings of Ansible. V(drift), what was changed, or in check
+        mode would be. V(warnings), all other warnings.
     type: list
     elements: str
     choices: [pending, unready, unreachable, drift, warnings]
@@ -352,7 +353,7 @@ def work(module: AnsibleModule) -> None:
             try:
                 reconcile.run(settings, done)
             finally:
-                for line in _warnings(module, done):
+                for line in [*_silent(module, done), *_warnings(done)]:
                     module.warn(line)
     except reconcile.ControlClusterError as error:
         module.fail_json(msg=_control_message(error))
@@ -392,13 +393,21 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     )
 
 
-def _warnings(module: AnsibleModule, done: reconcile.Run) -> list[str]:
-    """Return the warnings of all steps, each once."""
+def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
+    """Return the clusters that did not answer, where nothing else in the result is shown that says so."""
+    params = module.params
+    if params["on_error"] == "fail" or params["view"] == "status" or "unreachable" in params["strict"]:
+        return []
+    return list(dict.fromkeys(line for fleet in done.observed for line in observed_fleet.silent(fleet)))
+
+
+def _warnings(done: reconcile.Run) -> list[str]:
+    """Return the warnings of all steps, each once. What failed on a cluster is in its result."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
     for built in done.builds:
         lines += manifests.warnings(built.loaded, more=manifests.build_warnings(built))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
-        lines += apply_results.warnings(outcomes, failures=module.params["on_error"] == "report")
+        lines += apply_results.warnings(outcomes)
     lines += sorted(done.sizes.notes)
     return list(dict.fromkeys(lines))
 
@@ -471,7 +480,7 @@ def _outcome(
         done.builds[-1].fleet_status,
         objects,
         failed,
-        _warnings(module, done),
+        _warnings(done),
         resized=[each.cluster for each in done.sizes.resized],
         decision=done.decision.generation if done.decision else None,
         is_preview=module.check_mode or module.params["state"] == "planned",

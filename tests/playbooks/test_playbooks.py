@@ -157,6 +157,39 @@ def test_pipelines_choose_what_fails(tmp_path: Path) -> None:
     assert "fleet_strict" in misspelt
 
 
+def test_the_error_of_a_cluster_is_shown_once(tmp_path: Path) -> None:
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "dead",
+        "clusters": [{"name": "dead", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "dead", "context": {"cluster": "dead", "user": "dead"}}],
+        "users": [{"name": "dead", "user": {"token": "some-token"}}],
+    }
+    (tmp_path / "dead.yaml").write_text(json.dumps(kubeconfig))
+    clusters: dict[str, dict[str, object]] = {
+        "byo-us-east": {"fleet_target": "kubernetes", "fleet_kubeconfig": str(tmp_path / "dead.yaml")},
+        "eks-us-west": {},
+        "gke-us-central": {},
+    }
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"workload_clusters": {"hosts": clusters}}))
+    chosen = {"fleet_resources": [str(QUICKSTART)], "fleet_build": str(tmp_path / "build"), "fleet_retries": 0}
+    why = "read the version: no connection to https://127.0.0.1:1: connection refused. Check that its API server runs"
+    output = failed(play("reconcile", inventory=inventory, fleet_strict="unreachable,warnings", **chosen))
+    # Ansible has the message of a failed task in two places.
+    assert output.count(f"cluster byo-us-east: {why}") == output.count(why) == 2
+    assert "fleet_kubeconfig or fleet_connection" in output
+    for noise in ("[WARNING]: cluster", "assertion:", "evaluated_to", "unreachable: cluster", "warnings: cluster"):
+        assert noise not in output
+    counts = recap(output)
+    assert {host: count["failed"] for host, count in counts.items()} == {**dict.fromkeys(clusters, 0), "byo-us-east": 1}
+    # What does not fail the run is a warning, and no finding of that kind.
+    output = play("reconcile", "--check", inventory=inventory, fleet_strict="warnings", **chosen)
+    assert output.count(f"[WARNING]: cluster byo-us-east: {why}") == output.count(why) == 1
+    assert "warnings: inventories/quickstart/manifests/models.yaml:80, document 3" in output
+
+
 def test_queries_select_from_the_document(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path)}
     selected = play("plan", **given, fleet_query="placements[?deployment=='qwen3-8b'].cluster", fleet_output="yaml")

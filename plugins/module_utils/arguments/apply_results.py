@@ -70,7 +70,7 @@ def run(
         result["msg"] = "\n".join(f"{name}: {cluster_result(everything[name])['msg']}" for name in failed)
     if diff:
         result["diff"] = diffs(outcomes)
-    return result, warnings(outcomes, failures=params["on_error"] == "report")
+    return result, warnings(outcomes)
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:
@@ -248,13 +248,12 @@ def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
         yield {"before_header": header, "after_header": header, "before": before, "after": after}
 
 
-def warnings(outcomes: Outcomes, *, failures: bool) -> list[str]:
-    """Return the notes of all clusters, after what failed there where that is asked for."""
-    everything = list(_named(outcomes))
+def warnings(outcomes: Outcomes) -> list[str]:
+    """Return the notes of all clusters. What failed there is in their results."""
     lines = [
-        f"{name}: {cluster_result(outcome)['msg']}" for name, outcome in everything if failures and is_failed(outcome)
-    ]
-    lines += [
-        f"{name}: {note}" for name, outcome in everything if isinstance(outcome, Applied) for note in outcome.notes
+        f"{name}: {note}"
+        for name, outcome in _named(outcomes)
+        if isinstance(outcome, Applied)
+        for note in outcome.notes
     ]
     return first_lines(lines, _MOST_WARNINGS, "and {} more, which the result has")

@@ -11,8 +11,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, SecretRef
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import CONTROL
 
-CONTROL = "control"
+__all__ = ["CONTROL"]
 
 
 LIMITS: dict[str, Any] = {

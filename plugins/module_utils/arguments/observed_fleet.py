@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
@@ -43,10 +43,18 @@ def observe(params: Mapping[str, Any], before: FleetSnapshot | None = None, *, w
 
 
 def warnings(fleet: FleetSnapshot) -> list[str]:
-    """Return a line for each cluster that did not answer, and for what is unusual on the others."""
+    """Return a line for what is unusual on clusters that answered."""
     lines = [f"control cluster: {line}" for line in fleet.control.warnings]
-    for name, seen in fleet.clusters.items():
-        lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
+    lines += [f"cluster {name}: {line}" for name, seen in fleet.clusters.items() for line in seen.warnings]
+    return _some(lines)
+
+
+def silent(fleet: FleetSnapshot) -> list[str]:
+    """Return a line for each cluster that did not answer."""
+    return _some([f"cluster {name}: {seen.unreachable}" for name, seen in fleet.clusters.items() if seen.unreachable])
+
+
+def _some(lines: Sequence[str]) -> list[str]:
     return first_lines(lines, _MOST_WARNINGS, "and {} more, which are in the result")
 
 

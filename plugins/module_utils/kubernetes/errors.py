@@ -28,6 +28,10 @@ def shown(text: str, keep: str = "") -> str:
     return printable(masked(text), keep)
 
 
+CONTROL = "control"
+"""Name of the control cluster in messages."""
+
+
 class ApiError(Exception):
     """A request that failed, or a connection that could not be made.
 

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import RETRIED_CODES, Attempts, retry_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    CONTROL,
     ConnectionInvalid,
     LockLost,
     Unauthorized,
@@ -323,7 +324,7 @@ class Requester:
     def _unreachable(self, call: Call, error: TransportError) -> Unreachable:
         self._down = True
         message = hidden(str(error), self._credentials())
-        return Unreachable(message, cluster=self.name, action=call.action, hint=error.hint)
+        return Unreachable(message, cluster=self.name, action=call.action, hint=error.hint or _what_to_check(self.name))
 
     def _no_access(self, call: Call, error: AccessError) -> ConnectionInvalid:
         return ConnectionInvalid(str(error), cluster=self.name, action=call.action, hint=error.hint)
@@ -350,3 +351,8 @@ def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
             with contextlib.suppress(ValueError):
                 found.add(base64.b64decode(str(value), validate=True).decode())
     return found
+
+
+def _what_to_check(name: str) -> str:
+    given = "fleet_control_kubeconfig or fleet_control" if name == CONTROL else "fleet_kubeconfig or fleet_connection"
+    return f"Check that its API server runs, that this machine may connect to it, and its address ({given})"
