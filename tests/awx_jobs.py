@@ -77,12 +77,18 @@ def sliced(inventory: Inventory, number: int, count: int) -> Inventory:
 
 
 def launch(
-    folder: Path, project: Path, playbook: str, inventory: Inventory, answers: Mapping[str, Any] | None = None
+    folder: Path,
+    project: Path,
+    playbook: str,
+    inventory: Inventory,
+    answers: Mapping[str, Any] | None = None,
+    *options: str,
 ) -> Job:
     """Run a playbook of the project in a private data folder of its own, as AWX lays it out. `answers`: to the survey,
-    and what credentials inject."""
+    and what credentials inject. `options`: of ansible-playbook."""
     # A process of its own, as it forks, and tests have threads.
     command = prepare(folder, project, playbook, inventory, answers)
+    (folder / "env/cmdline").write_text(" ".join(options))
     done = subprocess.run(command, check=False, env=ansible_run.environ())
     return result(folder, done.returncode)
 

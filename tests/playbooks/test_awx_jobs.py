@@ -113,6 +113,31 @@ def test_the_next_node_of_a_workflow_gets_the_outcome_of_the_one_before(
     assert (again.recap["changed"], again.outcome["changes"]) == ({}, False)
 
 
+def test_what_a_rollout_asks_to_approve_is_what_would_change(
+    whole: tuple[Path, awx_jobs.Inventory, awx_jobs.Job], tmp_path: Path
+) -> None:
+    place, inventory, job = whole
+    job.ok()
+    models, before = place / "manifests/models.yaml", built(place)
+    text = models.read_text()
+    assert text.count("replicas: 2") == 1
+    answers = awx_jobs.answers(awx_jobs.templates()["site"])
+    models.write_text(text.replace("replicas: 2", "replicas: 1"))
+    try:
+        plan = awx_jobs.launch(tmp_path / "plan", place, "site", inventory, answers, "--check", "--diff").ok()
+    finally:
+        models.write_text(text)
+    (table,) = json.loads(plan.messages("Show the plan"))
+    states = [line.split()[-1] for line in table if line.startswith("ml-team/q")]
+    assert states.count("removed") == 1
+    assert "new" not in states
+    assert plan.outcome["changes"]
+    assert plan.outcome["objects"]["removed"] > 0
+    assert plan.outcome["summary"].startswith("3 clusters: 1 would change, 2 unchanged; ")
+    assert "--- before: clusters/" in plan.output
+    assert built(place) == before
+
+
 def test_a_slice_without_the_settings_of_the_fleet_changes_nothing(
     whole: tuple[Path, awx_jobs.Inventory, awx_jobs.Job], tmp_path: Path
 ) -> None:

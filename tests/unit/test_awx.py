@@ -255,7 +255,7 @@ def test_a_launch_as_it_stands_deletes_no_cluster() -> None:
             "Fleet rollout",
             {"plan": ["approval"], "approval": ["site"], "site": []},
             {},
-            {"plan": "plan", "approval": "", "site": "site"},
+            {"plan": "site", "approval": "", "site": "site"},
         ),
         (
             "Fleet reconcile in slices",
@@ -283,6 +283,15 @@ def test_a_workflow_is_what_the_guide_says(
     for question in workflow["survey_spec"]["spec"]:
         asked = [job for stem, job in BY_PLAYBOOK.items() if stem in playbooks.values() and stem != "apply"]
         assert all(question in job["survey_spec"]["spec"] for job in asked), question
+
+
+def test_what_is_approved_is_what_the_next_job_would_change() -> None:
+    (workflow,) = [each for each in DEFINITIONS["controller_workflows"] if each["name"] == "Fleet rollout"]
+    chosen = {node["identifier"]: (node.get("job_type"), node.get("diff_mode")) for node in workflow["workflow_nodes"]}
+    assert chosen == {"plan": ("check", True), "approval": (None, None), "site": (None, None)}
+    # AWX takes of a node only what its template asks for.
+    assert BY_PLAYBOOK["site"]["ask_job_type_on_launch"]
+    assert BY_PLAYBOOK["site"]["ask_diff_mode_on_launch"]
 
 
 def _after(node: dict[str, Any], when: str) -> list[str]:

@@ -309,8 +309,8 @@ def test_a_dead_server_costs_its_time_once(server: Server, client: Client) -> No
     server.stop()
     with pytest.raises(
         Unreachable,
-        match=r"cluster west: read ConfigMap here/a: no connection to https://127.0.0.1:\d+: connection refused. Check that "
-        r"its API server runs, .* \(fleet_kubeconfig or fleet_connection\)",
+        match=r"cluster west: read ConfigMap here/a: no connection to https://127.0.0.1:\d+: connection refused. "
+        r"Check that its API server runs, .* \(fleet_kubeconfig or fleet_connection\)",
     ):
         get(client)
     for _ in range(5):
