@@ -142,8 +142,10 @@ def test_pipelines_choose_what_fails(tmp_path: Path) -> None:
     assert "drift: cluster gke-us-central: " in new
     assert "objects would be created" in new
     changed(play("plan", inventory=SAMPLE, fleet_build=build))
+    page_of_plan = tmp_path / "plan.html"
     given = {"fleet_build": build, "fleet_detailed_exit": True, "fleet_strict": ["drift", "unready", "unreachable"]}
-    assert changed(play("plan", inventory=SAMPLE, **given)) == 0
+    assert changed(play("plan", inventory=SAMPLE, fleet_report=str(page_of_plan), **given)) == 0
+    assert "No object changes." in page_of_plan.read_text(), "it is of this plan, not of the last one with changes"
     reports = [str(tmp_path / name) for name in ("fleet.html", "fleet.json")]
     given = {"fleet_build": build, "fleet_report": reports, "fleet_strict": "unready,pending"}
     pending = failed(play("status", inventory=SAMPLE, **given))

@@ -280,7 +280,7 @@ def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
 
 
 def _last_replicas(state: State, planned: Mapping[tuple[str, str], int] | None, ref: Ref) -> int | None:
-    """Return how many replicas the last run wanted of a ModelDeployment; None for one that it did not know."""
+    """Return how many replicas the last run planned for a ModelDeployment; None for one that it did not know."""
     if ref not in state.statuses:
         return None
     if planned is not None:

@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
@@ -25,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    REPORT_FILE,
     Changes,
     document_text,
     write_report,
@@ -175,7 +173,7 @@ class _Work:
             if path.endswith(".json"):
                 write_report(path, document_text(api.wire(self._done.builds[-1].fleet_status)))
             else:
-                write_report(path, Path(self._built, REPORT_FILE).read_text(encoding="utf-8"))
+                write_report(path, build.draw(self._done.builds[-1]))
 
     def _rounds(self, applying: apply.Settings, wait: float) -> None:
         done, clusters = self._done, replace(applying, on_control=False)
@@ -241,7 +239,7 @@ class _Work:
         given = replace(self._settings.building, check_mode=self._check_mode)
         if self._settings.observe is not None:
             given = replace(given, observations=self._observations)
-        if self._settings.observe is not None or self._settings.reports:
+        if self._settings.observe is not None:
             given = replace(given, preview=self._preview)
         with self._step("Plan the fleet"):
             self._done.builds.append(build.build(given))

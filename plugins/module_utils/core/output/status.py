@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -40,7 +40,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, first_lines, printable, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    cut,
+    first_lines,
+    joined,
+    printable,
+    some,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition_entry, identity, text
 
 SCHEMA_VERSION = 1
@@ -60,7 +66,7 @@ class ServiceStatus(api.Model):
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
     address: str = Field(description="Its URL; its path alone while the gateway has no address.")
-    ready: int = Field(description="Endpoints that get requests.")
+    ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
     status: ServiceState = Field(
         description="`Serving`; `Degraded`: some endpoints are not usable; `Unavailable`; `Unknown`: not observed; "
@@ -182,8 +188,9 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
     """
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in statuses}
     observed = plan.context.observed is not None
+    silent = {name for name in plan.context.fleet.clusters if _is_silent(plan, name)}
     services = [
-        _service(routed, ready.get(Ref("ModelService", routed.namespace, routed.name)), observed=observed)
+        _service(routed, ready.get(Ref("ModelService", routed.namespace, routed.name)), silent, observed=observed)
         for routed in plan.traffic.services
     ]
     replicas = replica_changes(plan)
@@ -214,9 +221,17 @@ def _ready(resource: Object) -> _Ready:
     return _Ready(status or "Unknown", *rest)
 
 
-def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> ServiceStatus:
+def _is_silent(plan: Plan, cluster: str) -> bool:
+    """Return whether it is unknown what serves on a cluster now."""
+    observed = plan.context.observed_cluster(cluster)
+    return observed is not None and bool(observed.unreachable)
+
+
+def _service(routed: RoutedService, ready: _Ready | None, silent: Set[str], *, observed: bool) -> ServiceStatus:
     members = routed.resolution.members
     used = [member for member in members if member.weight]
+    places = [member.endpoint.labels.get(names.CLUSTER_LABEL, "") for member in used]
+    unknown = [place for place in places if place in silent]
     unusable = [member.endpoint.name for member in members if not member.usable]
     message = service_note(routed)
     state: ServiceState = "Declared"
@@ -227,6 +242,9 @@ def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> 
         if ready and ready.status == "True":
             state = "Degraded" if unusable else "Serving"
             message = ready.message or (f"{some(unusable)} not usable" if unusable else "")
+            if unknown:
+                state = state if len(unknown) < len(used) else "Unknown"
+                message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
         elif ready and ready.status == "False":
             state, message = "Unavailable", ready.message or message
     return api.construct(
@@ -234,7 +252,7 @@ def _service(routed: RoutedService, ready: _Ready | None, *, observed: bool) -> 
         namespace=routed.namespace,
         name=routed.name,
         address=routed.address or routed.path,
-        ready=len(used),
+        ready=len(used) - len(unknown),
         endpoints=len(members),
         status=state,
         message=message,

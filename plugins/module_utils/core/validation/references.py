@@ -21,11 +21,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import R
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
@@ -69,6 +71,8 @@ Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
 
 # Names and values of labels are words of these characters.
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+# As parts of selectors.
+_CONSTANTS = re.compile(r"""\b(quantity|semver)\(\s*(["'])([^"'\\]*)\2\s*\)""")
 _MOST_NAMED = 8
 _NEIGHBOURS = 20
 _MOST_SHOWN = 100
@@ -546,6 +550,16 @@ def _selectors(requests: Iterable[Any], base: str, fleet: _Fleet) -> Iterator[Pr
                 yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             else:
                 yield from _unknown_domains(selector.cel, path, fleet)
+                yield from _impossible_values(selector.cel, path)
+
+
+def _impossible_values(expression: str, path: str) -> Iterator[Problem]:
+    """Yield warnings of constants that Kubernetes accepts, and that are an error for each device."""
+    for function, __, text in _CONSTANTS.findall(expression):
+        try:
+            Quantity.parse(text) if function == "quantity" else Semver.parse(text)
+        except (QuantityError, SemverError) as error:
+            yield warning(f"matches no device for which {function} is asked: {error}", path)
 
 
 def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Problem]:

@@ -136,12 +136,12 @@ def test_a_plan_after_a_run_without_changes_has_none(fleet: Controlled, lacks_to
     assert len(jobs) == (0 if lacks_token else 2), "what the volumes hold is another artifact"
 
 
-def test_a_plan_wants_as_many_replicas_as_the_last_run_saw(fleet: Controlled) -> None:
+def test_a_plan_has_as_many_replicas_as_the_last_run_saw(fleet: Controlled) -> None:
     fleet.edit("  replicas: 2\n", "")
     fleet.settle()
     outcome = fleet.run()
     while outcome.changes or not outcome.plan.schedule.pending:
-        # More than there is room for: what is pending was wanted as well.
+        # More than there is room for: what is pending counts as well.
         fleet.scale(11)
         outcome = fleet.run()
     before = placed(fleet)

@@ -183,6 +183,20 @@ def test_what_does_not_answer_is_unknown_and_not_unready(fleet: WithPods) -> Non
     assert result.clusters.failed == 1
 
 
+def test_a_service_counts_what_is_known_to_serve(fleet: WithPods) -> None:
+    fleet.settle()
+    for silent, expected in (
+        (set[str](), (2, "Serving", "")),
+        ({"west"}, (1, "Serving", "1 unknown, on west")),
+        ({"east", "west"}, (0, "Unknown", "2 unknown, on east, west")),
+    ):
+        fleet.silent = silent
+        (service,) = status(fleet).services
+        assert (service.ready, service.status, service.message) == expected
+        # Requests are led there still.
+        assert fleet.backends() == ["east", "west"]
+
+
 def test_clusters_of_files_are_declared(fleet: WithPods) -> None:
     fleet.declared = {"east", "west"}
     fleet.run()

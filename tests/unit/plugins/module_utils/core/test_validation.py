@@ -258,6 +258,36 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             id="domain",
         ),
         pytest.param(
+            {
+                "deployment": change(
+                    DEPLOYMENT,
+                    'device.driver == "gpu.nvidia.com"',
+                    'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20GB")) >= 0',
+                )
+            },
+            "warning",
+            CEL,
+            19,
+            "'20GB' is no quantity: write 20G",
+            "",
+            id="quantity",
+        ),
+        pytest.param(
+            {
+                "deployment": change(
+                    DEPLOYMENT,
+                    'device.driver == "gpu.nvidia.com"',
+                    'device.attributes["gpu.nvidia.com"].version.isGreaterThan(semver("580"))',
+                )
+            },
+            "warning",
+            CEL,
+            19,
+            "'580' is no version",
+            "",
+            id="version",
+        ),
+        pytest.param(
             {"deployment": change(GANG, "      modelCacheRef: {name: weights}\n", "")},
             "warning",
             "spec.template.spec.engines[0]",
