@@ -57,8 +57,8 @@ class ControlCluster:
         return published_copies(loaded, self._resources)
 
     def replicas(self, ref: Ref) -> int | None:
-        """Return how many replicas the copy of a ModelDeployment on the control cluster has: it has a scale subresource,
-        so that `kubectl scale` and autoscalers set the number there."""
+        """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
+        autoscalers set the number there, by its scale subresource."""
         there = self._observed.control.find(ref.kind, ref.namespace, ref.name)
         number = fields(there, "spec").get("replicas")
         return number if there is not None and _is_published(there) and isinstance(number, int) else None
