@@ -47,6 +47,7 @@ POOL_LABEL = "modelplane.ai/pool"
 SYSTEM_NAMESPACE = "modelplane-system"
 """Of the fleet's own objects, on the control cluster and on workload clusters."""
 
+_WORKLOADS = "mp"
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -98,7 +99,12 @@ def gang_name(replica: str, engine: str) -> str:
 
 def workload_namespace(namespace: str) -> str:
     """The namespace on workload clusters that holds what a namespace of the fleet is composed into."""
-    return child_name("mp", namespace)
+    return child_name(_WORKLOADS, namespace)
+
+
+def is_fleet_namespace(name: str) -> bool:
+    """Return whether a namespace of a workload cluster is one of those that a fleet composes objects in."""
+    return name == SYSTEM_NAMESPACE or name.startswith(f"{_WORKLOADS}-")
 
 
 def label_value(name: str) -> str:
@@ -108,7 +114,7 @@ def label_value(name: str) -> str:
 
 def _cut(text: str, hashed: str, limit: int, digits: int) -> str:
     digest = sha256(hashed.encode()).hexdigest()[:digits]
-    return f"{text[: limit - digits - 1].rstrip('-')}-{digest}"
+    return f"{text[: limit - digits - 1].rstrip('-.')}-{digest}"
 
 
 def _service_prefix(name: str) -> str:
