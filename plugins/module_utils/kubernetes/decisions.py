@@ -10,11 +10,11 @@ head last. Who publishes holds the lock of the fleet.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import AlreadyExists
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import AlreadyExists, ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import FLEET_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
@@ -39,6 +39,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
     ON_WORKLOAD,
     SECRET,
 )
+
+T = TypeVar("T")
 
 _DATA = "content"
 _INDEX = "index"
@@ -48,7 +50,7 @@ AGAIN = "Run the playbook decide again"
 @dataclass(frozen=True)
 class Comparison:
     """Comparison of the desired state of clusters with the newest decision: its head and index, the index as it should
-    be, and the parts of clusters that are to be written."""
+    be, and the parts of clusters that are to be written, as they differ or cannot be read."""
 
     head: Head | None
     before: Index
@@ -58,13 +60,13 @@ class Comparison:
     @property
     def is_same(self) -> bool:
         """Return whether this is the newest decision."""
-        return self.head is not None and not self.head.whole and self.before == self.desired
+        same = self.before == self.desired and not self.parts
+        return self.head is not None and not self.head.whole and same
 
     @property
     def changed(self) -> list[str]:
         """Return the clusters for which something else was decided."""
-        names_of_both = sorted({*self.before, *self.desired})
-        return [name for name in names_of_both if self.before.get(name) != self.desired.get(name)]
+        return sorted({*self.parts, *(name for name in self.before if name not in self.desired)})
 
 
 class Decisions:
@@ -86,17 +88,21 @@ class Decisions:
         head = self.head()
         if head is None:
             raise DecisionError(f"the fleet {self._fleet} has no decision: run the playbook decide first")
-        if generation and head.generation != generation:
-            raise DecisionError(
-                f"decision {generation} of the fleet {self._fleet} is not the newest: {head.holder} published "
-                f"{head.generation} at {head.at}. Apply that one"
-            )
         if head.whole:
             raise DecisionError(
                 f"{head.holder} works on all clusters of the fleet {self._fleet} by itself since {head.at}, so nothing "
                 f"is left to apply. {AGAIN} once that run has ended"
             )
+        if generation and head.generation != generation:
+            raise self._replaced(generation, head)
         return head
+
+    def check(self, head: Head) -> None:
+        """Raise DecisionError if a decision that was read is no longer the newest, or not for others to apply."""
+        found = self.newest(head.generation)
+        if found != head:
+            # Generations begin again with 1 where all decisions were deleted meanwhile.
+            raise self._replaced(head.generation, found)
 
     def index(self, head: Head) -> dict[str, Entry]:
         """Read the index of a decision. Raises DecisionError."""
@@ -114,15 +120,15 @@ class Decisions:
             )
         entry = index[cluster]
         try:
-            parts = (self._content(self._name(str(number), cluster)) for number in range(1, entry.parts + 1))
-            return unpacked(entry, parts, ON_WORKLOAD.keys() - {SECRET})
+            return unpacked(entry, self._parts(cluster, entry), ON_WORKLOAD.keys() - {SECRET})
         except DecisionError as error:
             raise DecisionError(f"what was decided for cluster {cluster} cannot be read: {error}. {AGAIN}") from error
 
     def compare(self, states: Mapping[str, DesiredState], others: Iterable[str]) -> Comparison:
         """Compare what clusters should have with the newest decision. Raises DecisionError.
 
-        Of `others`, clusters that the run did not reach, what was decided before stays.
+        Of `others`, clusters that the run did not reach, what was decided before stays, unless another run applied
+        something else to clusters by itself since then.
         """
         head = self.head()
         before: dict[str, Entry] = {}
@@ -131,13 +137,28 @@ class Decisions:
             with contextlib.suppress(DecisionError):
                 before = self.index(head)
         made = {name: packed(state) for name, state in states.items()}
-        kept = {name: before[name] for name in others if name in before}
+        kept = {name: before[name] for name in others if name in before and not (head and head.whole)}
+        same = self._intact({name: parts for name, (entry, parts) in made.items() if entry == before.get(name)}, before)
         return Comparison(
             head,
             before,
             {**kept, **{name: entry for name, (entry, __) in made.items()}},
-            {name: parts for name, (entry, parts) in made.items() if entry != before.get(name)},
+            {name: parts for name, (__, parts) in made.items() if name not in same},
         )
+
+    def _intact(self, expected: Mapping[str, tuple[bytes, ...]], index: Index) -> set[str]:
+        """Return the clusters whose parts are as they are expected to be: those of another may be of a run that was
+        killed before it wrote the index."""
+
+        def is_intact(name: str) -> bool:
+            try:
+                # Another version of zlib compresses otherwise.
+                return tuple(self._parts(name, index[name])) == expected[name] or bool(self.desired_state(index, name))
+            except DecisionError:
+                return False
+
+        found = fan_out({name: functools.partial(is_intact, name) for name in expected}, self._forks)
+        return {name for name, intact in self._succeeded(found).items() if intact}
 
     def publish(self, compared: Comparison, holder: str, at: str) -> Head:
         """Publish a decision, and return its head: the newest one if that is the same. `holder`: the run. `at`: the
@@ -154,7 +175,7 @@ class Decisions:
         entry, parts = packed_index(compared.desired)
         self._write_all({self._name(_INDEX): b"".join(parts)})
         new = Head((compared.head.generation if compared.head else 0) + 1, entry.digest, holder, at)
-        self._write_head(new)
+        self._write_head(new, compared.head)
         for name, old in compared.before.items():
             left = compared.desired[name].parts if name in compared.desired else 0
             for number in range(left + 1, old.parts + 1):
@@ -168,8 +189,13 @@ class Decisions:
         if head is None:
             return False
         if not (head.whole and head.holder == holder):
-            self._write_head(Head(head.generation + 1, head.index, holder, at, whole=True))
+            self._write_head(Head(head.generation + 1, head.index, holder, at, whole=True), head)
         return True
+
+    def clusters(self) -> list[str]:
+        """Return the clusters of the newest decision. Raises DecisionError."""
+        head = self.head()
+        return sorted(self.index(head)) if head else []
 
     def withdraw(self) -> None:
         """Delete all decisions of the fleet, the head last."""
@@ -178,6 +204,12 @@ class Decisions:
         named = sorted((text(each, "metadata", "name") for each in found), reverse=True)
         for name in named:
             self._client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE)
+
+    def _replaced(self, generation: int, by: Head) -> DecisionError:
+        return DecisionError(
+            f"decision {generation} of the fleet {self._fleet} is not the newest: {by.holder} published "
+            f"{by.generation} at {by.at}. Apply that one"
+        )
 
     def _head(self, found: Object) -> Head:
         try:
@@ -188,19 +220,19 @@ class Decisions:
                 "it, and run the playbook decide"
             ) from error
 
-    def _write_head(self, head: Head) -> None:
-        found = self._get(self._name())
-        if found is None:
+    def _write_head(self, head: Head, before: Head | None) -> None:
+        """Write the head that follows one. Of two runs at once, one fails here."""
+        if before is None:
             self._client.create(self._object(self._name(), {"data": head.data()}))
-        else:
-            # Of two runs at once, one fails here.
-            self._client.replace({**found, "data": head.data()})
+            return
+        found = self._get(self._name())
+        if found is None or self._head(found) != before:
+            raise DecisionError(f"another run published a decision of the fleet {self._fleet} meanwhile. {AGAIN}")
+        self._client.replace({**found, "data": head.data()})
 
     def _write_all(self, contents: Mapping[str, bytes]) -> None:
         work = {name: functools.partial(self._write, name, content) for name, content in contents.items()}
-        for found in fan_out(work, self._forks).values():
-            if isinstance(found, Exception):
-                raise found
+        self._succeeded(fan_out(work, self._forks))
 
     def _write(self, name: str, content: bytes) -> None:
         desired = {"binaryData": {_DATA: base64.b64encode(content).decode()}}
@@ -211,10 +243,26 @@ class Decisions:
             if found is not None and fields(found, "binaryData") != desired["binaryData"]:
                 self._client.replace({**found, **desired})
 
+    @staticmethod
+    def _succeeded(found: Mapping[str, T | ApiError]) -> dict[str, T]:
+        """Return results of which none is an error, or raise the first one."""
+        results = {}
+        for name, each in found.items():
+            if isinstance(each, ApiError):
+                raise each
+            results[name] = each
+        return results
+
+    def _parts(self, cluster: str, entry: Entry) -> Iterator[bytes]:
+        return (self._content(self._name(str(number), cluster)) for number in range(1, entry.parts + 1))
+
     def _content(self, name: str) -> bytes:
+        found = self._get(name)
+        if found is None:
+            raise DecisionError(f"there is no ConfigMap {SYSTEM_NAMESPACE}/{name} on the control cluster")
         try:
-            return base64.b64decode(text(self._get(name) or {}, "binaryData", _DATA), validate=True)
-        except binascii.Error as error:
+            return base64.b64decode(text(found, "binaryData", _DATA), validate=True)
+        except ValueError as error:
             raise DecisionError(f"ConfigMap {SYSTEM_NAMESPACE}/{name} is no part of a decision") from error
 
     def _get(self, name: str) -> Object | None:

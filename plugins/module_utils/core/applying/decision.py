@@ -11,11 +11,13 @@ next.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import PART_BYTES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
@@ -23,6 +25,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 FORMAT = "modelplane.fleet/decision/1"
 LARGEST = 64 * 1024 * 1024
 """Bytes that the objects of a cluster, or an index, may have at most when they are no longer compressed."""
+
+_MOST_PARTS = LARGEST // PART_BYTES + 1
+_GENERATION = re.compile("[1-9][0-9]{0,14}")
 
 Labels = frozenset[tuple[tuple[str, str], ...]]
 
@@ -60,7 +65,7 @@ class Head:
     def of(cls, data: Mapping[str, Any]) -> Head:
         """Return the head that the data of a ConfigMap has. Raises DecisionError."""
         generation = text(data, "generation")
-        if text(data, "format") != FORMAT or not generation.isdecimal() or not 0 < int(generation) < 2**53:
+        if text(data, "format") != FORMAT or not _GENERATION.fullmatch(generation):
             raise DecisionError("it is not in the format of this version")
         return cls(
             int(generation), text(data, "index"), text(data, "holder"), text(data, "at"), text(data, "whole") == "true"
@@ -104,20 +109,21 @@ def packed(desired: DesiredState) -> tuple[Entry, tuple[bytes, ...]]:
 def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, str]]) -> DesiredState:
     """Return what the parts of a cluster contain. Raises DecisionError.
 
-    `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind was not
-    decided by a fleet.
+    `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
+    namespace that is not of the fleet, was not decided by a fleet.
     """
     value = _unpacked(entry, parts)
     objects, secret_copies, held = (_list(value, name) for name in ("objects", "secretCopies", "held"))
     known = frozenset(kinds)
     for each in objects:
-        if not isinstance(each, dict) or not text(each, "metadata", "name") or identity(each)[:2] not in known:
+        group, kind, namespace, name = identity(each)
+        place = name if kind == "Namespace" else namespace
+        if not name or (group, kind) not in known or not names.is_fleet_namespace(place):
             raise DecisionError("it has an object that no fleet composes")
-    return DesiredState(
-        tuple(objects),
-        tuple(each for each in secret_copies if isinstance(each, dict)),
-        frozenset(tuple((str(name), str(of)) for name, of in labels) for labels in held),
-    )
+    for each in secret_copies:
+        if not names.is_fleet_namespace(text(each, "to", "namespace")):
+            raise DecisionError("it has a copy of a Secret that no fleet makes")
+    return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)))
 
 
 def packed_index(index: Index) -> tuple[Entry, tuple[bytes, ...]]:
@@ -135,7 +141,7 @@ def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
             and len(entry) == 2
             and isinstance(entry[0], str)
             and isinstance(entry[1], int)
-            and entry[1] > 0
+            and 0 < entry[1] <= _MOST_PARTS
         ):
             raise DecisionError(f"its index has an entry that cannot be read ({cluster})")
         index[cluster] = Entry(*entry)
@@ -154,11 +160,24 @@ def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:
     try:
         data = decompressor.decompress(b"".join(parts), LARGEST)
         value = json.loads(data) if decompressor.eof else None
+        found = digest(value)
     except (ValueError, RecursionError, zlib.error):
-        value = None
-    if not isinstance(value, dict) or digest(value) != entry.digest:
+        value, found = None, ""
+    if not isinstance(value, dict) or found != entry.digest:
         raise DecisionError("it was changed while it was read, or by another manager")
     return value
+
+
+def _labels(value: Any) -> tuple[tuple[str, str], ...]:
+    """Return labels as they are in a state. Raises DecisionError."""
+    if not isinstance(value, list):
+        raise DecisionError("it has labels that cannot be read")
+    labels = []
+    for each in value:
+        if not (isinstance(each, list) and len(each) == 2 and all(isinstance(one, str) for one in each)):
+            raise DecisionError("it has labels that cannot be read")
+        labels.append((each[0], each[1]))
+    return tuple(labels)
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Any]:

@@ -26,11 +26,11 @@ KINDS = [("", "ConfigMap"), ("apps", "Deployment")]
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "here"}, "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "mp-here"}, "data": data}
 
 
 def state(*objects: dict[str, Any]) -> DesiredState:
-    copy = {"cluster": "east", "from": {"name": "a"}, "to": {"name": "b"}}
+    copy = {"cluster": "east", "from": {"name": "a"}, "to": {"namespace": "mp-here", "name": "b"}}
     return DesiredState(
         objects, (copy,), frozenset({(("modelplane.ai/service", "chat"), ("modelplane.ai/namespace", "ai"))})
     )
@@ -73,7 +73,19 @@ def test_an_object_that_no_fleet_composes_is_refused(kind: str) -> None:
         unpacked(entry, parts, KINDS)
 
 
-@pytest.mark.parametrize("value", [[], {"east": ["0f"]}, {"east": ["0f", 0]}, {"east": [1, 1]}, {"east": None}])
+@pytest.mark.parametrize("namespace", ["kube-system", "default", "mpx", ""])
+def test_an_object_in_a_namespace_that_is_not_of_the_fleet_is_refused(namespace: str) -> None:
+    value = config_map("it")
+    value["metadata"]["namespace"] = namespace
+    entry, parts = packed(state(value))
+    with pytest.raises(DecisionError, match="no fleet composes"):
+        unpacked(entry, parts, KINDS)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], {"east": ["0f"]}, {"east": ["0f", 0]}, {"east": ["0f", 10**9]}, {"east": [1, 1]}, {"east": None}],
+)
 def test_an_index_of_another_shape_is_refused(value: Any) -> None:
     with pytest.raises(DecisionError):
         unpacked_index(digest(value), [zlib.compress(json.dumps(value).encode())])
