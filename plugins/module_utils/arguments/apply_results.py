@@ -98,6 +98,8 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
         )
     if decision is not None and decision < 0:
         raise ApplyError(f"decision is {decision}, and must be the generation of a decision, or 0 for the newest one")
+    if decision is not None and params.get("record"):
+        raise ApplyError("decision and record are given: a decision has the inventory of builds")
     folders: Mapping[str, Any] = params["folders"] or {}
     unknown = sorted(set(folders) - set(connections))
     if unknown:

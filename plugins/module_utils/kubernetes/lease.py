@@ -256,6 +256,14 @@ def cluster_locked(
             lease.release()
 
 
+def wait_unlocked(client: Client, fleet: str, cluster: str, holder: str, progress: Progress = unseen) -> None:
+    """Wait until no run has the lock of one cluster of a fleet. Raises InUseError."""
+    lease = Lease(client, cluster_lease_name(fleet, cluster), SYSTEM_NAMESPACE, holder)
+    if lease.read_holder():
+        _acquire(lease, f"the cluster {cluster}", None, progress)
+        lease.release()
+
+
 def _acquire(lease: Lease, what: str, wait: float | None, progress: Progress) -> None:
     wait = lease.duration * 1.5 + 5 if wait is None else wait
     with progress(lease.client.name, f"the lock of {what}", "") as seen:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -37,7 +38,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
     InUseError,
     Lease,
     cluster_locked,
+    holder_name,
     lease_name,
+    wait_unlocked,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
@@ -235,7 +238,7 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
                 settings,
                 connect,
                 settings.lease,
-                check=lambda client: Decisions(client, fleet).newest(head.generation),
+                check=lambda client: Decisions(client, fleet).check(head),
             )
         return _apply_all(replace(settings, on_control=False), control, desired, _Desired(), lock)
 
@@ -432,6 +435,18 @@ def _on_cluster(
     return work
 
 
+def _withdraw(settings: Settings, client: Client) -> None:
+    """Delete the decisions of the fleet, once no run applies one any more. Raises InUseError."""
+    fleet, holder = settings.options.fleet, holder_name(f"absent-{uuid.uuid4()}")
+    decisions = Decisions(client, fleet, settings.forks)
+    # No run applies what cannot be read.
+    with contextlib.suppress(DecisionError):
+        decisions.supersede(holder, _now())
+        for cluster in decisions.clusters():
+            wait_unlocked(client, fleet, cluster, holder, settings.options.progress)
+    decisions.withdraw()
+
+
 def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callable[[], Outcome]:
     def work() -> Outcome:
         options = replace(
@@ -443,7 +458,10 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
         )
         before = client.requests.copy()
         if settings.absent and not settings.record and not options.check_mode:
-            Decisions(client, options.fleet).withdraw()
+            try:
+                _withdraw(settings, client)
+            except InUseError as error:
+                return Failure(str(error))
         applied = apply(client, desired.state.objects, options)
         statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
         results = (*applied.results, *statuses)

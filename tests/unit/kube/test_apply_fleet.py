@@ -10,6 +10,8 @@ import itertools
 import json
 import os
 import socket
+import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
     cluster_locked,
     holder_name,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, Sender
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     document_text,
@@ -37,6 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.unit.kube.rights import manifests
 
 Object = dict[str, Any]
 
@@ -58,6 +62,7 @@ class Folder:
     def __init__(self, path: Path, fleet: Fleet) -> None:
         self.path = path
         self.fleet = fleet
+        self.login = fleet.control.kubeconfig
         self.name = f"run-{os.getpid()}-{next(_NUMBERS)}"
         self.team = f"team-{self.name}"
         self.workloads = f"mp-{self.name}"
@@ -91,7 +96,7 @@ class Folder:
         defaults = {
             "path": str(self.path),
             "clusters": [self.connection(plane) for plane in self.fleet.workloads.values()],
-            "control": {"kubeconfig": str(self.fleet.control.kubeconfig)},
+            "control": {"kubeconfig": str(self.login)},
             "folders": {},
             "state": "present",
             "fleet": self.name,
@@ -399,7 +404,7 @@ def anchor(tmp_path_factory: pytest.TempPathFactory, fleet: Fleet) -> Any:
 
 
 def control(folder: Folder) -> Client:
-    return connect(Connection("control", kubeconfig=str(folder.fleet.control.kubeconfig)), write_cache=False)
+    return connect(Connection("control", kubeconfig=str(folder.login)), write_cache=False)
 
 
 def publish(folder: Folder) -> apply.Decision:
@@ -533,3 +538,108 @@ def test_a_decision_that_others_changed_is_refused(folder: Folder) -> None:
     # Who decides writes all of it again.
     assert publish(folder) == apply.Decision(2, True, ("east", "west"), {})
     assert from_decision(folder, "east", "west")["failed_clusters"] == []
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_teardown_begins_when_no_slice_writes_any_more(folder: Folder) -> None:
+    publish(folder)
+    head = f"modelplane-decision-{folder.name}"
+    with control(folder) as client, ThreadPoolExecutor() as pool:
+        with cluster_locked(client, folder.name, "east", holder_name("other"), 5.0):
+            gone = pool.submit(folder.run, state="absent", path=None, parts=["control"])
+            while (client.get("v1", "ConfigMap", head, "modelplane-system") or {})["data"]["whole"] != "true":
+                assert not gone.done(), gone.result()
+            with pytest.raises(ApplyError, match="works on all clusters"):
+                from_decision(folder, "west")
+            assert not gone.done()
+            assert client.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team)
+        assert gone.result()["failed_clusters"] == []
+        assert client.get("v1", "ConfigMap", head, "modelplane-system") is None
+    assert settings_of(folder, "west") == ""
+
+
+@pytest.mark.usefixtures("anchor")
+def test_slices_leave_clusters_alone_whose_workloads_are_deleted(folder: Folder) -> None:
+    publish(folder)
+    from_decision(folder, "east", "west")
+    with control(folder) as client:
+        lease = acquire(client, folder.name, holder_name("teardown"), 10.0)
+        clusters = [folder.connection(folder.fleet.workloads["east"])]
+        given = {"holder": "teardown", "duration": 10.0}
+        folder.run(state="absent", path=None, parts=["clusters"], clusters=clusters, lease=given)
+        lease.release()
+    with pytest.raises(ApplyError, match="/teardown works on all clusters"):
+        from_decision(folder, "east", "west")
+    assert (settings_of(folder, "east"), settings_of(folder, "west")) == ("", "1")
+
+
+@pytest.mark.usefixtures("anchor")
+def test_the_rights_of_the_fleet_do_for_decisions(folder: Folder) -> None:
+    plane = folder.fleet.control
+    publish(folder)
+    rights = [value for value in manifests("control-plane") if value["kind"] != "Namespace"]
+    login = plane.user_kubeconfig("decides", groups=["modelplane:control-plane"])
+    plane.apply(rights)
+    try:
+        plane.wait_for("the authorizer knows the rights", lambda: may_decide(login))
+        folder.login = login
+        set_all(folder, "2")
+        assert publish(folder).generation == 2
+        assert from_decision(folder, "east", "west")["failed_clusters"] == []
+        assert settings_of(folder, "west") == "2"
+        assert not folder.run(state="absent", path=None)["failed_clusters"]
+    finally:
+        folder.login = plane.kubeconfig
+        for value in reversed(rights):
+            metadata = value["metadata"]
+            plane.objects.delete(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
+    assert plane.get("v1", "ConfigMap", f"modelplane-decision-{folder.name}", "modelplane-system") is None
+
+
+def may_decide(login: Path) -> bool:
+    """Return whether the fleet's account may do there what is granted last."""
+    review = {"namespace": "modelplane-system", "verb": "update", "resource": "configmaps"}
+    with connect(Connection("control", kubeconfig=str(login)), write_cache=False) as client:
+        return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": review})
+
+
+@pytest.mark.usefixtures("anchor")
+def test_no_value_of_a_secret_is_in_a_decision(folder: Folder) -> None:
+    folder.plan(copy_of(folder))
+    plane = folder.fleet.control
+    plane.create_namespace(folder.team)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hf", "namespace": folder.team}}
+    plane.apply({**secret, "data": {"HF_TOKEN": ENCODED}})
+    publish(folder)
+    for found in plane.objects.list("v1", "ConfigMap", "modelplane-system", f"modelplane.ai/fleet={folder.name}"):
+        contents = [base64.b64decode(value) for value in (found.get("binaryData") or {}).values()]
+        text = json.dumps(found.get("data")) + "".join(zlib.decompress(each).decode() for each in contents)
+        assert PLANTED not in text
+        assert ENCODED not in text
+    assert from_decision(folder, "east")["failed_clusters"] == []
+    copied = folder.fleet.workloads["east"].get("v1", "Secret", "auth", folder.workloads) or {}
+    assert copied["data"] == {"HF_TOKEN": ENCODED}
+
+
+@pytest.mark.usefixtures("anchor")
+def test_a_slice_whose_lock_was_lost_writes_nothing_more(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(folder)
+    send, lease = Sender.send, cluster_lease_name(folder.name, "east")
+
+    def taken(self: Sender, value: Object, before: Object | None) -> Result:
+        if value["kind"] == "ConfigMap":
+            # As after a pause of the whole process that was longer than the lock.
+            spec = {"holderIdentity": "other/run"}
+            plane = folder.fleet.control.objects
+            plane.patch("coordination.k8s.io/v1", "Lease", lease, {"spec": spec}, "modelplane-system")
+            time.sleep(1.5)
+        return send(self, value, before)
+
+    monkeypatch.setattr(Sender, "send", taken)
+    result = from_decision(folder, "east", lease={"holder": None, "duration": 1.0})
+    assert "the lock of the fleet was lost" in result["clusters"]["east"]["msg"]
+    assert settings_of(folder, "east") == ""
+    found = folder.fleet.control.get("coordination.k8s.io/v1", "Lease", lease, "modelplane-system") or {}
+    assert found["spec"]["holderIdentity"] == "other/run"
+    monkeypatch.undo()
+    assert from_decision(folder, "east", lease={"holder": None, "duration": 1.0})["failed_clusters"] == []
