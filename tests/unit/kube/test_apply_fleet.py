@@ -364,6 +364,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a wait that is no time": ({"wait": -1.0}, "wait is -1, and must be at least 0"),
     "a folder of a elsewhere": ({"folders": {"elsewhere": "x"}}, "folders names elsewhere, which is not in clusters"),
     "no forks": ({"forks": 0}, "forks"),
+    "a decision with a record": ({"path": None, "decision": 0, "record": "own"}, "decision and record are given"),
     "two clusters of a name": (
         {"clusters": [{"name": "east", "kubeconfig": "x"}, {"name": "east", "kubeconfig": "y"}]},
         "two clusters east",
