@@ -184,7 +184,7 @@ class Requester:
         unsure = renewed = False
         while True:
             if call.verb in WRITES and self.lost():
-                raise LockLost("the lock of the fleet was lost", cluster=self.name, action=call.action)
+                raise LockLost("the lock of this run was lost", cluster=self.name, action=call.action)
             transport = self._opened(call)
             self._count(call.verb)
             try:

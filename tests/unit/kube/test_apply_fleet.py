@@ -638,7 +638,7 @@ def test_a_slice_whose_lock_was_lost_writes_nothing_more(folder: Folder, monkeyp
 
     monkeypatch.setattr(Sender, "send", taken)
     result = from_decision(folder, "east", lease={"holder": None, "duration": 1.0})
-    assert "the lock of the fleet was lost" in result["clusters"]["east"]["msg"]
+    assert "the lock of this run was lost" in result["clusters"]["east"]["msg"]
     assert settings_of(folder, "east") == ""
     found = folder.fleet.control.get("coordination.k8s.io/v1", "Lease", lease, "modelplane-system") or {}
     assert found["spec"]["holderIdentity"] == "other/run"

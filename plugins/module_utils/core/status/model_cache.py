@@ -25,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     earlier,
     ready,
     unknown,
+    written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined, listed
@@ -82,13 +83,14 @@ def cache_phase(
 
 def lacked_token(previous: Mapping[str, Any] | None) -> bool:
     """Return whether a ModelCache with this status lacked its Hugging Face token."""
-    return any(entry.get("reason") == _TOKEN_MISSING for entry in entries(previous, "conditions"))
+    return any(each.reason == _TOKEN_MISSING for each in written(entries(previous, "conditions")).values())
 
 
 def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
     for entry in entries(previous, "clusters"):
-        if entry.get("name") == cluster and entry.get("phase") in ("Pending", "Hydrating", "Ready", "Failed"):
-            return CachePhase(entry["phase"], text(entry, "artifact"), text(entry, "message"))
+        phase = entry.get("phase")
+        if entry.get("name") == cluster and phase in ("Pending", "Hydrating", "Ready", "Failed"):
+            return CachePhase(phase, text(entry, "artifact"), text(entry, "message"))
     return CachePhase("")
 
 

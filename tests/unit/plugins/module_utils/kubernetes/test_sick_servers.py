@@ -270,7 +270,7 @@ def test_nothing_is_written_once_the_lock_is_lost(server: Server, authority: Aut
         client.apply(config_map("a"))
         lost = True
         before = len(server.asked)
-        with pytest.raises(LockLost, match="apply ConfigMap here/a: the lock of the fleet was lost"):
+        with pytest.raises(LockLost, match="apply ConfigMap here/a: the lock of this run was lost"):
             client.apply(config_map("a"))
         assert len(server.asked) == before
         client.apply(config_map("a"), dry_run=True)
