@@ -222,8 +222,7 @@ def work(module: AnsibleModule) -> None:
             write_observations(module.params["path"], fleet.document())
     except (ApiError, ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    silent = observed_fleet.silent(fleet) if module.params["on_error"] == "report" else []
-    for line in [*silent, *observed_fleet.warnings(fleet)]:
+    for line in [*observed_fleet.silent(fleet), *observed_fleet.warnings(fleet)]:
         module.warn(line)
     result: dict[str, Any] = {
         "changed": False,
