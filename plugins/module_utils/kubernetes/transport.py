@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -102,12 +103,11 @@ class Transport:
         """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
         response = None
         try:
+            end = time.monotonic() + connect + timeout
             with within(connect + timeout):
                 response = self._request("GET", path, query, None, "", (connect, timeout))
-                if 200 <= response.status < 300:
-                    yield response.stream(_CHUNK, decode_content=True)
-                else:
-                    yield _whole(response, self._limit)
+                refused = None if 200 <= response.status < 300 else _whole(response, self._limit)
+            yield _pieces(response, end) if refused is None else refused
         except _BROKEN as error:  # pylint: disable=catching-non-exception
             raise self._explain(error, timeout) from None
         finally:
@@ -233,3 +233,15 @@ def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
     except (ssl.SSLError, ValueError):
         hint = "Check client-certificate and client-key; a key with a password cannot be used"
         raise AccessError("the client certificate and its key cannot be loaded", hint) from None
+
+
+def _pieces(response: Any, end: float) -> Iterator[bytes]:
+    """Yield the pieces of an answer. The limit holds for each wait alone, as others send requests in this thread
+    meanwhile."""
+    pieces = response.stream(_CHUNK, decode_content=True)
+    while True:
+        with within(end - time.monotonic()):
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece

@@ -480,6 +480,16 @@ def test_a_watch_of_a_server_that_goes_away(server: Server, client: Client) -> N
         next(stream)
 
 
+def test_a_watch_that_is_not_read_limits_no_other_request(server: Server, client: Client) -> None:
+    server.script = [Stream([event("ADDED", "b", 4), 60.0]), OURS]
+    stream = client.watch("v1", "ConfigMap", resource_version="1", timeout=0.5)
+    assert next(stream)[0] == "ADDED"
+    # Until what limits the watch is over.
+    time.sleep(2)
+    assert client.get("v1", "ConfigMap", "a", "here") is not None
+    stream.close()
+
+
 # What is served
 
 
