@@ -198,13 +198,13 @@ class _Work:
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
         for __ in range(self._settings.rounds):
-            # What was seen of workload clusters is seconds old, and nothing of this run changes them. The control
-            # cluster may have been another run's until the lock was ours.
+            # The observation of workload clusters is seconds old, and this run changes none of them. The control cluster
+            # may have been another run's until the lock was ours.
             before = self._done.observed[-1]
             self._observe(before)
             if self._done.observed[-1].control.entry != before.control.entry:
                 self._build()
-            # What goes away gets no more requests before others remove it.
+            # Replicas that go away get no more requests before others remove them.
             applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))
             self._resizer.send(*self._planned)
             if not applied.changed:
