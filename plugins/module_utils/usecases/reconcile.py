@@ -198,8 +198,8 @@ class _Work:
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
         for __ in range(self._settings.rounds):
-            # The observation of workload clusters is seconds old, and this run changes none of them. The control cluster
-            # may have been another run's until the lock was ours.
+            # The observation of workload clusters is seconds old, and this run changes none of them. The control
+            # cluster may have been another run's until the lock was ours.
             before = self._done.observed[-1]
             self._observe(before)
             if self._done.observed[-1].control.entry != before.control.entry:
