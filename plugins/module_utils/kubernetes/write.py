@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
@@ -246,8 +246,14 @@ class Sender:
 def _compared(desired: Object, before: Object | None, after: Object) -> Result:
     if before is None:
         return result(desired, "created", after=after)
-    action: Action = "unchanged" if content(before) == content(after) else "updated"
+    action: Action = "unchanged" if content(before) == content(after) or _ours_is_same(before, after) else "updated"
     return result(desired, action, before=before, after=after)
+
+
+def _ours_is_same(before: Object, after: Object) -> bool:
+    """Return True if all that differs was written by others, who were faster than the apply."""
+    ours = owned(before, FIELD_MANAGER)
+    return ours is not None and ours == owned(after, FIELD_MANAGER)
 
 
 def _twin(desired: Object) -> dict[str, Any]:

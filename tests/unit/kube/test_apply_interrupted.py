@@ -68,6 +68,24 @@ def test_a_record_that_another_run_wrote_meanwhile_stops_this_one(place: Place) 
     assert place.get(objects[1]) is None
 
 
+def test_what_others_write_before_an_apply_is_no_change_of_this_run(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    [record] = place.records()
+    drifted(place, record, {"data": {"objects": record["data"]["objects"].replace("Service", "Servant")}})
+
+    class Overtaken(Wrapped):
+        def apply(self, obj: Object, **more: Any) -> Object:
+            drifted(place, obj, {"metadata": {"annotations": {"example.com/controller": obj["kind"]}}})
+            return self._client.apply(obj, **more)
+
+    applied = place.apply(objects, client=Overtaken(place.client))  # type: ignore[arg-type]
+    assert not applied.changed
+    for value in objects:
+        annotations = (place.get(value) or {})["metadata"]["annotations"]
+        assert annotations["example.com/controller"] == value["kind"]
+
+
 class Wrapped:
     """A client that stands before another one."""
 
