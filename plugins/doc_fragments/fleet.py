@@ -43,11 +43,18 @@ options:
   search:
     description:
       - How hard a fit is searched.
-      - V(Exact) tries other pools and devices when the first choice leads nowhere, within a bound on work; V(Greedy)
-        never takes a choice back.
+      - V(Exact) tries other pools and devices when the first choice leads nowhere, and other places for replicas that
+        are new in this run, within O(search_budget); V(Greedy) never takes a choice back.
     type: str
     choices: [Exact, Greedy]
     default: Exact
+  search_budget:
+    description:
+      - What all searches of V(Exact) together may cost, in steps. A step is one choice that is tried, and takes about
+        ten microseconds.
+      - A replica that is refused because a search ended at this bound has that as a reason.
+    type: int
+    default: 1000000
   selector_budget:
     description:
       - What all CEL selectors of the fleet together may cost, in the units that Kubernetes counts. One selector costs

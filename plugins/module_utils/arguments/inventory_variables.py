@@ -19,12 +19,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import SEARCH_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, nearest_key, some
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
     "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
     "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
+    "search_budget": {"type": "int", "default": SEARCH_BUDGET},
     "selector_budget": {"type": "int", "default": SELECTOR_BUDGET},
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
 }
@@ -95,6 +97,7 @@ LEAST: Mapping[str, float] = {
     "fleet_stream_grace": 0,
     "fleet_lock_timeout": 0,
     "fleet_table_width": 60,
+    "fleet_search_budget": 0,
     "fleet_selector_budget": 1,
 }
 """Minimum values of numbers."""

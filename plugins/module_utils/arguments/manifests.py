@@ -73,7 +73,17 @@ BUILD: dict[str, Any] = {
     "table_width": {"type": "int", "default": 72},
 }
 """The counterpart of the doc fragment `build`."""
-_NUMBERS = ("lease", "lock_timeout", "rollout", "rounds", "selector_budget", "stream_grace", "table_width", "wait")
+_NUMBERS = (
+    "lease",
+    "lock_timeout",
+    "rollout",
+    "rounds",
+    "search_budget",
+    "selector_budget",
+    "stream_grace",
+    "table_width",
+    "wait",
+)
 """Options of which no other package checks the minimum."""
 # A person reads some; the whole list is in the result of resource_info.
 _MOST_WARNINGS = 20
@@ -105,7 +115,10 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         resources=tuple(params["resources"]),
         folder=params["path"] or "",
         options=Options(
-            accounting=params["accounting"], search=params["search"], selector_budget=params["selector_budget"]
+            accounting=params["accounting"],
+            search=params["search"],
+            search_budget=params["search_budget"],
+            selector_budget=params["selector_budget"],
         ),
         invalid=params["invalid"],
         lock_timeout=params.get("lock_timeout") or 0.0,

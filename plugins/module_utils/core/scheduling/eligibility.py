@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Request,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Option, is_gang
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
@@ -55,19 +56,21 @@ class Explainer:
         self._together: dict[int, tuple[str, ...]] = {}
 
     def refusals(
-        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
+        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster], *, undecided: bool
     ) -> tuple[Refusal, ...]:
         """Every refusal, alike ones of several clusters as one; sorted by pool and reason.
 
-        `engines` are the deployment's; deployments that share them share what is found.
+        `engines` are the deployment's; deployments that share them share what is found. `undecided`: a search for a
+        place ended at its bound.
         """
-        key = (id(engines), tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
+        selector = tuple(sorted(deployment.cluster_selector.items()))
+        key = (id(engines), selector, deployment.tolerations, undecided)
         if key not in self._refusals:
-            self._refusals[key] = self._collect(deployment, engines, clusters)
+            self._refusals[key] = self._collect(deployment, engines, clusters, undecided=undecided)
         return self._refusals[key]
 
     def _collect(
-        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
+        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster], *, undecided: bool
     ) -> tuple[Refusal, ...]:
         grouped: dict[tuple[str, str], list[str]] = {}
         full: set[tuple[str, str]] = set()
@@ -83,7 +86,9 @@ class Explainer:
                 if is_full:
                     full.add((each.name, reason))
             alone = [self._fits_alone(engine, cluster) for engine in engines]
-            if all(alone):
+            if undecided:
+                found.append(("", _undecided(self._capacity.work)))
+            elif all(alone):
                 found.append(("", _apart(engines)))
             for engine, fits in zip(engines, alone, strict=True):
                 if is_gang(engine) and not fits:
@@ -108,10 +113,10 @@ class Explainer:
 
     def _layout(self, engine: Engine, cluster: Cluster) -> Layout | None:
         """A place for a gang over pools of a fabric that they share."""
-        layouts = itertools.islice(
-            self._capacity.spreader.layouts(engine, cluster), self._capacity.options.pool_attempts
-        )
-        return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
+        work = self._capacity.work
+        with work.question():
+            layouts = itertools.takewhile(lambda __: work.spend(), self._capacity.spreader.layouts(engine, cluster))
+            return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
         """Return what pools together could do for a gang that none takes alone."""
@@ -232,6 +237,13 @@ class Explainer:
             if not evaluations.matches(text, device):
                 return passed, evaluations.explain(text, device) or f"no match in `{text}`"
         return len(request.selectors), "matches"
+
+
+def _undecided(work: Work) -> str:
+    return (
+        f"the search for a place ended at its bound of {work.budget:,} steps for the whole plan, so there may be one: "
+        "raise fleet_search_budget"
+    )
 
 
 def _apart(engines: Sequence[Engine]) -> str:

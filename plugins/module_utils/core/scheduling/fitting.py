@@ -8,7 +8,7 @@ Every engine goes whole onto one pool; a gang that no pool takes may be spread o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -16,13 +16,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.b
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
     Demand,
     DeviceLedger,
-    Free,
     NodeLedger,
     PodSet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    MAX_VECTORS,
     Matcher,
     Resolution,
     device_constraints,
@@ -36,7 +34,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedMember,
     Pool,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Packing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Ledger, Spreader, is_gang
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+
+# More ways to claim for all members of an engine than these only come from classes made to have them.
+MAX_FITS = 64
+
+# What is charged for a replica: to each pool, a demand.
+Charges = tuple[tuple[Pool, Demand], ...]
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,26 @@ class EngineFit:
         return PlacedEngine(engine.name, members, engine.copies)
 
 
+@dataclass(frozen=True)
+class ReplicaFit:
+    """A place for a replica on a cluster: its engines with their pools, and what these are charged."""
+
+    engines: tuple[PlacedEngine, ...]
+    charges: Charges
+
+
 class FleetCapacity:
     """The ledgers of all pools of the fleet; `place` puts a replica on the pools of one cluster."""
 
     def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
         self.options = options
+        self.work = Work(options.search_budget)
         self.evaluations = Evaluations(options.selector_budget)
-        self.matcher = Matcher(options.search, self.evaluations)
+        self.matcher = Matcher(options.search, self.evaluations, self.work)
         self.spreader = Spreader(self.matcher, self.ledger, self.claiming)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
-        self._packings: dict[object, Free | None] = {}
+        self._packings: dict[object, Packing] = {}
         self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
         # Clusters whose pools have the same devices in the same order are of one kind.
         self._kinds: dict[tuple[int, ...], int] = {}
@@ -86,7 +101,7 @@ class FleetCapacity:
             if self.options.accounting == "Nodes":
                 found = NodeLedger(pool)
             else:
-                found = DeviceLedger(pool, self.options, self._packings)
+                found = DeviceLedger(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
             self._ledgers[key] = found
         return found
 
@@ -136,8 +151,11 @@ class FleetCapacity:
                 self.matcher.resolve(member, devices, claiming=needed)
                 for member, needed in zip(engine.members, claiming, strict=True)
             ]
-            choices = itertools.islice(itertools.product(*per_member), MAX_VECTORS)
-            found = self._fits[key] = tuple(fit for chosen in choices if (fit := self.fit(engine, chosen)))
+            choices = itertools.product(*per_member)
+            fits = (fit for chosen in choices if (fit := self.fit(engine, chosen)))
+            found = self._fits[key] = tuple(itertools.islice(fits, MAX_FITS))
+        if len(found) == MAX_FITS:
+            self.work.undecided += 1
         return found
 
     def fit(self, engine: Engine, resolutions: Sequence[Resolution]) -> EngineFit | None:
@@ -185,17 +203,55 @@ class FleetCapacity:
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).remove(demand)
 
-    def place(self, engines: Sequence[Engine], cluster: Cluster) -> tuple[PlacedEngine, ...] | None:
+    def place(self, engines: Sequence[Engine], cluster: Cluster) -> ReplicaFit | None:
         """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
 
-        Engines in order, each on the first pool that fits. `Exact` takes choices back, at most `pool_attempts` times,
-        and when every choice of one pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
+        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
+        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
         """
-        for spread in range(self.spreadable(engines, cluster) + 1):
-            assignment = _Assignment(self, engines, cluster)
-            if assignment.complete(spread):
-                self._versions[cluster.name] += 1
-                return tuple(assignment.chosen)
+        found = self.joint_fit([engines], cluster, {})
+        if found is None:
+            return None
+        self._versions[cluster.name] += 1
+        self.charge_fit(cluster.name, found[0])
+        return found[0]
+
+    def charge_fit(self, cluster: str, fit: ReplicaFit) -> None:
+        """Charge a replica on its pools."""
+        for pool, demand in fit.charges:
+            self.ledger(cluster, pool).add(demand)
+
+    def without(self, cluster: Cluster, fits: Iterable[ReplicaFit]) -> dict[str, Ledger]:
+        """Return ledgers of the pools of a cluster, by name, as they are without these replicas."""
+        ledgers = {pool.name: self.ledger(cluster.name, pool).copy() for pool in cluster.pools}
+        for fit in fits:
+            for pool, demand in fit.charges:
+                ledgers[pool.name].remove(demand)
+        return ledgers
+
+    def set_ledgers(self, cluster: str, ledgers: Mapping[str, Ledger]) -> None:
+        """Replace the ledgers of a cluster."""
+        self._ledgers.update({(cluster, name): ledger for name, ledger in ledgers.items()})
+        self._versions[cluster] += 1
+
+    def joint_fit(
+        self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
+    ) -> list[ReplicaFit] | None:
+        """Return places for several replicas beside each other on one cluster, each given by its engines; None when
+        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools."""
+        # Equal engines stand together, as places of them can be exchanged.
+        together: dict[int, list[Engine]] = {}
+        for engine in itertools.chain.from_iterable(replicas):
+            together.setdefault(id(engine), []).append(engine)
+        engines = list(itertools.chain.from_iterable(together.values()))
+        with self.work.question():
+            for spread in range(self.spreadable(engines, cluster) + 1):
+                assignment = _Assignment(self, engines, cluster, ledgers)
+                if assignment.complete(spread):
+                    assignment.take_back()
+                    return list(assignment.by_replica(replicas))
+                if assignment.cut:
+                    break
         return None
 
     def spreadable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
@@ -205,50 +261,102 @@ class FleetCapacity:
         return sum(map(is_gang, engines)) if self.spreader.fabrics(cluster) else 0
 
 
-class _Assignment:
-    """The search for places for all engines of a replica on one cluster. What it chose is charged."""
+@dataclass(frozen=True)
+class _Choice:
+    """An engine on its pools. `rank` is the position of pool and claim on a single pool; None when it is spread."""
 
-    def __init__(self, capacity: FleetCapacity, engines: Sequence[Engine], cluster: Cluster) -> None:
-        options = capacity.options
-        self.chosen: list[PlacedEngine] = []
-        self._attempts = options.pool_attempts if options.search == "Exact" else 0
+    engine: Engine
+    placed: PlacedEngine
+    charges: Charges
+    rank: tuple[int, int] | None
+
+
+class _Assignment:
+    """The search for places for engines on one cluster. What it chose is charged until it is taken back."""
+
+    def __init__(
+        self, capacity: FleetCapacity, engines: Sequence[Engine], cluster: Cluster, ledgers: Mapping[str, Ledger]
+    ) -> None:
+        self.cut = False
+        self._chosen: list[_Choice] = []
         self._capacity = capacity
         self._engines = engines
         self._cluster = cluster
+        self._ledgers = ledgers
 
     def complete(self, spread: int) -> bool:
         """Choose places for the engines that have none, at most `spread` of them over several pools; False, and
-        nothing charged, when that fails or the attempts are used up."""
-        if len(self.chosen) == len(self._engines):
+        nothing charged, when that fails."""
+        if len(self._chosen) == len(self._engines):
             return True
-        engine = self._engines[len(self.chosen)]
+        engine = self._engines[len(self._chosen)]
         claiming = self._capacity.claiming(engine, self._cluster)
-        for pool in self._cluster.pools:
-            ledger = self._capacity.ledger(self._cluster.name, pool)
-            for fit in self._capacity.fits_of(engine, pool.devices, claiming):
-                if not ledger.fits(fit.demand):
+        least = self._least_rank(engine)
+        for at, pool in enumerate(self._cluster.pools):
+            for number, fit in enumerate(self._capacity.fits_of(engine, pool.devices, claiming)):
+                if (at, number) < least or not self._ledger(pool).fits(fit.demand):
                     continue
-                ledger.add(fit.demand)
-                self.chosen.append(fit.placed(engine, pool.name))
-                if self.complete(spread):
+                choice = _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
+                if self._completed_with(choice, spread):
                     return True
-                self.chosen.pop()
-                ledger.remove(fit.demand)
-                self._attempts -= 1
-                if self._attempts < 0:
+                if self._is_over():
                     return False
         return spread > 0 and is_gang(engine) and self._complete_spread(engine, spread)
 
+    def _least_rank(self, engine: Engine) -> tuple[int, int]:
+        """Of equal engines the order does not matter, so that each goes nowhere before the one before it."""
+        before = self._chosen[-1] if self._chosen else None
+        return before.rank if before and before.engine is engine and before.rank else (0, 0)
+
     def _complete_spread(self, engine: Engine, spread: int) -> bool:
-        for layout in self._capacity.spreader.layouts(engine, self._cluster):
-            if self._capacity.has_room(self._cluster.name, layout):
-                self._capacity.charge_layout(self._cluster.name, layout)
-                self.chosen.append(layout.placed())
-                if self.complete(spread - 1):
-                    return True
-                self.chosen.pop()
-                self._capacity.discharge_layout(self._cluster.name, layout)
-            self._attempts -= 1
-            if self._attempts < 0:
+        for layout in self._capacity.spreader.layouts(engine, self._cluster, self._ledgers):
+            choice = _Choice(engine, layout.placed(), layout.demands, None)
+            has_room = all(self._ledger(pool).fits(demand) for pool, demand in layout.demands)
+            if has_room and self._completed_with(choice, spread - 1):
+                return True
+            if self._is_over():
                 return False
         return False
+
+    def _completed_with(self, choice: _Choice, spread: int) -> bool:
+        self._chosen.append(choice)
+        for pool, demand in choice.charges:
+            self._ledger(pool).add(demand)
+        if self.complete(spread):
+            return True
+        self._take_back_last()
+        return False
+
+    def _is_over(self) -> bool:
+        """Return True when no other choice may be tried: the first one is all that `Greedy` looks at."""
+        if self._capacity.options.search == "Greedy":
+            return True
+        if not self.cut and not self._capacity.work.spend():
+            self.cut = True
+            self._capacity.work.undecided += 1
+        return self.cut
+
+    def take_back(self) -> None:
+        """Take back what is charged for what was chosen, and keep the choice."""
+        chosen = list(self._chosen)
+        while self._chosen:
+            self._take_back_last()
+        self._chosen = chosen
+
+    def _take_back_last(self) -> None:
+        for pool, demand in self._chosen.pop().charges:
+            self._ledger(pool).remove(demand)
+
+    def by_replica(self, replicas: Sequence[Sequence[Engine]]) -> Iterator[ReplicaFit]:
+        """Return what was chosen for each replica."""
+        places: dict[int, list[_Choice]] = {}
+        for choice in reversed(self._chosen):
+            places.setdefault(id(choice.engine), []).append(choice)
+        for engines in replicas:
+            mine = [places[id(engine)].pop() for engine in engines]
+            charges = tuple(charge for choice in mine for charge in choice.charges)
+            yield ReplicaFit(tuple(choice.placed for choice in mine), charges)
+
+    def _ledger(self, pool: Pool) -> Ledger:
+        found = self._ledgers.get(pool.name)
+        return self._capacity.ledger(self._cluster.name, pool) if found is None else found

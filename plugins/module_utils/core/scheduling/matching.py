@@ -13,7 +13,7 @@ its node, so that no other pod can take the one that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +27,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Request,
     Search,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 Vector = tuple[int, ...]
 
-# A pod with 16 requests over 16 kinds of device has more assignments than can be searched; more alternatives than
-# this never changed an answer in practice, and work stays bounded.
-MAX_VECTORS = 16
-MAX_STEPS = 2_000
+# A pod with 16 requests over 16 kinds of device has more assignments than can be searched. An answer that would need
+# more than these counts as undecided.
+MAX_VECTORS = 64
+MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,12 @@ class Matcher:
     fleet of thousands of pools cost as much as its few classes.
     """
 
-    def __init__(self, search: Search, evaluations: Evaluations | None = None) -> None:
+    def __init__(self, search: Search, evaluations: Evaluations | None = None, work: Work | None = None) -> None:
         self._search = search
         self._evaluations = evaluations or Evaluations()
+        self.work = work or Work()
+        # Questions with more answers than were looked at.
+        self._limited: set[_Question] = set()
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
@@ -89,8 +93,12 @@ class Matcher:
             if claiming:
                 found = tuple(resolution for resolution in self.resolve(member, devices) if resolution.claims)
             else:
-                found = self._resolve(member.requests, member.constraints, devices)
+                found, complete = self._resolve(member.requests, member.constraints, devices)
+                if not complete:
+                    self._limited.add(key)
             known[key] = found
+        if key in self._limited:
+            self.work.undecided += 1
         return found
 
     def claimable(self, member: Member, pools: Sequence[Pool]) -> Iterator[Pool]:
@@ -134,14 +142,15 @@ class Matcher:
 
     def _resolve(
         self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
-    ) -> tuple[Resolution, ...]:
+    ) -> tuple[tuple[Resolution, ...], bool]:
+        """Return the resolutions, and whether these are all."""
         choices = [self.candidates(request, devices) for request in requests]
         node = _Node(requests, constraints, devices)
         if self._search == "Greedy":
             first = _first_fit(node, choices)
-            assignments: Iterator[tuple[int, ...]] = iter([] if first is None else [first])
+            assignments, complete = [] if first is None else [first], True
         else:
-            assignments = _assignments(node, choices)
+            assignments, complete = _assignments(node, choices)
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
         unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
@@ -152,11 +161,12 @@ class Matcher:
             vectors.setdefault(classes, {})[node.vector(assignment)] = None
             if constraints:
                 unpublished.setdefault(classes, {}).update(dict.fromkeys(node.unpublished(assignment)))
-            if sum(map(len, vectors.values())) >= MAX_VECTORS:
-                break
-        return tuple(
-            Resolution(classes, tuple(found), tuple(unpublished.get(classes, ()))) for classes, found in vectors.items()
+        least = {classes: _least(found) for classes, found in vectors.items()}
+        found = tuple(
+            Resolution(classes, taken[:MAX_VECTORS], tuple(unpublished.get(classes, ())))
+            for classes, taken in least.items()
         )
+        return found[:MAX_VECTORS], complete and max(len(found), *map(len, least.values()), 0) <= MAX_VECTORS
 
     def _observe(
         self,
@@ -177,13 +187,10 @@ class Matcher:
                 choices.append(matching or same_class)
                 requests.append(request)
         node = _Node(tuple(requests), constraints, devices)
-        vectors: dict[Vector, None] = {}
-        for assignment in _assignments(node, choices):
-            vectors[node.vector(assignment)] = None
-            if len(vectors) >= MAX_VECTORS:
-                break
+        assignments, __ = _assignments(node, choices)
+        vectors = _least(node.vector(assignment) for assignment in assignments)[:MAX_VECTORS]
         if not vectors:
-            vectors[node.vector(tuple(positions[0] for positions in choices))] = None
+            vectors = (node.vector(tuple(positions[0] for positions in choices)),)
         return tuple(vector for vector in vectors if any(vector))
 
     def _satisfies(self, request: Request, device: Device) -> bool:
@@ -273,16 +280,18 @@ def _first_fit(node: _Node, choices: list[tuple[int, ...]]) -> tuple[int, ...] |
     return assignment
 
 
-def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """All assignments of requests to devices that one node can serve, in lexicographic order of the choices."""
+def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], bool]:
+    """Return the assignments of requests to devices that one node can serve, in lexicographic order of the choices, and
+    whether these are all."""
     free = [device.count for device in node.devices]
     requests = node.requests
+    found: list[tuple[int, ...]] = []
     steps = 0
 
-    def assign(request: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def assign(request: int, chosen: tuple[int, ...]) -> None:
         nonlocal steps
         if request == len(requests):
-            yield chosen
+            found.append(chosen)
             return
         for position in choices[request]:
             steps += 1
@@ -290,10 +299,26 @@ def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> Iterator[tuple[
                 return
             if free[position] >= requests[request].count and node.allows(chosen, position):
                 free[position] -= requests[request].count
-                yield from assign(request + 1, (*chosen, position))
+                assign(request + 1, (*chosen, position))
                 free[position] += requests[request].count
 
-    yield from assign(0, ())
+    assign(0, ())
+    return found, steps <= MAX_STEPS
+
+
+def _least(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
+    """Return the vectors in order, without those that take as much as another one or more."""
+    kept: list[Vector] = []
+    for vector in vectors:
+        if any(_covers(vector, other) for other in kept):
+            continue
+        kept = [other for other in kept if not _covers(other, vector)]
+        kept.append(vector)
+    return tuple(kept)
+
+
+def _covers(vector: Vector, other: Vector) -> bool:
+    return all(mine >= its for mine, its in zip(vector, other, strict=True))
 
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import SEARCH_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 Accounting = Literal["Devices", "Nodes"]
@@ -28,15 +29,14 @@ class Options:
     `accounting`: `Devices` lets pods share a node as long as its devices last; `Nodes` charges a whole node for every
     pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
     spreads a gang over pools of one fabric when no single pool takes it; `Greedy` never takes a choice back and never
-    spreads. `pool_attempts` and `pack_steps` bound the work of `Exact`: attempts at one cluster for one replica, and
-    steps of packing one pool. `selector_budget` is what all CEL selectors together may cost.
+    spreads. `search_budget` is what all searches of `Exact` together may cost, in steps; `selector_budget` what all CEL
+    selectors together may cost.
     """
 
     accounting: Accounting = "Devices"
     search: Search = "Exact"
     selector_budget: int = SELECTOR_BUDGET
-    pool_attempts: int = 500
-    pack_steps: int = 400
+    search_budget: int = SEARCH_BUDGET
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ All deployments of the fleet are decided in one pass: first what each keeps, the
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
@@ -25,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.e
     Explainer,
     cluster_refusal,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -41,6 +42,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
+    NewReplicas,
+    Rearranger,
+)
 
 
 def schedule(
@@ -89,7 +94,7 @@ def _decide(
     explainer = Explainer(capacity)
     ordered = [states[key] for key in sorted(states)]
     return Schedule(
-        tuple(placement for state in ordered for placement in state.in_order()),
+        tuple(placement for state in ordered for placement in state.all_placements(fleet)),
         tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer))),
         tuple(dropped for state in ordered for dropped in state.dropped),
         tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
@@ -110,20 +115,32 @@ class _State:
     stranded: list[Refusal] = field(default_factory=list)
     # Kept replicas whose spread members have more pods than places: position in `placements`, layouts of the engines.
     growing: list[tuple[int, list[Layout]]] = field(default_factory=list)
+    # New replicas by cluster.
+    new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
+    # A search for a place ended at the bound on work.
+    undecided: bool = False
 
     @property
     def missing(self) -> int:
-        return self.deployment.replicas - len(self.placements)
+        return self.deployment.replicas - len(self.placements) - sum(map(len, self.new.values()))
 
     @property
     def may_grow(self) -> bool:
         return self.missing > 0 and not self.deployment.invalid and not self.deployment.hold
 
-    def on(self, cluster: str) -> list[Placement]:
-        return [placement for placement in self.placements if placement.cluster == cluster]
-
-    def in_order(self) -> list[Placement]:
-        return sorted(self.placements, key=lambda placement: (placement.cluster, placement.index))
+    def all_placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
+        """Return what is kept and what is new, in order. New replicas have the first indices that are free there."""
+        indices: dict[str, set[int]] = {}
+        for placement in self.placements:
+            indices.setdefault(placement.cluster, set()).add(placement.index)
+        found = list(self.placements)
+        for name, fits in self.new.items():
+            taken = indices.get(name, set())
+            free = [number for number in range(len(taken) + len(fits)) if number not in taken]
+            found += [
+                _new(self.deployment, fleet[name], index, fit.engines) for index, fit in zip(free, fits, strict=False)
+            ]
+        return sorted(found, key=lambda placement: (placement.cluster, placement.index))
 
 
 def _order(deployment: Deployment) -> tuple[int, str, str, str]:
@@ -261,69 +278,90 @@ class _Filler:
     def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._fleet = fleet
         self._capacity = capacity
-        self._eligible: dict[object, list[str]] = {}
+        self._rearranger = Rearranger(fleet, capacity)
+        self._eligible: dict[object, tuple[str, ...]] = {}
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
 
     def fill(self, states: Iterable[_State]) -> None:
         """Place replicas until a whole pass over all deployments places nothing.
 
-        One pass would do if a pool that refuses a replica always refused it later as well. Packing within a bound on
-        work does not promise that, and without the last, empty pass the next run could find a place that this one
-        missed.
+        A deployment that finds no place makes new replicas of its own priority go elsewhere. After that one pass would
+        do if a cluster that refuses a replica always refused it later as well. A search within a bound on work does not
+        promise that, and without the last, empty pass the next run could find a place that this one missed.
         """
         growing = [state for state in states if state.may_grow]
+        for __, equals in itertools.groupby(growing, key=lambda state: state.deployment.priority):
+            self._fill_priority(list(equals))
         progress = True
         while growing and progress:
             progress = False
+            growing = [state for state in growing if state.may_grow]
             for state in growing:
                 progress = self._fill_one(state) or progress
-            growing = [state for state in growing if state.may_grow]
+
+    def _fill_priority(self, states: Sequence[_State]) -> None:
+        # For engines and clusters of deployments for which no other order made room, as it makes none for later ones:
+        # whether that is undecided.
+        hopeless: dict[object, bool] = {}
+        filled: list[NewReplicas] = []
+        for state in states:
+            new = NewReplicas(state.engines, self._eligible_for(state.deployment), state.new)
+            filled.append(new)
+            self._fill_one(state)
+            key = (id(new.engines), new.clusters)
+            if self._capacity.options.search == "Greedy":
+                continue
+            if key in hopeless:
+                state.undecided |= hopeless[key]
+                continue
+            before = self._capacity.work.undecided
+            while state.may_grow and self._rearranger.make_room(filled):
+                before = self._capacity.work.undecided
+            if state.may_grow:
+                state.undecided |= self._capacity.work.undecided > before
+                hopeless[key] = state.undecided
 
     def _fill_one(self, state: _State) -> bool:
         """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
-        indices: dict[str, set[int]] = {}
-        for placement in state.placements:
-            indices.setdefault(placement.cluster, set()).add(placement.index)
+        counts = Counter(placement.cluster for placement in state.placements)
+        counts.update({name: len(fits) for name, fits in state.new.items()})
         refused = self._refused.setdefault(id(state.engines), {})
         eligible = self._eligible_for(state.deployment)
-        if indices or refused:
+        if counts or refused:
             candidates = [
-                (len(indices.get(name, ())), name)
-                for name in eligible
-                if refused.get(name) != self._capacity.version(name)
+                (counts[name], name) for name in eligible if refused.get(name) != self._capacity.version(name)
             ]
             heapq.heapify(candidates)
         else:
             # Sorted by name, and so a heap already.
             candidates = [(0, name) for name in eligible]
         placed = False
+        before = self._capacity.work.undecided
         while candidates and state.missing > 0:
             count, name = candidates[0]
-            engines = self._capacity.place(state.engines, self._fleet[name])
-            if engines is None:
+            fit = self._capacity.place(state.engines, self._fleet[name])
+            if fit is None:
                 refused[name] = self._capacity.version(name)
                 heapq.heappop(candidates)
                 continue
-            used = indices.setdefault(name, set())
-            index = next(number for number in range(len(used) + 1) if number not in used)
-            used.add(index)
-            state.placements.append(_placement(state.deployment, self._fleet[name], index, engines))
+            state.new.setdefault(name, []).append(fit)
             placed = True
             heapq.heapreplace(candidates, (count + 1, name))
+        state.undecided |= state.missing > 0 and self._capacity.work.undecided > before
         return placed
 
-    def _eligible_for(self, deployment: Deployment) -> list[str]:
+    def _eligible_for(self, deployment: Deployment) -> tuple[str, ...]:
         """The clusters that a deployment may use, sorted by name."""
         key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
         if key not in self._eligible:
-            self._eligible[key] = sorted(
-                cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster)
+            self._eligible[key] = tuple(
+                sorted(cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster))
             )
         return self._eligible[key]
 
 
-def _placement(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[PlacedEngine, ...]) -> Placement:
+def _new(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[PlacedEngine, ...]) -> Placement:
     return Placement(
         deployment.namespace, deployment.name, cluster.name, index, engines, "new", cluster.gateway_address
     )
@@ -333,14 +371,14 @@ def _pending(state: _State, fleet: Mapping[str, Cluster], explainer: Explainer) 
     if state.missing <= 0:
         return None
     deployment = state.deployment
-    counts = f"{len(state.placements)} of {deployment.replicas} replicas scheduled"
+    counts = f"{deployment.replicas - state.missing} of {deployment.replicas} replicas scheduled"
     refusals: tuple[Refusal, ...] = ()
     if deployment.invalid:
         reason, message = "InvalidNodeSelector", deployment.invalid
     elif deployment.hold:
         reason, message = "ModelCacheNotFound", deployment.hold
     else:
-        refusals = explainer.refusals(deployment, state.engines, fleet.values())
+        refusals = explainer.refusals(deployment, state.engines, fleet.values(), undecided=state.undecided)
         candidates = sum(1 for cluster in fleet.values() if _selected(deployment, cluster))
         reason = "InsufficientCapacity" if candidates else "NoClusters"
         clusters = "1 cluster" if candidates == 1 else f"{candidates} clusters"

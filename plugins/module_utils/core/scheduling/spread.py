@@ -10,7 +10,7 @@ requests resolve to the same DeviceClasses.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,6 +36,12 @@ Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operati
 
 # How the requests of the leader and of a worker resolve on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
+
+# A pool with its ledger, and what is asked of it.
+_Room = tuple[Pool, Ledger, Asked]
+
+# No ledgers but those of the fleet.
+_OWN: Mapping[str, Ledger] = {}
 
 # A pool of a fabric, with its devices as pods on that fabric see them.
 View = tuple[Pool, tuple[Device, ...]]
@@ -107,8 +113,8 @@ class Spreader:
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[str, dict[Fabric, tuple[Pool, ...]]] = {}
-        # What `options` found, with the number of changes of the ledgers that it found it at.
-        self._known: dict[object, tuple[int, tuple[Option, ...]]] = {}
+        # What `options` found, with the state of the ledgers that it found it at.
+        self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
         """The fabrics of a cluster that several of its pools are on."""
@@ -125,8 +131,8 @@ class Spreader:
         """The pools of a fabric, each with what `devices` says of it."""
         return [(pool, self.devices(fabric, pool)) for pool in pools]
 
-    def layouts(self, engine: Engine, cluster: Cluster) -> Iterator[Layout]:
-        """Places for a gang over pools of one fabric.
+    def layouts(self, engine: Engine, cluster: Cluster, ledgers: Mapping[str, Ledger] = _OWN) -> Iterator[Layout]:
+        """Places for a gang over pools of one fabric; `ledgers` take the place of those of the cluster's pools.
 
         The fewest pools first, of equals those that spread no member, then the first pool for the leader.
         That each fits is likely, not certain: the ledgers decide once all of it is known.
@@ -134,7 +140,7 @@ class Spreader:
         order = {pool.name: position for position, pool in enumerate(cluster.pools)}
         ranked: list[tuple[tuple[int, int, int], Layout, Iterator[Layout]]] = []
         for fabric, pools in self.fabrics(cluster).items():
-            for option in self.options(engine, cluster, self.views(fabric, pools)):
+            for option in self.options(engine, cluster, self.views(fabric, pools), ledgers):
                 if option.pods < engine.pods:
                     continue
                 stream = option.layouts(engine)
@@ -147,7 +153,9 @@ class Spreader:
         for _rank, _first, stream in ranked:
             yield from stream
 
-    def options(self, engine: Engine, cluster: Cluster, views: Sequence[View]) -> tuple[Option, ...]:
+    def options(
+        self, engine: Engine, cluster: Cluster, views: Sequence[View], ledgers: Mapping[str, Ledger] = _OWN
+    ) -> tuple[Option, ...]:
         """The choices for a gang on these pools of a cluster, in their order, whether all its workers find room or not.
 
         A member that would claim a device on some pool of the cluster has to on those that it goes to. Engines of which
@@ -162,19 +170,25 @@ class Spreader:
             (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works))
             for __, devices in views
         )
+        room = [ledgers.get(pool.name) or self._ledger(cluster.name, pool) for pool in pools]
         key = (cluster.name, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
-        changes = sum(self._ledger(cluster.name, pool).changes for pool in pools)
+        state = tuple(ledger.state for ledger in room)
         known = self._known.get(key)
-        if known is None or known[0] != changes:
-            found = self._options(cluster.name, pools, asked, engine.copies, worker.pods)
-            known = self._known[key] = changes, tuple(itertools.islice(found, MAX_OPTIONS))
+        if known is None or known[0] != state:
+            found = self._options(list(zip(pools, room, asked, strict=True)), engine.copies, worker.pods)
+            known = self._known[key] = state, tuple(itertools.islice(found, MAX_OPTIONS))
+        if len(known[1]) == MAX_OPTIONS:
+            self._matcher.work.undecided += 1
         return known[1]
 
     def most(self, cluster: str, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
         """Return how many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
+        return self._most(self._ledger(cluster, part.pool), copies, part, beside)
+
+    @staticmethod
+    def _most(ledger: Ledger, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
         if not part.resolution.claims:
             return part.pods
-        ledger = self._ledger(cluster, part.pool)
 
         def fits(count: int) -> bool:
             return ledger.fits(Demand(copies, (*beside, PodSet(count, part.resolution.vectors))))
@@ -191,32 +205,32 @@ class Spreader:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
-    def _options(
-        self, cluster: str, pools: Sequence[Pool], asked: Sequence[Asked], copies: int, workers: int
-    ) -> Iterator[Option]:
-        on_pools = [{found.device_classes: found for found in for_worker} for __, for_worker in asked]
+    def _options(self, pools: Sequence[_Room], copies: int, workers: int) -> Iterator[Option]:
+        on_pools = [
+            {found.device_classes: found for found in for_worker} for _pool, _ledger, (_leader, for_worker) in pools
+        ]
         for classes in dict.fromkeys(classes for found in on_pools for classes in found):
             rooms = []
-            for pool, found in zip(pools, on_pools, strict=True):
+            for (pool, ledger, _asked), found in zip(pools, on_pools, strict=True):
                 if classes in found:
                     part = Part(pool, workers, found[classes])
-                    rooms.append(replace(part, pods=self.most(cluster, copies, part, ())))
+                    rooms.append(replace(part, pods=self._most(ledger, copies, part, ())))
             rooms.sort(key=lambda room: -room.pods)
-            for pool, (for_leader, __) in zip(pools, asked, strict=True):
+            for pool, ledger, (for_leader, _worker) in pools:
                 for resolution in for_leader:
-                    option = self._option(cluster, copies, Part(pool, 1, resolution), rooms)
+                    option = self._option(ledger, copies, Part(pool, 1, resolution), rooms)
                     if option:
                         yield option
 
-    def _option(self, cluster: str, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
+    def _option(self, ledger: Ledger, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
         """The workers' rooms beside a leader; None when the leader itself finds none, or no pod claims a device."""
         own = next((room for room in rooms if room.pool.name == leader.pool.name), None)
         if leader.resolution.claims:
             beside = (PodSet(1, leader.resolution.vectors),)
-            if not self._ledger(cluster, leader.pool).fits(Demand(copies, beside)):
+            if not ledger.fits(Demand(copies, beside)):
                 return None
             if own and own.pods:
-                own = replace(own, pods=self.most(cluster, copies, own, beside))
+                own = replace(own, pods=self._most(ledger, copies, own, beside))
         elif not any(room.resolution.claims for room in rooms):
             return None
         others = [room for room in rooms if room.pool.name != leader.pool.name]

@@ -1,0 +1,225 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Packing of pods onto the nodes of a pool: one that works, or the proof that there is none.
+
+Nodes of a pool are alike, so a state is how many nodes have which devices left. Largest pods first, each onto the node
+with the least room left; when that fails, what cannot be packed at all is told by bounds, and the rest by search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+
+# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
+# packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
+# their number, as a pool of a thousand nodes holds thousands of pods of few shapes.
+Pod = tuple[Vector, ...]
+Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
+Load = tuple[tuple[Group, int], ...]
+Free = dict[Vector, int]
+
+# The search recurses once per pod.
+MAX_SEARCHED_PODS = 300
+
+# Nodes have up to sixteen devices of a kind, and each function is about one fraction of a node.
+_MOST_FUNCTIONS = 64
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The devices that nodes have left when a load is packed; None when no packing was found. `proven`: then there is
+    none."""
+
+    free: Free | None
+    proven: bool = True
+
+
+def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
+    """Pack a load onto so many nodes with these devices. Without `work` only the first fit is tried."""
+    free = {node: nodes} if nodes > 0 else {}
+    found = _first_fit(free, load)
+    if found is not None:
+        return Packing(found)
+    if work is None:
+        return Packing(None, proven=False)
+    if _exceeds(node, nodes, load):
+        return Packing(None)
+    with work.question():
+        search = _Search(free, load, work)
+        return Packing(search.run(), proven=not search.cut)
+
+
+def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
+    """(node, node after the pod) for every kind of node that can take it: first alternative, tightest node first."""
+    found: list[tuple[Vector, Vector]] = []
+    for alternative in pod:
+        fitting = [
+            node
+            for node, nodes in free.items()
+            if nodes and all(have >= need for have, need in zip(node, alternative, strict=True))
+        ]
+        fitting.sort(key=lambda node: (sum(node), node))
+        found.extend(
+            (node, tuple(have - need for have, need in zip(node, alternative, strict=True))) for node in fitting
+        )
+    return found
+
+
+def _first_fit(free: Free, load: Load) -> Free | None:
+    free = dict(free)
+    for (__, pods), count in load:
+        left = count
+        while left:
+            placed = _fill_tightest(free, pods[0], left) if len(pods) == 1 else _spread(free, pods)
+            if not placed:
+                return None
+            left -= placed
+    return free
+
+
+def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
+    """Place equal pods on the tightest kind of node that takes one; how many, 0 when none does.
+
+    A node that took a pod is tighter than before and gets the next one too, so as many as fit go onto each at once.
+    That holds for any alternative: what no node could take before, no fuller node can take now.
+    """
+    choice = next(iter(_options_for(free, pod)), None)
+    if choice is None:
+        return 0
+    node, after = choice
+    taken = tuple(have - left for have, left in zip(node, after, strict=True))
+    each = min(have // need for have, need in zip(node, taken, strict=True) if need)
+    nodes = min(free[node], count // each)
+    if nodes == 0:
+        nodes, each = 1, count
+    free[node] -= nodes
+    full = tuple(have - each * need for have, need in zip(node, taken, strict=True))
+    free[full] = free.get(full, 0) + nodes
+    return nodes * each
+
+
+def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
+    """Place the pods of one copy on nodes of their own: 1, or 0 when they do not fit."""
+    held: list[Vector] = []
+    for pod in pods:
+        choice = next(iter(_options_for(free, pod)), None)
+        if choice is None:
+            return 0
+        node, after = choice
+        free[node] -= 1
+        held.append(after)
+    for after in held:
+        free[after] = free.get(after, 0) + 1
+    return 1
+
+
+def _exceeds(node: Vector, nodes: int, load: Load) -> bool:
+    """Return True when bounds show that a load is too much, for one kind of device or for all together."""
+    if any(len(pods) > nodes for (__, pods), __count in load):
+        return True
+    pods = Counter[Pod]()
+    for (__, group), count in load:
+        for pod in group:
+            pods[pod] += count
+    if not all(_on_one_node(node, pod) for pod in pods):
+        return True
+    kinds = [
+        (have, [(min(vector[at] for vector in pod), count) for pod, count in pods.items()])
+        for at, have in enumerate(node)
+        if have
+    ]
+    kinds.append((sum(node), [(min(map(sum, pod)), count) for pod, count in pods.items()]))
+    return any(_exceeds_kind(have, nodes, needs) for have, needs in kinds)
+
+
+def _on_one_node(node: Vector, pod: Pod) -> bool:
+    return any(all(have >= need for have, need in zip(node, vector, strict=True)) for vector in pod)
+
+
+def _exceeds_kind(have: int, nodes: int, needs: list[tuple[int, int]]) -> bool:
+    """Return True when nodes with so many devices are too few for pods that need (devices, pods).
+
+    Whatever pods a node holds, their needs in a dual feasible function add up to at most one node. These are u(k) of
+    Fekete and Schepers, "New classes of fast lower bounds for bin packing problems" (2001), times k * have, so that
+    all numbers are whole; k = 0 stands for the needs themselves.
+    """
+    if sum(need * pods for need, pods in needs) > have * nodes:
+        return True
+    return any(
+        sum(pods * (k * need if (k + 1) * need % have == 0 else (k + 1) * need // have * have) for need, pods in needs)
+        > k * have * nodes
+        for k in range(1, min(have, _MOST_FUNCTIONS + 1))
+    )
+
+
+class _Search:
+    """A depth-first search over every choice of alternative and node."""
+
+    def __init__(self, free: Free, load: Load, work: Work) -> None:
+        self.cut = False
+        self._free = dict(free)
+        self._work = work
+        groups = [group for (__, group), count in load for _again in range(count)]
+        self._pods = [(number, pod) for number, group in enumerate(groups) for pod in group]
+        self._needs = list(self._least_needs())
+        self._seen: set[tuple[int, frozenset[tuple[Vector, int]], tuple[Vector, ...]]] = set()
+
+    def run(self) -> Free | None:
+        """Return the devices that nodes have left, or None."""
+        if len(self._pods) > MAX_SEARCHED_PODS:
+            self.cut = True
+            return None
+        return self._free if self._place(0, ()) else None
+
+    def _least_needs(self) -> Iterator[int]:
+        """Devices that the pods from each position on need at least."""
+        sums = [0]
+        for __, pod in reversed(self._pods):
+            sums.append(sums[-1] + min(map(sum, pod)))
+        return reversed(sums)
+
+    def _place(self, position: int, held: tuple[Vector, ...]) -> bool:
+        """Place the pods from a position on. `held` are the nodes that other pods of the same copy are on."""
+        pods, free = self._pods, self._free
+        begun = position and (position == len(pods) or pods[position][0] != pods[position - 1][0])
+        mine = () if begun else held
+        if begun:
+            self._give_back(held)
+        if position == len(pods):
+            return True
+        if not self._is_hopeless(position, mine):
+            for node, after in _options_for(free, pods[position][1]):
+                if not self._work.spend():
+                    self.cut = True
+                    break
+                free[node] -= 1
+                if self._place(position + 1, (*mine, after)):
+                    return True
+                free[node] += 1
+                if self.cut:
+                    break
+        if begun:
+            self._take(held)
+        return False
+
+    def _is_hopeless(self, position: int, held: tuple[Vector, ...]) -> bool:
+        """Return True for a state that was seen before, or has fewer devices left than its pods need."""
+        state = (position, frozenset(item for item in self._free.items() if item[1]), tuple(sorted(held)))
+        if state in self._seen:
+            return True
+        self._seen.add(state)
+        left = sum(sum(node) * nodes for node, nodes in self._free.items()) + sum(map(sum, held))
+        return self._needs[position] > left
+
+    def _give_back(self, held: tuple[Vector, ...]) -> None:
+        for node in held:
+            self._free[node] = self._free.get(node, 0) + 1
+
+    def _take(self, held: tuple[Vector, ...]) -> None:
+        for node in held:
+            self._free[node] -= 1
