@@ -34,7 +34,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     shape_rule,
     worker_rule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelValue, template_label_rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
+    KEY,
+    LabelValue,
+    template_label_rules,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
     Resource,
@@ -43,6 +47,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
     name_rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import ServingBase
+
+_KEY_WORDS = "must be the key of a label: letters, digits, '-', '_' and '.', with or without a DNS prefix and '/'"
 
 
 class Serving(ServingBase):
@@ -194,10 +200,81 @@ class ReplicaTemplate(Model):
     spec: ReplicaTemplateSpec = Field(description="A replica of the model.")
 
 
+class SpreadConstraint(Model):
+    """A label of clusters over whose values the replicas are spread."""
+
+    topology_key: Annotated[str, Words(_KEY_WORDS)] = Field(
+        min_length=1,
+        max_length=317,
+        pattern=KEY,
+        description="Label of InferenceClusters; `modelplane.ai/cluster` is their name.",
+    )
+    max_skew: int = Field(
+        default=1, ge=1, le=1000, description="How many replicas a value may have more than the one with fewest."
+    )
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
+        default="DoNotSchedule",
+        description="DoNotSchedule keeps replicas pending; ScheduleAnyway only prefers values with fewer replicas.",
+    )
+
+
+class PreferredClusters(Model):
+    """Clusters that replicas prefer."""
+
+    match_labels: dict[str, LabelValue] = Field(
+        min_length=1, max_length=16, description="Labels of the clusters, all of them."
+    )
+
+
+class ClusterPreferences(Model):
+    """Order of clusters that replicas go to."""
+
+    terms: Annotated[list[PreferredClusters], Atomic()] = Field(
+        min_length=1,
+        max_length=8,
+        description="Most preferred first. When clusters of a term are full, those of the next take replicas; clusters "
+        "of no term are last.",
+    )
+    return_: bool = Field(
+        default=False,
+        alias="return",
+        description="Whether replicas come back to more preferred clusters that have room, one at a time, each removed "
+        "once the new one serves.",
+    )
+
+
+class MinAvailable(Model):
+    """Fewest replicas of a part of the fleet."""
+
+    topology_key: Annotated[str, Words(_KEY_WORDS)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=317,
+        pattern=KEY,
+        description="Label of InferenceClusters, each value of which has the replicas; `modelplane.ai/cluster` is "
+        "their name. Absent is the whole fleet.",
+    )
+    replicas: int = Field(ge=1, le=1000, description="How many replicas at least.")
+
+
 class ModelDeploymentSpec(Spec):
     """Replicas of a model."""
 
     replicas: int = Field(default=1, ge=0, le=1000, description="How many replicas; 0 runs nothing, absent is one.")
+    spread: Annotated[list[SpreadConstraint], ListMap(("topologyKey",))] | None = Field(
+        default=None, max_length=4, description="Labels of clusters over whose values the replicas are spread."
+    )
+    cluster_preferences: ClusterPreferences | None = Field(
+        default=None, description="Order of clusters that replicas go to; absent is any."
+    )
+    min_available: Annotated[list[MinAvailable], Atomic()] | None = Field(
+        default=None, max_length=4, description="Fewest replicas, of the fleet or of each value of a label of clusters."
+    )
+    preemption: Literal["Never", "LowerPriority"] | None = Field(
+        default=None,
+        description="LowerPriority: new replicas may take the place of running replicas of deployments with a lower "
+        "`modelplane.ai/priority`. Absent is Never.",
+    )
     template: ReplicaTemplate = Field(description="What each replica is made from.")
 
 

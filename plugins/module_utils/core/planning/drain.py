@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Drain of clusters with a NoExecute taint: a replica is removed once another one serves in its place."""
+"""Drain of replicas that have to leave their place: each is removed once another one serves instead."""
 
 from __future__ import annotations
 
@@ -15,34 +15,43 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
-    """Return the ModelReplicas that a taint evicts from their cluster, sorted by name.
+    """Return the ModelReplicas that have to leave but may stay for a while, sorted by name.
 
     None when the fleet is not observed, as it would not be known when to remove them.
     """
     if context.observed is None:
         return []
-    keys = sorted((entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.evicted)
+    keys = sorted(
+        (entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.evicted or entry.preempted
+    )
     return [context.fleet.replicas[key] for key in keys if key in context.fleet.replicas]
 
 
 def leaving(
     context: Context, decided: Schedule, candidates: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> tuple[api.ModelReplica, ...]:
-    """Return the evicted replicas that stay until others serve: one for each replica that does not serve yet.
+    """Return the candidates that stay until others serve: one for each replica that does not serve yet. One that was
+    preempted holds what another one waits for, so it stays only for a replica that has a place already.
 
     `states` are those of all placed replicas and of the candidates. A candidate that does not serve is removed at once.
     """
     missing = Counter({key: deployment.spec.replicas for key, deployment in context.fleet.deployments.items()})
+    coming: Counter[Key] = Counter()
     for placement in decided.placements:
         state = states.get((placement.namespace, placement.replica))
-        missing[placement.namespace, placement.deployment] -= bool(state and state.serving)
+        owner = (placement.namespace, placement.deployment)
+        missing[owner] -= bool(state and state.serving)
+        coming[owner] += not (state and state.serving)
     stay = []
-    owners = {(entry.replica.namespace, entry.replica.name): entry.replica for entry in decided.dropped}
+    entries = {(entry.replica.namespace, entry.replica.name): entry for entry in decided.dropped}
     for replica in candidates:
         key = (replica.namespace, replica.name)
-        owner = (key[0], owners[key].deployment)
+        entry = entries[key]
+        owner = (key[0], entry.replica.deployment)
         state = states.get(key)
-        if missing[owner] > 0 and (state is None or state.serving is not False):
+        places = min(missing[owner], coming[owner]) if entry.preempted else missing[owner]
+        if places > 0 and (state is None or state.serving is not False):
             missing[owner] -= 1
+            coming[owner] -= 1
             stay.append(replica)
     return tuple(stay)

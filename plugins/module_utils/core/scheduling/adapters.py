@@ -22,11 +22,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Engine,
     Fabric,
     Member,
+    Minimum,
     PlacedEngine,
     PlacedMember,
     Pool,
     Replica,
     Request,
+    Spread,
     Taint,
     Toleration,
 )
@@ -108,6 +110,7 @@ def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], a
     wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
     """
     spec = resource.spec.template.spec
+    preferences = resource.spec.cluster_preferences
     selector = dict(spec.cluster_selector.match_labels or {}) if spec.cluster_selector else {}
     hold = ""
     if spec.model_cache_ref:
@@ -129,6 +132,14 @@ def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], a
         priority=priority(resource.annotations),
         created=str(resource.metadata.creation_timestamp or ""),
         hold=hold,
+        spread=tuple(
+            Spread(entry.topology_key, entry.max_skew, entry.when_unsatisfiable == "DoNotSchedule")
+            for entry in resource.spec.spread or ()
+        ),
+        minimum=tuple(Minimum(entry.replicas, entry.topology_key or "") for entry in resource.spec.min_available or ()),
+        preferences=tuple(term.match_labels for term in preferences.terms) if preferences else (),
+        returns=preferences.return_ if preferences else False,
+        preempts=resource.spec.preemption == "LowerPriority",
     )
 
 

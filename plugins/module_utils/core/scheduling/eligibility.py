@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -23,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Option, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+
+_NOTHING: Mapping[str, str] = {}
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
@@ -56,26 +58,38 @@ class Explainer:
         self._together: dict[int, tuple[str, ...]] = {}
 
     def refusals(
-        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster], *, undecided: bool
+        self,
+        deployment: Deployment,
+        engines: tuple[Engine, ...],
+        clusters: Iterable[Cluster],
+        refused: Mapping[str, str] = _NOTHING,
+        *,
+        undecided: bool = False,
     ) -> tuple[Refusal, ...]:
         """Every refusal, alike ones of several clusters as one; sorted by pool and reason.
 
-        `engines` are the deployment's; deployments that share them share what is found. `undecided`: a search for a
-        place ended at its bound.
+        `engines` are the deployment's; deployments that share them share what is found. `refused`: why clusters are
+        refused whatever their pools have. `undecided`: a search for a place ended at its bound.
         """
         selector = tuple(sorted(deployment.cluster_selector.items()))
-        key = (id(engines), selector, deployment.tolerations, undecided)
+        key = (id(engines), selector, deployment.tolerations, tuple(sorted(refused.items())), undecided)
         if key not in self._refusals:
-            self._refusals[key] = self._collect(deployment, engines, clusters, undecided=undecided)
+            self._refusals[key] = self._collect(deployment, engines, clusters, refused, undecided=undecided)
         return self._refusals[key]
 
     def _collect(
-        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster], *, undecided: bool
+        self,
+        deployment: Deployment,
+        engines: tuple[Engine, ...],
+        clusters: Iterable[Cluster],
+        refused: Mapping[str, str],
+        *,
+        undecided: bool,
     ) -> tuple[Refusal, ...]:
         grouped: dict[tuple[str, str], list[str]] = {}
         full: set[tuple[str, str]] = set()
         for cluster in clusters:
-            reason = cluster_refusal(deployment, cluster)
+            reason = cluster_refusal(deployment, cluster) or refused.get(cluster.name, "")
             if reason:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue

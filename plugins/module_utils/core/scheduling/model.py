@@ -164,9 +164,33 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A label of clusters over whose values replicas are spread, as topologySpreadConstraints spread pods over nodes.
+
+    No value that the deployment may use has over `max_skew` replicas more than the one with fewest. Unless `required`,
+    values with fewer replicas only come first.
+    """
+
+    topology_key: str
+    max_skew: int = 1
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The replicas that each value of a label of clusters has at least; without a key, those of the whole fleet."""
+
+    replicas: int
+    topology_key: str = ""
+
+
+@dataclass(frozen=True)
 class Deployment:
     """A ModelDeployment as the scheduler sees it.
 
+    `preferences` are labels of clusters: those with all labels of the first entry come first, then those of the second,
+    then all others. `returns`: replicas come back to clusters that are preferred when these have room. `preempts`: new
+    replicas may take the place of replicas of lower priority.
     `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
     `invalid` says why its specification cannot be used at all: then everything of it stays as it is.
     """
@@ -181,6 +205,11 @@ class Deployment:
     created: str = ""
     hold: str = ""
     invalid: str = ""
+    spread: tuple[Spread, ...] = ()
+    minimum: tuple[Minimum, ...] = ()
+    preferences: tuple[Mapping[str, str], ...] = ()
+    returns: bool = False
+    preempts: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -280,11 +309,16 @@ class Pending:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A replica that exists and goes away, and why. `evicted`: a taint drives it from a cluster that is still there."""
+    """A replica that exists and goes away, and why.
+
+    `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
+    there, or it returns to a preferred one. `preempted`: so may it, unless there is no place for another one.
+    """
 
     replica: Replica
     reason: str
     evicted: bool = False
+    preempted: bool = False
 
 
 @dataclass(frozen=True)

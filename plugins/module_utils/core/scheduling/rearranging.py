@@ -9,7 +9,7 @@ as much elsewhere. Only replicas that are new in this run are placed otherwise, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
@@ -28,11 +28,15 @@ _Counts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class NewReplicas:
-    """The new replicas of a deployment: its engines, the clusters that it may use, and the places by cluster."""
+    """The new replicas of a deployment: its engines, the clusters that it may use, and the places by cluster.
+
+    `allows` tells whether so many new replicas by cluster may be placed; without it any may.
+    """
 
     engines: tuple[Engine, ...]
     clusters: tuple[str, ...]
     places: dict[str, list[ReplicaFit]]
+    allows: Callable[[Counter[str]], bool] | None = None
 
 
 class Rearranger:
@@ -126,7 +130,9 @@ class _Rearrangement:
                     counts[name] = kept
             return False
 
-        return counts if place(self._last, own, _LONGEST_CHAIN) else None
+        found = place(self._last, own, _LONGEST_CHAIN)
+        numbers = range(len(self._deployments))
+        return counts if found and all(self._allowed(number, counts) for number in numbers) else None
 
     def _by_all(self, clusters: Sequence[str], movable: Sequence[int]) -> dict[str, Counter[int]] | None:
         """Every way to spread all replicas over the clusters."""
@@ -152,9 +158,9 @@ class _Rearrangement:
 
         def put(position: int, at: int, left: int, most: Mapping[object, int]) -> bool:
             """Put the replicas of a deployment on its clusters from one on; on alike ones never more than before."""
-            if not left:
-                return spread(position + 1)
             number = order[position]
+            if not left:
+                return self._allowed(number, counts) and spread(position + 1)
             if at == len(places[number]) or not self._spend():
                 return False
             name = places[number][at]
@@ -175,6 +181,10 @@ class _Rearrangement:
             return False
 
         return counts if spread(0) else None
+
+    def _allowed(self, number: int, counts: Mapping[str, Counter[int]]) -> bool:
+        allows = self._deployments[number].allows
+        return allows is None or allows(Counter({name: there[number] for name, there in counts.items()}))
 
     def _eligible_later(self, name: str, numbers: Sequence[int]) -> tuple[bool, ...]:
         return tuple(name in self._deployments[number].clusters for number in numbers)

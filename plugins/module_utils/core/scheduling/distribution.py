@@ -1,0 +1,174 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Distribution of a deployment's replicas over clusters: the order of clusters, and what spread and minimum allow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+
+# Where a cluster comes in the order; the first one takes the next replica.
+Rank = tuple[object, ...]
+
+
+def domain(cluster: Cluster, key: str) -> str:
+    """Return the value of a label of a cluster, of which `modelplane.ai/cluster` is its name; empty without it."""
+    return cluster.labels.get(key) or (cluster.name if key == CLUSTER_LABEL else "")
+
+
+class Distribution:
+    """What a deployment asks of the distribution of its replicas over the clusters that it may use.
+
+    Counts are replicas by cluster, and count on clusters that it may no longer use too. Counts that what is kept has
+    from earlier runs are allowed, but not made worse.
+    """
+
+    def __init__(
+        self, deployment: Deployment, fleet: Mapping[str, Cluster], clusters: Sequence[str], kept: Counter[str]
+    ) -> None:
+        self._deployment = deployment
+        self._fleet = fleet
+        self._kept = kept
+        self._tiers = {name: tier(deployment, fleet[name]) for name in clusters}
+        keys = _keys(deployment)
+        self._domains = {key: sorted({domain(fleet[name], key) for name in clusters} - {""}) for key in keys}
+        self._reserved = max(deployment.replicas, self._claimed(kept))
+
+    def rank(self, name: str, counts: Counter[str]) -> Rank:
+        """Return where a cluster comes in the order: first what a minimum lacks, then preferred clusters, then values
+        of labels with few replicas, then clusters with few replicas."""
+        cluster = self._fleet[name]
+        lacks = any(
+            self._lacking(counts, entry.topology_key, entry.replicas).get(domain(cluster, entry.topology_key))
+            for entry in self._deployment.minimum
+            if entry.topology_key
+        )
+        totals = tuple(
+            self._totals(counts, entry.topology_key)[domain(cluster, entry.topology_key)]
+            if domain(cluster, entry.topology_key)
+            else self._deployment.replicas + 1
+            for entry in self._deployment.spread
+        )
+        return (not lacks, self._tiers[name], totals, counts[name], name)
+
+    def allows(self, counts: Counter[str]) -> bool:
+        """Return True when no label value has too many replicas, and enough are left for what a minimum lacks."""
+        return self._claimed(counts) <= self._reserved and not any(
+            self._excess(counts, entry.topology_key, entry.max_skew)
+            for entry in self._deployment.spread
+            if entry.required
+        )
+
+    def refusal(self, name: str, counts: Counter[str]) -> str:
+        """Return why one more replica on a cluster is not allowed, whatever room it has; empty when it is."""
+        cluster = self._fleet[name]
+        more = counts + Counter({name: 1})
+        for entry in self._deployment.spread:
+            key, value = entry.topology_key, domain(cluster, entry.topology_key)
+            if not entry.required:
+                continue
+            if not value:
+                return f"has no label {key}, over which spread distributes the replicas"
+            excess = self._excess(more, key, entry.max_skew)
+            if value in excess:
+                least, fewest = excess[value]
+                return (
+                    f"{key} {value} would have {self._totals(more, key)[value]} replicas and {least} has {fewest}, "
+                    f"which is over maxSkew {entry.max_skew} of spread"
+                )
+        if self._claimed(more) > self._reserved:
+            lacking = [
+                f"{value} of {entry.topology_key} has {entry.replicas - missing} of {entry.replicas}"
+                for entry in self._deployment.minimum
+                if entry.topology_key
+                for value, missing in self._lacking(counts, entry.topology_key, entry.replicas).items()
+            ]
+            return f"the replicas that are left are kept for minAvailable: {some(lacking, 3)}"
+        return ""
+
+    def _totals(self, counts: Counter[str], key: str) -> Counter[str]:
+        totals = Counter[str]()
+        for name, count in counts.items():
+            cluster = self._fleet.get(name)
+            if cluster is not None:
+                totals[domain(cluster, key)] += count
+        return totals
+
+    def _lacking(self, counts: Counter[str], key: str, replicas: int) -> dict[str, int]:
+        """Return how many replicas each value of a label lacks, of those that lack any."""
+        totals = self._totals(counts, key)
+        return {value: replicas - totals[value] for value in self._domains[key] if totals[value] < replicas}
+
+    def _claimed(self, counts: Counter[str]) -> int:
+        """Return how many replicas there are with those that a minimum lacks."""
+        lacking = [
+            sum(self._lacking(counts, entry.topology_key, entry.replicas).values())
+            for entry in self._deployment.minimum
+            if entry.topology_key
+        ]
+        return sum(counts.values()) + max(lacking, default=0)
+
+    def _excess(self, counts: Counter[str], key: str, most: int) -> dict[str, tuple[str, int]]:
+        """Return the values of a label with too many replicas, each with the value that has fewest and its number."""
+        totals, before = self._totals(counts, key), self._totals(self._kept, key)
+        least = min(self._domains[key], key=lambda value: (totals[value], value), default="")
+        limit = totals[least] + most
+        return {
+            value: (least, totals[least])
+            for value, total in totals.items()
+            if total > max(limit if value else 0, before[value])
+        }
+
+
+def _keys(deployment: Deployment) -> set[str]:
+    """The labels of clusters that a deployment distributes its replicas over."""
+    spread = {entry.topology_key for entry in deployment.spread}
+    return spread | {entry.topology_key for entry in deployment.minimum if entry.topology_key}
+
+
+def tier(deployment: Deployment, cluster: Cluster) -> int:
+    """Return the position of the first preference that a cluster meets; their number when it meets none."""
+    for position, labels in enumerate(deployment.preferences):
+        if all(cluster.labels.get(key) == value for key, value in labels.items()):
+            return position
+    return len(deployment.preferences)
+
+
+def surplus(
+    deployment: Deployment, fleet: Mapping[str, Cluster], placed: Iterable[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Return the replicas to remove, given and returned as (cluster, index): none that a minimum needs while others are
+    left, then from the least preferred clusters, then from the label value with most replicas, then from the fullest
+    cluster, of equals the later name, there the highest index."""
+    left = list(placed)
+    counts = Counter(name for name, __ in left)
+    victims = []
+
+    def rank(entry: tuple[str, int]) -> Rank:
+        name, index = entry
+        cluster = fleet.get(name)
+        if cluster is None:
+            return (True, 0, (), counts[name], name, index)
+        totals = {key: Counter[str]() for key in _keys(deployment)}
+        for other, count in counts.items():
+            for key, total in totals.items():
+                if other in fleet:
+                    total[domain(fleet[other], key)] += count
+        spare = all(
+            totals[each.topology_key][domain(cluster, each.topology_key)] > each.replicas
+            for each in deployment.minimum
+            if each.topology_key
+        )
+        over = tuple(totals[each.topology_key][domain(cluster, each.topology_key)] for each in deployment.spread)
+        return (spare, tier(deployment, cluster), over, counts[name], name, index)
+
+    while len(left) > deployment.replicas:
+        victim = max(left, key=rank)
+        left.remove(victim)
+        counts[victim[0]] -= 1
+        victims.append(victim)
+    return victims

@@ -1,0 +1,219 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Places for what is missing: the order of clusters, room made by new replicas of others, and by lower priorities."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import Distribution, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Dropped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
+    NewReplicas,
+    Rearranger,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+
+
+class Filler:
+    """Places what is missing, and remembers what needs no second search."""
+
+    def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+        self._fleet = fleet
+        self._capacity = capacity
+        self._rearranger = Rearranger(fleet, capacity)
+        self._eligible: dict[object, tuple[str, ...]] = {}
+        # For engines, distinguished by identity: the version of each cluster at which they found no place there.
+        self._refused: dict[int, dict[str, int]] = {}
+        self._distributions: dict[tuple[str, str], Distribution | None] = {}
+
+    def fill(self, states: Sequence[State]) -> None:
+        """Place replicas until a whole pass over all deployments places nothing.
+
+        A deployment that finds no place makes new replicas of its own priority go elsewhere. After that one pass would
+        do if a cluster that refuses a replica always refused it later as well. A search within a bound on work does not
+        promise that, and without the last, empty pass the next run could find a place that this one missed.
+        """
+        for __, equals in itertools.groupby(states, key=lambda state: state.deployment.priority):
+            self._fill_priority(list(equals), states)
+        progress = True
+        while progress:
+            progress = False
+            for state in states:
+                if state.may_grow:
+                    progress = self._fill_one(state) or progress
+        for state in states:
+            if state.deployment.returns and state.may_change and not state.missing:
+                self._return_one(state)
+
+    def _return_one(self, state: State) -> None:
+        """Place a replica on a preferred cluster, for one on a less preferred cluster that leaves when it serves.
+
+        One at a time: none while another one leaves."""
+        distribution = self._distribution(state)
+        if distribution is None or any(entry.evicted or entry.preempted for entry in state.dropped):
+            return
+        fleet, deployment = self._fleet, state.deployment
+        entry = max(
+            (entry for entry in state.kept if entry.placement.state == "kept"),
+            key=lambda entry: (
+                tier(deployment, fleet[entry.placement.cluster]),
+                entry.placement.cluster,
+                entry.placement.index,
+            ),
+            default=None,
+        )
+        if entry is None:
+            return
+        there = entry.placement.cluster
+        counts = state.counts - Counter({there: 1})
+        better = [
+            name
+            for name in self._eligible_for(deployment)
+            if tier(deployment, fleet[name]) < tier(deployment, fleet[there])
+            and distribution.allows(counts + Counter({name: 1}))
+        ]
+        for name in sorted(better, key=lambda name: distribution.rank(name, counts)):
+            if self._place(state, name):
+                state.kept.remove(entry)
+                reason = f"returns to preferred clusters, as {name} has room"
+                state.dropped.append(Dropped(entry.replica, reason, evicted=True))
+                return
+
+    def refusals(self, state: State) -> dict[str, str]:
+        """Return why clusters take no more replicas of a deployment by what it asks of their distribution."""
+        distribution = self._distribution(state)
+        if distribution is None:
+            return {}
+        counts = state.counts
+        found = {name: distribution.refusal(name, counts) for name in self._eligible_for(state.deployment)}
+        return {name: reason for name, reason in found.items() if reason}
+
+    def _fill_priority(self, states: Sequence[State], fleet_states: Sequence[State]) -> None:
+        # For engines and clusters of deployments for which no other order made room, as it makes none for later ones:
+        # whether that is undecided.
+        hopeless: dict[object, bool] = {}
+        filled: list[NewReplicas] = []
+        for state in states:
+            if not state.may_grow:
+                continue
+            clusters = self._eligible_for(state.deployment)
+            distribution = self._distribution(state)
+            kept = state.counts
+            allows = None if distribution is None else _Allows(distribution, kept)
+            filled.append(NewReplicas(state.engines, clusters, state.new, allows))
+            self._fill_one(state)
+            if self._capacity.options.search == "Exact":
+                key = (id(state.engines), clusters)
+                if distribution is None and key in hopeless:
+                    state.undecided |= hopeless[key]
+                elif not self._make_room(state, filled) and distribution is None:
+                    hopeless[key] = state.undecided
+            while state.may_grow and state.deployment.preempts:
+                names = [
+                    name for name in clusters if distribution is None or not distribution.refusal(name, state.counts)
+                ]
+                if not preempt(state, names, fleet_states, self._fleet, self._capacity):
+                    break
+
+    def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
+        """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
+        before = self._capacity.work.undecided
+        while state.may_grow and self._rearranger.make_room(filled):
+            before = self._capacity.work.undecided
+        state.undecided |= state.may_grow and self._capacity.work.undecided > before
+        return not state.may_grow
+
+    def _fill_one(self, state: State) -> bool:
+        """Place replicas of a deployment one by one, each on the first cluster with room; False when none is placed."""
+        before = self._capacity.work.undecided
+        missing = state.missing
+        distribution = self._distribution(state)
+        if distribution is None:
+            self._fill_evenly(state)
+        else:
+            self._fill_by(state, distribution)
+        state.undecided |= state.missing > 0 and self._capacity.work.undecided > before
+        return state.missing < missing
+
+    def _fill_evenly(self, state: State) -> None:
+        """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
+        counts = state.counts
+        refused = self._refused.setdefault(id(state.engines), {})
+        eligible = self._eligible_for(state.deployment)
+        if counts or refused:
+            candidates = [
+                (counts[name], name) for name in eligible if refused.get(name) != self._capacity.version(name)
+            ]
+            heapq.heapify(candidates)
+        else:
+            # Sorted by name, and so a heap already.
+            candidates = [(0, name) for name in eligible]
+        while candidates and state.missing > 0:
+            count, name = candidates[0]
+            if self._place(state, name):
+                heapq.heapreplace(candidates, (count + 1, name))
+            else:
+                heapq.heappop(candidates)
+
+    def _fill_by(self, state: State, distribution: Distribution) -> None:
+        """The first cluster in the order of a distribution that allows one more."""
+        refused = self._refused.setdefault(id(state.engines), {})
+        candidates = [
+            name for name in self._eligible_for(state.deployment) if refused.get(name) != self._capacity.version(name)
+        ]
+        counts = state.counts
+        while state.missing > 0:
+            allowed = [name for name in candidates if distribution.allows(counts + Counter({name: 1}))]
+            if not allowed:
+                return
+            name = min(allowed, key=lambda name: distribution.rank(name, counts))
+            if self._place(state, name):
+                counts[name] += 1
+            else:
+                candidates.remove(name)
+
+    def _place(self, state: State, name: str) -> bool:
+        fit = self._capacity.place(state.engines, self._fleet[name])
+        if fit is None:
+            self._refused.setdefault(id(state.engines), {})[name] = self._capacity.version(name)
+            return False
+        state.new.setdefault(name, []).append(fit)
+        return True
+
+    def _distribution(self, state: State) -> Distribution | None:
+        """What a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
+        deployment = state.deployment
+        if not (deployment.spread or deployment.minimum or deployment.preferences):
+            return None
+        if deployment.key not in self._distributions:
+            kept = Counter(entry.placement.cluster for entry in state.kept)
+            eligible = self._eligible_for(deployment)
+            self._distributions[deployment.key] = Distribution(deployment, self._fleet, eligible, kept)
+        return self._distributions[deployment.key]
+
+    def _eligible_for(self, deployment: Deployment) -> tuple[str, ...]:
+        """The clusters that a deployment may use, sorted by name."""
+        key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
+        if key not in self._eligible:
+            self._eligible[key] = tuple(
+                sorted(cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster))
+            )
+        return self._eligible[key]
+
+
+class _Allows:
+    """Whether a distribution allows new replicas beside those that are kept."""
+
+    def __init__(self, distribution: Distribution, kept: Counter[str]) -> None:
+        self._distribution = distribution
+        self._kept = kept
+
+    def __call__(self, new: Counter[str]) -> bool:
+        return self._distribution.allows(self._kept + new)

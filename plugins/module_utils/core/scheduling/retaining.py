@@ -1,0 +1,199 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What stays of each deployment: the replicas that exist and may stay where they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import surplus, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Dropped,
+    Engine,
+    PlacedEngine,
+    Placement,
+    Refusal,
+    Replica,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
+
+
+@dataclass
+class Kept:
+    """A replica that stays: its placement, and its engines on their pools (none for one that is held)."""
+
+    placement: Placement
+    replica: Replica
+    layouts: list[Layout]
+
+
+@dataclass
+class State:
+    """Decisions on one deployment so far."""
+
+    deployment: Deployment
+    # The deployment's engines; deployments with equal ones share this object, and what was found out about it.
+    engines: tuple[Engine, ...]
+    existing: list[Replica] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    stranded: list[Refusal] = field(default_factory=list)
+    # New replicas by cluster.
+    new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
+    # A search for a place ended at the bound on work.
+    undecided: bool = False
+
+    @property
+    def missing(self) -> int:
+        return self.deployment.replicas - len(self.kept) - sum(map(len, self.new.values()))
+
+    @property
+    def may_change(self) -> bool:
+        """Return True when something new of the deployment may be placed."""
+        return not self.deployment.invalid and not self.deployment.hold
+
+    @property
+    def may_grow(self) -> bool:
+        return self.missing > 0 and self.may_change
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Replicas by cluster."""
+        found = Counter(kept.placement.cluster for kept in self.kept)
+        found.update({name: len(fits) for name, fits in self.new.items()})
+        return found
+
+    def placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
+        """Return what is kept and what is new, in order. New replicas have the first indices that are free there."""
+        found = [kept.placement for kept in self.kept]
+        indices: dict[str, set[int]] = {}
+        for placement in found:
+            indices.setdefault(placement.cluster, set()).add(placement.index)
+        for entry in self.dropped:
+            # What may stay for a while keeps its name.
+            if entry.evicted or entry.preempted:
+                indices.setdefault(entry.replica.cluster, set()).add(entry.replica.index)
+        for name, fits in self.new.items():
+            taken = indices.get(name, set())
+            free = [number for number in range(len(taken) + len(fits)) if number not in taken]
+            found += [
+                _new(self.deployment, fleet[name], index, fit.engines) for index, fit in zip(free, fits, strict=False)
+            ]
+        return sorted(found, key=lambda placement: (placement.cluster, placement.index))
+
+
+def _new(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[PlacedEngine, ...]) -> Placement:
+    return Placement(
+        deployment.namespace, deployment.name, cluster.name, index, engines, "new", cluster.gateway_address
+    )
+
+
+def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+    """Keep every replica that can stay, give up the surplus, charge what is kept.
+
+    Of the surplus, what is on a silent cluster stays until it can be removed, and nothing goes in its place.
+    """
+    kept: dict[tuple[str, int], Kept] = {}
+    for replica in state.existing:
+        cluster = fleet.get(replica.cluster)
+        reason = _eviction(state.deployment, replica, cluster)
+        evicted = bool(reason) and cluster is not None
+        if not reason and (replica.cluster, replica.index) in kept:
+            reason = f"another replica has index {replica.index} on {replica.cluster}"
+        if reason or cluster is None:
+            state.dropped.append(Dropped(replica, reason, evicted))
+            continue
+        held = state.deployment.invalid or cluster.unknown
+        pinned = [] if held else pin(state.engines, replica, cluster, capacity)
+        if isinstance(pinned, str):
+            state.dropped.append(Dropped(replica, pinned))
+            continue
+        engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
+        placement = Placement(
+            replica.namespace,
+            replica.deployment,
+            replica.cluster,
+            replica.index,
+            engines,
+            "held" if held else "kept",
+            cluster.gateway_address,
+            held,
+            replica.name,
+        )
+        kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
+    if not state.deployment.invalid:
+        for place in surplus(state.deployment, fleet, kept):
+            if not fleet[place[0]].silent:
+                _give_up(state, kept.pop(place), fleet, capacity)
+    for entry in kept.values():
+        state.kept.append(entry)
+        charge(entry, capacity)
+        for layout in entry.layouts:
+            state.stranded += _stranded(entry.replica, layout, fleet[entry.replica.cluster], capacity)
+
+
+def _give_up(state: State, entry: Kept, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+    """Remove a replica that is too many. One that another replaces on a preferred cluster may stay until that serves,
+    and has its devices meanwhile."""
+    deployment = state.deployment
+    if not deployment.returns or tier(deployment, fleet[entry.replica.cluster]) == 0:
+        state.dropped.append(Dropped(entry.replica, "scaled down"))
+        return
+    state.dropped.append(Dropped(entry.replica, "scaled down from a cluster that is less preferred", evicted=True))
+    charge(entry, capacity)
+
+
+def charge(entry: Kept, capacity: FleetCapacity) -> None:
+    """Charge a replica that exists."""
+    if entry.placement.state == "held":
+        capacity.charge(entry.replica.cluster, entry.replica.engines)
+    for layout in entry.layouts:
+        capacity.charge_layout(entry.replica.cluster, layout)
+
+
+def grow_members(state: State, capacity: FleetCapacity) -> None:
+    """Find places for the pods that spread members of kept replicas gained, now that all that is kept is charged."""
+    for entry in state.kept:
+        if not any(map(missing, entry.layouts)):
+            continue
+        cluster = entry.placement.cluster
+        for number, layout in enumerate(entry.layouts):
+            if missing(layout):
+                capacity.discharge_layout(cluster, layout)
+                entry.layouts[number] = grow(layout, cluster, capacity)
+                capacity.charge_layout(cluster, entry.layouts[number])
+        engines = tuple(layout.placed() for layout in entry.layouts)
+        entry.placement = replace(entry.placement, engines=engines)
+
+
+def _stranded(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
+    """Members of a kept replica that claim nothing where they are and would on another pool of the cluster."""
+    for member, parts in zip(layout.engine.members, layout.members, strict=True):
+        if any(part.resolution.claims for part in parts):
+            continue
+        names = [pool.name for pool in capacity.matcher.claimable(member, cluster.pools)]
+        if names:
+            reason = (
+                f"the {member.role} of engine {layout.engine.name} of ModelReplica {replica.namespace}/{replica.name} "
+                f"claims no device there, and would on pool {' or '.join(names)}. It stays where it is; delete the "
+                "ModelReplica to have it placed again"
+            )
+            yield Refusal(reason, parts[0].pool.name, (cluster.name,))
+
+
+def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None) -> str:
+    if cluster is None:
+        return f"cluster {replica.cluster} is gone"
+    if deployment.invalid:
+        # What it tolerates is unknown.
+        return ""
+    for taint in cluster.taints:
+        if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
+            return f"taint {taint} on {cluster.name} is not tolerated"
+    return ""

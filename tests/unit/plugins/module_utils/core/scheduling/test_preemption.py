@@ -1,0 +1,94 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Tests of new replicas in the place of running ones of lower priority."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fleets
+
+
+def names(decided: Schedule) -> list[tuple[str, str]]:
+    return [(placement.deployment, placement.cluster) for placement in decided.placements]
+
+
+def preempted(decided: Schedule) -> list[tuple[str, str, str]]:
+    return [
+        (entry.replica.deployment, entry.replica.cluster, entry.reason) for entry in decided.dropped if entry.preempted
+    ]
+
+
+def one_gpu(*names: str) -> list[Cluster]:
+    return [fleets.cluster(name, fleets.pool("gpu", 1)) for name in names]
+
+
+def test_nothing_is_preempted_unless_the_deployment_asks_for_it() -> None:
+    fleet = one_gpu("a")
+    running = fleets.replicas_of(schedule([fleets.deployment("low", 1)], fleet, []))
+    decided = schedule([fleets.deployment("low", 1), fleets.deployment("high", 1, priority=10)], fleet, running)
+    assert names(decided) == [("low", "a")]
+
+
+def test_a_new_replica_takes_the_place_of_one_of_lower_priority() -> None:
+    fleet = one_gpu("a")
+    low = fleets.deployment("low", 1)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    high = fleets.deployment("high", 1, priority=10, preempts=True)
+    decided = schedule([low, high], fleet, running)
+    assert names(decided) == [("high", "a")]
+    assert preempted(decided) == [("low", "a", "preempted by ml-team/high, whose priority is 10")]
+    assert [(pending.deployment, pending.count) for pending in decided.pending] == [("low", 1)]
+    again = schedule([low, high], fleet, fleets.replicas_of(decided))
+    assert names(again) == [("high", "a")]
+    assert not again.dropped
+
+
+def test_equal_priority_is_never_preempted() -> None:
+    fleet = one_gpu("a")
+    low = fleets.deployment("low", 1, priority=10)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    decided = schedule([low, fleets.deployment("high", 1, priority=10, preempts=True)], fleet, running)
+    assert names(decided) == [("low", "a")]
+
+
+def test_a_free_place_comes_first_and_the_preempted_replica_finds_another() -> None:
+    fleet = [*one_gpu("a"), fleets.cluster("b", fleets.pool("gpu", 1), labels={"slow": "yes"})]
+    low = fleets.deployment("low", 1)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    anywhere = fleets.deployment("high", 1, priority=10, preempts=True)
+    decided = schedule([low, anywhere], fleet, running)
+    assert names(decided) == [("high", "b"), ("low", "a")]
+    fleet[0] = fleets.cluster("a", fleets.pool("gpu", 1), labels={"slow": "no"})
+    picky = fleets.deployment("high", 1, priority=10, preempts=True, cluster_selector={"slow": "no"})
+    decided = schedule([low, picky], fleet, running)
+    assert names(decided) == [("high", "a"), ("low", "b")]
+    assert [entry.preempted for entry in decided.dropped] == [True]
+
+
+def test_victims_are_as_few_and_as_unimportant_as_can_be() -> None:
+    fleet = [fleets.cluster(name, fleets.pool("gpu", 1, fleets.gpu(count=4))) for name in ("a", "b")]
+    two = fleets.standalone(fleets.ask(2))
+    lows = [
+        fleets.deployment("small", 2, fleets.standalone(), priority=1, cluster_selector={}),
+        fleets.deployment("other", 1, two, priority=2),
+    ]
+    running = fleets.replicas_of(schedule(lows, fleet, []))
+    high = fleets.deployment("high", 1, fleets.standalone(fleets.ask(4)), priority=9, preempts=True)
+    decided = schedule([*lows, high], fleet, running)
+    assert [entry[0] for entry in preempted(decided)] == ["small"]
+    assert ("high", "b") in names(decided)
+
+
+def test_replicas_on_a_silent_cluster_are_no_victims() -> None:
+    fleet = [fleets.cluster("a", fleets.pool("gpu", 1), silent=True)]
+    low = fleets.deployment("low", 1)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    decided = schedule([low, fleets.deployment("high", 1, priority=1, preempts=True)], fleet, running)
+    assert names(decided) == [("low", "a")]
