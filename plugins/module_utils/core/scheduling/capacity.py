@@ -80,7 +80,7 @@ class NodeLedger:
 
     @property
     def state(self) -> object:
-        """What is charged: ledgers of alike pools with equal states take the same."""
+        """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self.used
 
     def fits(self, demand: Demand) -> bool:
@@ -117,7 +117,7 @@ class DeviceLedger:
     """
 
     def __init__(self, pool: Pool, work: Work, memo: dict[object, Packing], *, greedy: bool = False) -> None:
-        """`greedy`: whether a demand fits is told by the first fit alone."""
+        """`greedy`: whether a demand fits is what the first fit says."""
         self.pool = pool
         self._work = work
         self._memo = memo
@@ -138,7 +138,7 @@ class DeviceLedger:
 
     @property
     def state(self) -> object:
-        """What is charged: ledgers of alike pools with equal states take the same."""
+        """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self._load
 
     def fits(self, demand: Demand) -> bool:

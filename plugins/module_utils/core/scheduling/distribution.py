@@ -21,7 +21,7 @@ def domain(cluster: Cluster, key: str) -> str:
 
 
 class Distribution:
-    """What a deployment asks of the distribution of its replicas over the clusters that it may use.
+    """Constraints and order of a deployment for the distribution of its replicas over the clusters that it may use.
 
     Counts are replicas by cluster, and count on clusters that it may no longer use too. Counts that what is kept has
     from earlier runs are allowed, but not made worse.

@@ -188,7 +188,7 @@ class Filler:
         return True
 
     def _distribution(self, state: State) -> Distribution | None:
-        """What a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
+        """Return what a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
         deployment = state.deployment
         if not (deployment.spread or deployment.minimum or deployment.preferences):
             return None
@@ -209,7 +209,7 @@ class Filler:
 
 
 class _Allows:
-    """Whether a distribution allows new replicas beside those that are kept."""
+    """Check that a distribution allows new replicas beside those that are kept."""
 
     def __init__(self, distribution: Distribution, kept: Counter[str]) -> None:
         self._distribution = distribution

@@ -328,7 +328,7 @@ class _Assignment:
         return False
 
     def _is_over(self) -> bool:
-        """Return True when no other choice may be tried: the first one is all that `Greedy` looks at."""
+        """Return True when no other choice may be tried: `Greedy` tries the first one alone."""
         if self._capacity.options.search == "Greedy":
             return True
         if not self.cut and not self._capacity.work.spend():

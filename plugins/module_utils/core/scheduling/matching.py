@@ -71,7 +71,7 @@ class Matcher:
         self._search = search
         self._evaluations = evaluations or Evaluations()
         self.work = work or Work()
-        # Questions with more answers than were looked at.
+        # Questions with more answers than were collected.
         self._limited: set[_Question] = set()
         self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
         self._claiming: dict[_Question, tuple[Resolution, ...]] = {}

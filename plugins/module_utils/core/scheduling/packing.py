@@ -3,7 +3,7 @@
 """Packing of pods onto the nodes of a pool: one that works, or the proof that there is none.
 
 Nodes of a pool are alike, so a state is how many nodes have which devices left. Largest pods first, each onto the node
-with the least room left; when that fails, what cannot be packed at all is told by bounds, and the rest by search.
+with the least room left; when that fails, bounds find what cannot be packed at all, and the rest is searched.
 """
 
 from __future__ import annotations

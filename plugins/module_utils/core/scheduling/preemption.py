@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Room for a new replica in the place of running ones of lower priority, where its deployment asks for that.
 
-What goes is chosen as kube-scheduler chooses victims: on each cluster all replicas of lower priority are taken away,
-and as many as possible are given back, the most important first. Of all clusters the one is taken whose most important
+What goes is chosen as kube-scheduler chooses victims: on each cluster all replicas of lower priority give up their
+places, and as many as possible get them back, the most important first. Of all clusters the one is taken whose most important
 victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first name.
 """
 

@@ -30,7 +30,7 @@ _Counts = tuple[tuple[int, int], ...]
 class NewReplicas:
     """The new replicas of a deployment: its engines, the clusters that it may use, and the places by cluster.
 
-    `allows` tells whether so many new replicas by cluster may be placed; without it any may.
+    `allows` says whether so many new replicas by cluster may be placed; without it any may.
     """
 
     engines: tuple[Engine, ...]
@@ -203,7 +203,7 @@ class _Rearrangement:
         return self._fits[key]
 
     def _kind(self, name: str) -> object:
-        """What a cluster is without the replicas that may be placed otherwise: on equal ones the same fits."""
+        """Return what a cluster is without the replicas that may be placed otherwise: on equal ones the same fits."""
         if name not in self._alike:
             cluster = self._fleet[name]
             mine = (new.places.get(name, ()) for new in self._deployments)

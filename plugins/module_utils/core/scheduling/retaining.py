@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What stays of each deployment: the replicas that exist and may stay where they are."""
+"""Replicas of each deployment that stay: those that exist and may stay where they are."""
 
 from __future__ import annotations
 
