@@ -3,8 +3,8 @@
 """Room for a new replica in the place of running ones of lower priority, where its deployment asks for that.
 
 What goes is chosen as kube-scheduler chooses victims: on each cluster all replicas of lower priority give up their
-places, and as many as possible get them back, the most important first. Of all clusters the one is taken whose most important
-victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first name.
+places, and as many as possible get them back, the most important first. Of all clusters that one gives way whose most
+important victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first name.
 """
 
 from __future__ import annotations
