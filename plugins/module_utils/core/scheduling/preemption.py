@@ -4,7 +4,8 @@
 
 What goes is chosen as kube-scheduler chooses victims: on each cluster all replicas of lower priority give up their
 places, and as many as possible get them back, the most important first. Of all clusters that one gives way whose most
-important victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first name.
+important victim matters least, then with the smallest sum of priorities, then with the fewest victims, then the first
+name.
 """
 
 from __future__ import annotations
