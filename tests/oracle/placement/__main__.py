@@ -1,0 +1,83 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Compare the scheduler with the solver on random fleets; the exit status is 1 when something is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections import Counter, defaultdict
+
+from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import Finding, compare
+from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
+from ansible_collections.modelplane.fleet.tests.oracle.placement.shrinking import shrink
+from ansible_collections.modelplane.fleet.tests.oracle.placement.written import read, text
+
+FIGURES = (
+    "fleets",
+    "replicas",
+    "running",
+    "kept",
+    "new",
+    "pending",
+    "reasons",
+    "questions",
+    "undecided",
+    "classes",
+    "classes at their best",
+    "placed",
+    "best",
+    "best of all priorities at once",
+)
+FINDINGS = (
+    "over capacity",
+    "against the rules",
+    "moves",
+    "false rejects",
+    "worse counts",
+    "false reasons",
+    "changes of a second run",
+)
+Task = tuple[int, int]
+"""Seed and number of a fleet."""
+
+
+def _run(task: Task) -> tuple[Task, Counter[str], list[Finding]]:
+    outcome = compare(read(generate(*task)))
+    return task, outcome.figures, outcome.findings
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="placement", description=__doc__)
+    parser.add_argument("--fleets", type=int, default=1000, help="how many fleets (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the fleets (%(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first fleet (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (%(default)s)")
+    parser.add_argument("--show", type=int, default=5, help="fleets to cut down and print of each kind (%(default)s)")
+    arguments = parser.parse_args()
+    tasks = [(arguments.seed, arguments.first + number) for number in range(arguments.fleets)]
+    figures: Counter[str] = Counter()
+    findings: dict[str, list[tuple[Task, str]]] = defaultdict(list)
+    with multiprocessing.Pool(arguments.jobs) as processes:
+        for task, counted, found in processes.imap(_run, tasks, chunksize=10):
+            figures.update(counted)
+            for finding in found:
+                findings[finding.kind].append((task, finding.text))
+    for name in FIGURES + FINDINGS:
+        print(f"{name:32}{figures[name]:9}")
+    for kind, cases in findings.items():
+        for (seed, number), message in cases[arguments.show :]:
+            print(f"\n{kind}, fleet {number} of seed {seed}: {message}")
+        for (seed, number), message in cases[: arguments.show]:
+            least = shrink(generate(seed, number), kind)
+            finding = next(one for one in compare(read(least)).findings if one.kind == kind)
+            print(
+                f"\n{kind}, fleet {number} of seed {seed}: {message}\ncut down: {finding.text}\n{text(least)}",
+                flush=True,
+            )
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
