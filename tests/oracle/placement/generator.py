@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement import rules
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Written, read
 
 # Sizes that leave gaps: 3+3+2 and 5+3 on eight, 3+1 and 2+2 on four.
-SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 8)
+SIZES = (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 8)
 
 
 def generate(seed: int, number: int) -> Written:
@@ -44,7 +44,7 @@ def _cluster(chance: random.Random, name: str) -> Written:
 
 
 def _pool(chance: random.Random, name: str, style: str) -> Written:
-    devices: list[Written] = [{"name": "gpu", "count": chance.choice((2, 4, 8, 8, 8))}]
+    devices: list[Written] = [{"name": "gpu", "count": chance.choice((4, 8, 8, 8))}]
     if style == "plain" and chance.random() < 0.3:
         devices[0]["memory"] = "24Gi"
     if style == "kinds":
@@ -56,13 +56,13 @@ def _pool(chance: random.Random, name: str, style: str) -> Written:
         devices.append({"name": "other", "count": chance.choice((1, 2, 4)), "class": "other.example.com"})
         chance.shuffle(devices)
     if style == "roots":
-        devices = [{"name": f"gpu-{root}", "count": chance.choice((1, 2, 4)), "root": root} for root in "rs"]
+        devices = [{"name": f"gpu-{root}", "count": chance.choice((2, 4, 4)), "root": root} for root in "rs"]
         devices.append({"name": "nic-s", "nic": True, "count": chance.choice((1, 2, 4)), "root": "s"})
     if style == "unpublished":
         devices.append({"name": "nic", "nic": True, "count": chance.choice((1, 2, 4))})
         if chance.random() < 0.3:
             devices[1]["synthetic"] = True
-    pool: Written = {"name": name, "nodes": chance.choice((1, 1, 2, 2, 3, 4)), "devices": devices}
+    pool: Written = {"name": name, "nodes": chance.choice((1, 2, 2, 3, 3, 4, 4)), "devices": devices}
     if chance.random() < 0.6:
         pool["fabric"] = chance.choice(("rail", "rail", "rail", "other", ""))
     return pool
@@ -91,13 +91,13 @@ def _engine(chance: random.Random, name: str) -> Written:
         leader = _member(chance, "Leader") if chance.random() < 0.85 else {"role": "Leader", "requests": {}}
         same = {key: value for key, value in leader.items() if key != "role"}
         worker = {"role": "Worker", **same} if same["requests"] and chance.random() < 0.6 else _member(chance, "Worker")
-        members = [leader, {**copy.deepcopy(worker), "pods": chance.choice((1, 1, 2, 3, 4))}]
-    return {"name": name, "copies": chance.choice((1, 1, 1, 2, 3)), "members": members}
+        members = [leader, {**copy.deepcopy(worker), "pods": chance.choice((1, 1, 2, 2, 3, 4))}]
+    return {"name": name, "copies": chance.choice((1, 1, 1, 1, 2, 3)), "members": members}
 
 
 def _member(chance: random.Random, role: str) -> Written:
     requests: dict[str, list[Any]] = {
-        "gpu": [chance.choice(SIZES), chance.choice(("gpu", "gpu", "large", "large", "small"))]
+        "gpu": [chance.choice(SIZES), chance.choice(("gpu", "gpu", "gpu", "large", "large", "small"))]
     }
     member: Written = {"role": role, "requests": requests}
     more = chance.random()
@@ -125,12 +125,13 @@ def _running(chance: random.Random, fleet: Written) -> list[Written]:
     for written, deployment in zip(fleet["deployments"], model.deployments, strict=True):
         for index in range(chance.randint(0, deployment.replicas)):
             clusters = [one for one in model.clusters if not rules.ineligible(deployment, one)]
-            cluster = chance.choice(clusters) if clusters else None
-            engines = cluster and _placed(chance, deployment, written, cluster, free, fleet["accounting"])
-            if cluster and engines:
-                found.append(
-                    {"deployment": deployment.name, "cluster": cluster.name, "index": index, "engines": engines}
-                )
+            chance.shuffle(clusters)
+            for cluster in clusters:
+                engines = _placed(chance, deployment, written, cluster, free, fleet["accounting"])
+                if engines:
+                    place = {"deployment": deployment.name, "cluster": cluster.name, "index": index}
+                    found.append({**place, "engines": engines})
+                    break
     return found
 
 

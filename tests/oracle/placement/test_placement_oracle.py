@@ -26,7 +26,6 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.solver import N
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, Written, read, text
 
 FLEETS = 300
-NOT_EXACT = "the search is bounded for each cluster, and takes deployments one by one"
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +45,9 @@ def outcome() -> Outcome:
         "over capacity",
         "against the rules",
         "moves",
-        pytest.param("false rejects", marks=pytest.mark.xfail(reason=NOT_EXACT)),
-        pytest.param("worse counts", marks=pytest.mark.xfail(reason=NOT_EXACT)),
-        pytest.param("false reasons", marks=pytest.mark.xfail(reason=NOT_EXACT)),
+        "false rejects",
+        "worse counts",
+        "false reasons",
         "changes of a second run",
     ],
 )
