@@ -44,7 +44,7 @@ options:
     default: []
   view:
     description:
-      - What RV(shown) and RV(document) are of.
+      - What RV(shown) and RV(document) are of, without O(what_if).
       - V(plan) has placements, and why replicas are pending. V(status) has the fleet as it is, and what the next run
         changes.
     type: str
@@ -61,6 +61,22 @@ options:
     elements: str
     choices: [pending, unready, unreachable, drift, warnings]
     default: []
+  what_if:
+    description:
+      - A question about the fleet as it is planned, which RV(shown), RV(document) and the page of O(reports) then
+        answer. O(state) has to be V(planned), as nothing is built.
+      - A mapping, or its YAML as text, with one or more of C(lose), C(add) and C(scale), which happen at once.
+      - C(lose) is a list of what is lost. An entry is the name of a cluster, or has one or more of C(cluster),
+        C(matchLabels) (labels of clusters), C(pool) and C(zone) (of node pools). Those to which all of them apply are
+        lost, clusters as a whole, or with C(pool) or C(zone) node pools.
+      - C(add) is a list of files, folders and glob patterns of manifests that are added. C(scale) has the number of
+        replicas by C(namespace/name) of a ModelDeployment.
+    type: raw
+  survive:
+    description:
+      - What ModelServices without C(spec.survive) have to survive, with the same fields C(clusters) and
+        C(whenUnsatisfiable). Losses are tried where O(state) is V(planned) or V(built).
+    type: raw
   rounds:
     description: The most rounds.
     type: int
@@ -183,7 +199,9 @@ outcome:
     replicas: {desired: 5, placed: 4, pending: 1, serving: 4}
     findings: {pending: ["ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"], unready: []}
 refused:
-  description: The findings of the kinds that O(strict) names, a line each.
+  description:
+    - The findings of the kinds that O(strict) names, and losses of clusters that services have to survive and do not, a
+      line each.
   returned: success
   type: list
   elements: str
@@ -291,6 +309,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
     manifests,
     observed_fleet,
     output,
+    questions,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
@@ -300,6 +319,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import (
     STRICT,
@@ -325,6 +345,7 @@ ARGUMENTS: dict[str, Any] = {
         "reports": {"type": "list", "elements": "path", "default": []},
         "view": {"type": "str", "choices": ["plan", "status"], "default": "plan"},
         "strict": {"type": "list", "elements": "str", "choices": list(STRICT), "default": []},
+        **questions.QUESTIONS,
         "rounds": {"type": "int", "default": 6},
         "wait": {"type": "float", "default": 900.0},
         "lease": {"type": "float", "default": 60.0},
@@ -372,6 +393,11 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     # Whose state it is: that of the control cluster, where there is one.
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
+    building = questions.asked(module, building, tries_losses=params["state"] in ("planned", "built"))
+    if building.question and params["state"] != "planned":
+        module.fail_json(
+            msg="what_if asks what would be, and this run does more than to plan: ask with the playbook plan or status"
+        )
     settings = reconcile.Settings(
         building,
         state=params["state"],
@@ -483,6 +509,8 @@ def _outcome(
         _warnings(done),
         resized=[each.cluster for each in done.sizes.resized],
         decision=done.decision.generation if done.decision else None,
+        survey=done.builds[-1].survey,
+        answer=done.builds[-1].answer,
         is_preview=module.check_mode or module.params["state"] == "planned",
     )
 
@@ -490,7 +518,9 @@ def _outcome(
 def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any], summary: str) -> dict[str, Any]:
     last, width = done.builds[-1], module.params["table_width"]
     document: Mapping[str, Any]
-    if module.params["view"] == "status":
+    if last.answer:
+        table, document = what_if_output.table(last.answer, width), api.wire(what_if_output.document(last.answer))
+    elif module.params["view"] == "status":
         found = last.fleet_status
         table, document = tables(found, last.now, width), api.wire(found)
     else:

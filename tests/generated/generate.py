@@ -41,9 +41,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manif
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import Outcome  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlanDocument  # noqa: E402
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus  # noqa: E402
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import WhatIfDocument  # noqa: E402
 from ansible_collections.modelplane.fleet.tests.generated import pages  # noqa: E402
 
-RESULTS = {"plan": PlanDocument, "status": FleetStatus, "outcome": Outcome, "validate": ManifestsDocument}
+RESULTS = {
+    "plan": PlanDocument,
+    "status": FleetStatus,
+    "outcome": Outcome,
+    "validate": ManifestsDocument,
+    "what-if": WhatIfDocument,
+}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications, questions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
@@ -75,6 +75,8 @@ OF_FLEET: dict[str, Any] = {
     "fleet_lock_timeout": {"type": "float"},
     "fleet_table_width": {"type": "int"},
     "fleet_observations": {"type": "str"},
+    "fleet_what_if": {"type": "raw"},
+    "fleet_survive": {"type": "raw"},
     **{
         f"fleet_{name}": {key: value for key, value in option.items() if key != "default"}
         for name, option in SCHEDULING.items()
@@ -325,6 +327,7 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
     if read.get("fleet_notify") is not None:
         wrong += notifications.problems(read["fleet_notify"], "fleet_notify")
+    wrong += questions.problems({name: read.get(f"{PREFIX}{name}") for name in questions.QUESTIONS})
     try:
         AllowedHosts.of(read.get("fleet_endpoint_hosts") or ())
     except ValueError as error:

@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     place_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import QuestionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
@@ -166,7 +167,7 @@ def failures(module: AnsibleModule) -> Iterator[None]:
         yield
     except ManifestError as error:
         fail(module, error.problems)
-    except (StoreError, PlanError) as error:
+    except (StoreError, PlanError, QuestionError) as error:
         module.fail_json(msg=str(error))
 
 
@@ -202,7 +203,10 @@ def build_warnings(outcome: Outcome) -> list[str]:
         f"{name} was observed and is no InferenceCluster of the manifests, so what was seen of it is ignored"
         for name in outcome.plan.unknown_clusters
     ]
-    return [*outcome.warnings, *outcome.plan.warnings, *unknown]
+    survey = outcome.survey
+    losses = [f"survival: {each}" for each in survey.shortfalls if not each.need.is_fatal]
+    losses += [survey.left_out] if survey.left_out else []
+    return [*outcome.warnings, *outcome.plan.warnings, *unknown, *losses]
 
 
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
@@ -33,7 +34,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
@@ -89,7 +93,8 @@ class Settings:
     `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
     `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
     `control_unread`: the fleet has a control cluster, which this run does not read.
-    `progress`: where it is reported that another run holds the folder.
+    `progress`: where it is reported that another run holds the folder. `question`: what is asked about the fleet as it
+    is planned. `tries_losses`: whether losses are tried that services, with `survive` all of them, have to survive.
     """
 
     resources: tuple[str, ...]
@@ -109,13 +114,17 @@ class Settings:
     hosts: tuple[str, ...] = ()
     control_unread: bool = False
     progress: Progress = unseen
+    question: Question | None = None
+    survive: Survival | None = None
+    tries_losses: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
     about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
-    `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one."""
+    `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
+    one was asked, `survey` has the losses that were tried."""
 
     plan: Plan
     loaded: Loaded
@@ -127,6 +136,8 @@ class Outcome:
     statuses: tuple[Object, ...] = ()
     now: str = ""
     commit: str = ""
+    answer: Answer | None = None
+    survey: Survey = field(default_factory=Survey)
 
     @cached_property
     def fleet_status(self) -> FleetStatus:
@@ -182,7 +193,15 @@ def decide(settings: Settings) -> Outcome:
 def draw(outcome: Outcome) -> str:
     """Return the report page of a run."""
     return report.html(
-        view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, outcome.commit)
+        view_model.model(
+            outcome.plan,
+            outcome.changes,
+            outcome.fleet_status,
+            outcome.now,
+            outcome.commit,
+            answer=outcome.answer,
+            survey=outcome.survey,
+        )
     )
 
 
@@ -199,6 +218,7 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         outcome = _decide(settings, before)
         outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
+        outcome = _explored(outcome, settings)
         after = _files(outcome)
         pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
         changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
@@ -243,7 +263,30 @@ def _copies(text: str) -> set[tuple[str, str]]:
     return set()
 
 
+def _explored(outcome: Outcome, settings: Settings) -> Outcome:
+    """Return an outcome with the answer to the question that is asked, or with the losses that were tried."""
+    if settings.question:
+        added = None
+        if settings.question.add:
+            loaded, *__ = _fleet(
+                replace(settings, resources=(*settings.resources, *settings.question.add)), outcome.before
+            )
+            added = Added(_drained((*loaded.resources, *loaded.unresolved), settings.drain), loaded.invalid)
+        return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added))
+    if settings.tries_losses:
+        return replace(outcome, survey=survey(outcome.plan, settings.options, settings.survive))
+    return outcome
+
+
 def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
+    loaded, state, published, observed = _fleet(settings, before)
+    return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
+
+
+def _fleet(
+    settings: Settings, before: Mapping[str, str]
+) -> tuple[Loaded, State, Sequence[Mapping[str, Any]], Observed | None]:
+    """Return the manifests of a fleet, its state, what of it is published on the control cluster, and observations."""
     observed = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
@@ -254,7 +297,7 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
             published = published_copies(loaded, _built_of(loaded.invalid, before))
             loaded = _scaled(loaded, partial(_last_replicas, state, _replicas_in(before.get(PLAN_FILE, ""))))
-        return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
+        return loaded, state, published, observed
     if observed is None:
         raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
     control = ControlCluster(observed, files)
@@ -267,8 +310,7 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     loaded = _load(settings, control.sources())
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
-    state = State(control.existing(), control.earlier, control.statuses())
-    return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
+    return loaded, State(control.existing(), control.earlier, control.statuses()), published, observed
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:

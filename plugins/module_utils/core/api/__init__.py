@@ -33,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing 
     InvalidResource,
     construct,
     read,
+    read_part,
     wire,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
@@ -85,5 +86,6 @@ __all__ = [
     "ServingStack",
     "construct",
     "parse",
+    "read_part",
     "wire",
 ]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
@@ -51,6 +51,19 @@ def _entry_names(spec: Any) -> list[Violation]:
     return violations
 
 
+class Survival(Model):
+    """Losses of clusters after which requests are answered still."""
+
+    clusters: int = Field(
+        default=1, ge=1, le=2, description="How many clusters may be lost at once, whichever they are."
+    )
+    when_unsatisfiable: Literal["Fail", "Warn"] = Field(
+        default="Fail",
+        description="Fail makes `plan` and `status` fail after a loss is found that is not survived; Warn makes it a "
+        "warning. What the run does is the same.",
+    )
+
+
 class ModelServiceSpec(Spec):
     """Endpoints that the URL leads to."""
 
@@ -69,6 +82,11 @@ class ModelServiceSpec(Spec):
     )
 
     endpoints: list[ServiceEndpoint] = Field(min_length=1, max_length=64, description="Endpoints behind the URL.")
+    survive: Survival | None = Field(
+        default=None,
+        description="Losses of clusters after which an endpoint has to be usable still, once what can be placed "
+        "again was.",
+    )
 
 
 class ModelServiceStatus(Status):

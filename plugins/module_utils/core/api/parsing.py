@@ -95,6 +95,30 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     return parsed
 
 
+def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
+    """Return what a mapping describes that is no resource by itself.
+
+    A null is the same as an absent field. Raises InvalidResource with all problems.
+    """
+    try:
+        read_in = plain(document)
+    except TooLargeError:
+        raise InvalidResource((Problem(f"has more than {MAX_VALUES} values"),)) from None
+    content = read_in.content
+    problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint) for found in read_in.unreadable]
+    _drop_nulls(kind, content, read_in.nulls)
+    try:
+        part = kind.model_validate(content)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[:MAX_PROBLEMS]
+        problems += [problem_of_error(kind, detail, content, None) for detail in details]
+    else:
+        problems += [_problem(kind, violation, content, None) for violation in violations(part, tolerant=False)]
+    if problems:
+        raise InvalidResource(_distinct(problems))
+    return part
+
+
 def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
     """The written form of a model: wire names, no nulls.
 
@@ -125,7 +149,7 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 
-def _drop_nulls(kind: type[Resource], content: dict[str, Any], nulls: Iterable[Loc]) -> None:
+def _drop_nulls(kind: type[Model], content: dict[str, Any], nulls: Iterable[Loc]) -> None:
     """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning."""
     for loc in nulls:
         parent = shape_at(kind, loc[:-1])
@@ -181,7 +205,7 @@ def _covered(loc: Loc, bad: set[Loc]) -> bool:
     return any(loc[:length] in bad for length in range(1, len(loc) + 1))
 
 
-def _problem(kind: type[Resource], violation: LocatedViolation, content: Any, ref: Ref | None) -> Problem:
+def _problem(kind: type[Model], violation: LocatedViolation, content: Any, ref: Ref | None) -> Problem:
     value = short(violation.value) if violation.value is not None and may_show(content, violation.loc) else ""
     return Problem(violation.message, path=path_of(kind, violation.loc), value=value, hint=violation.hint, ref=ref)
 

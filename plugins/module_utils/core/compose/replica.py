@@ -36,18 +36,9 @@ def model_replica(
     later. Raises ValueError when `engines` is not a placement of this deployment's engines.
     """
     namespace = deployment.namespace
-    template = deployment.spec.template
-    body = template.spec
+    body = deployment.spec.template.spec
     name = names.replica_name(namespace, deployment.name, cluster, index)
-    labels = {
-        **user_labels(template.metadata.labels if template.metadata else None),
-        names.MANAGED_BY_LABEL: names.MANAGED_BY,
-        names.NAMESPACE_LABEL: names.label_value(namespace),
-        names.DEPLOYMENT_LABEL: names.label_value(deployment.name),
-        names.REPLICA_LABEL: names.label_value(name),
-        names.CLUSTER_LABEL: names.label_value(cluster),
-        names.REPLICA_INDEX_LABEL: str(index),
-    }
+    labels = replica_labels(deployment, cluster, index)
     cache, serving = body.model_cache_ref, body.serving
     return api.construct(
         api.ModelReplica,
@@ -62,6 +53,20 @@ def model_replica(
             engines=_engines(body.engines, engines),
         ),
     )
+
+
+def replica_labels(deployment: api.ModelDeployment, cluster: str, index: int) -> dict[str, str]:
+    """Return the labels of ModelReplica number `index` of a ModelDeployment on a cluster."""
+    template, namespace = deployment.spec.template, deployment.namespace
+    return {
+        **user_labels(template.metadata.labels if template.metadata else None),
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.NAMESPACE_LABEL: names.label_value(namespace),
+        names.DEPLOYMENT_LABEL: names.label_value(deployment.name),
+        names.REPLICA_LABEL: names.label_value(names.replica_name(namespace, deployment.name, cluster, index)),
+        names.CLUSTER_LABEL: names.label_value(cluster),
+        names.REPLICA_INDEX_LABEL: str(index),
+    }
 
 
 def _engines(written: Sequence[Engine], placed: Sequence[scheduled.PlacedEngine]) -> list[PlacedEngine]:

@@ -16,6 +16,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import (
+    WhatIfSummary,
+    summary_text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.what_if import summary as what_if_summary
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
 
 SCHEMA_VERSION = 1
@@ -51,6 +58,9 @@ class Findings(api.Model):
     unreachable: list[str] = Field(description="Clusters that did not answer.")
     drift: list[str] = Field(description="What the run changed, or would change.")
     warnings: list[str] = Field(description="Warnings.")
+    survival: list[str] = Field(
+        description="Losses of clusters that services do not survive although they have to; any makes a run fail."
+    )
 
 
 class Outcome(api.Model):
@@ -66,6 +76,9 @@ class Outcome(api.Model):
     decision: int | None = Field(
         default=None, description="Generation of the newest decision; absent when the run published none."
     )
+    what_if: WhatIfSummary | None = Field(
+        default=None, description="Counts of the answer to a question; absent when none was asked."
+    )
 
 
 def outcome(
@@ -77,12 +90,15 @@ def outcome(
     resized: Iterable[str] = (),
     decision: int | None = None,
     is_preview: bool = False,
+    survey: Survey | None = None,
+    answer: Answer | None = None,
 ) -> Outcome:
     """Return the outcome of a run.
 
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
-    others have to apply. `is_preview`: nothing was changed, and all this is what would be.
+    others have to apply. `is_preview`: nothing was changed, and all this is what would be. `survey`: the losses that
+    were tried. `answer`: that to a question; what is pending then is what would be.
     """
     names = {cluster.name for cluster in found.clusters}
     touched = ({each.cluster for each in objects} | set(resized)) & names
@@ -104,26 +120,33 @@ def outcome(
             *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
         ],
         warnings=list(dict.fromkeys(warnings)),
+        survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.need.is_fatal],
     )
+    if answer:
+        pending = [f"{each.namespace}/{each.deployment}: {each.reason}: {each.message}" for each in answer.pending]
+        findings_by_kind = findings_by_kind.model_copy(update={"pending": pending})
+    of_run = f"{summary(clusters, objects, is_preview=is_preview)}; {_replicas_text(replicas)}"
     return api.construct(
         Outcome,
         schema_version=SCHEMA_VERSION,
         changes=bool(objects or set(resized)),
-        summary=f"{summary(clusters, objects, is_preview=is_preview)}; {_replicas_text(replicas)}",
+        summary=summary_text(answer) if answer else of_run,
         clusters=clusters,
         objects=_total(objects),
         replicas=replicas,
         findings=findings_by_kind,
         decision=decision,
+        what_if=what_if_summary(answer) if answer else None,
     )
 
 
 def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
-    """Return the findings of the kinds in `strict` (those of STRICT), a line each with its kind."""
-    chosen = set(strict)
+    """Return the findings of the kinds in `strict` (those of STRICT), and losses that have to be survived and are not,
+    a line each with its kind."""
+    chosen = {*strict, "survival"}
     return [
         f"{kind}: {line}"
-        for kind in STRICT
+        for kind in (*STRICT, "survival")
         if kind in chosen
         for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, "and {} more")
     ]

@@ -263,7 +263,7 @@ def _rows(plan: Plan, earlier: Sequence[Plan]) -> list[Row]:
         rows.append(((replica.namespace, "", 0), ((*cells, "manual"), [])))
     for pending in plan.schedule.pending:
         cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-")
-        rows.append(((pending.namespace, pending.deployment, 1), ((*cells, "pending"), _reasons(pending))))
+        rows.append(((pending.namespace, pending.deployment, 1), ((*cells, "pending"), pending_reasons(pending))))
     for change in changes.values():
         reason = f"{change.reason}; stays until another serves" if change.action == "leaving" else change.reason
         cells = _cells(change.namespace, change.deployment, change.replica, change.cluster)
@@ -277,7 +277,7 @@ def _cells(
     """Return the cells of a replica in all columns but the last."""
     pools = ", ".join(pools_of(engines)) or "-"
     devices = devices_text(device_counts(engines))
-    return f"{namespace}/{deployment or '-'}", _own_part(name, deployment), cluster, pools, devices
+    return f"{namespace}/{deployment or '-'}", own_part(name, deployment), cluster, pools, devices
 
 
 def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
@@ -285,7 +285,7 @@ def pools_of(engines: Sequence[PlacedEngine]) -> dict[str, None]:
     return dict.fromkeys(pool for engine in engines for member in engine.members for pool, __ in member.pods_by_pool)
 
 
-def _own_part(replica: str, deployment: str) -> str:
+def own_part(replica: str, deployment: str) -> str:
     """Return the name of a replica without the prefix of its deployment, which is in the previous column."""
     prefix = f"{deployment}-"
     return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
@@ -295,9 +295,10 @@ def _held(placement: Placement) -> list[str]:
     return [f"held: {placement.reason}"] if placement.state == "held" else []
 
 
-def _reasons(pending: Pending) -> list[str]:
+def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:
+    """Return why replicas have no place, for the lines below a row. `document`: where all reasons are."""
     reasons = [f"{pending.reason}: {pending.message}"]
-    more = "and {} more reasons (plan.json has all of them)"
+    more = f"and {{}} more reasons ({document} has all of them)"
     return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, more)]
 
 
@@ -344,23 +345,11 @@ def document(plan: Plan) -> PlanDocument:
         for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
     ]
     placements += [_manual(replica) for replica in plan.manual]
-    pending = [
-        api.construct(
-            PlannedPending,
-            namespace=entry.namespace,
-            deployment=entry.deployment,
-            replicas=entry.count,
-            reason=entry.reason,
-            message=entry.message,
-            refusals=[_refusal(refusal) for refusal in entry.refusals],
-        )
-        for entry in plan.schedule.pending
-    ]
     return api.construct(
         PlanDocument,
         schema_version=SCHEMA_VERSION,
         placements=placements,
-        pending=pending,
+        pending=[pending_document(entry) for entry in plan.schedule.pending],
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
         clusters=sorted(plan.clusters),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
@@ -378,6 +367,19 @@ def document(plan: Plan) -> PlanDocument:
             services=len(plan.traffic.services),
             objects=len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
         ),
+    )
+
+
+def pending_document(entry: Pending) -> PlannedPending:
+    """Return replicas without a place, for programs."""
+    return api.construct(
+        PlannedPending,
+        namespace=entry.namespace,
+        deployment=entry.deployment,
+        replicas=entry.count,
+        reason=entry.reason,
+        message=entry.message,
+        refusals=[_refusal(refusal) for refusal in entry.refusals],
     )
 
 

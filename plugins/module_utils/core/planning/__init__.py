@@ -75,7 +75,7 @@ class Plan:
     clusters without objects), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
     `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
     the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
-    `unplanned` replicas of deleted deployments. `capacity` are the clusters as the scheduler uses them, `states` the
+    `unplanned` replicas of deleted deployments. `capacity` and `deployments` are what the scheduler uses, `states` the
     observed states of replicas (empty when the fleet is not observed).
     """
 
@@ -89,6 +89,7 @@ class Plan:
     manual: tuple[api.ModelReplica, ...]
     unplanned: tuple[Replica, ...]
     capacity: tuple[Cluster, ...]
+    deployments: tuple[Deployment, ...]
     platforms: Mapping[str, Platform]
     caches: tuple[Staged, ...]
     traffic: Traffic
@@ -140,7 +141,7 @@ def plan(
     )
     fleet = context.fleet
     platforms = clusters.platforms(context)
-    deployments, capacity = _inputs(context, platforms)
+    deployments, capacity = scheduler_inputs(context, platforms)
     running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(context)
     manual = {
@@ -175,6 +176,7 @@ def plan(
         leaving=leaving,
         unplanned=unplanned,
         capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
+        deployments=tuple(deployments),
         platforms=platforms,
         caches=staged,
         traffic=flow,
@@ -219,7 +221,8 @@ def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Ke
             )
 
 
-def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
+def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
+    """Return the deployments and clusters as the scheduler uses them, with those whose manifests have errors."""
     fleet = context.fleet
     deployments = [adapters.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
     catalogue = adapters.DeviceCatalogue()

@@ -26,6 +26,10 @@ has is from there, so that the numbers and words of the page are those of the te
     removed    [{namespace, deployment, replica, cluster, action, reason}]
     objects    [{cluster (empty for the control cluster), created, changed, removed (how many)}]
     files      {created, changed, removed: [path]} of these objects
+    what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str]
+    survival   {losses, tried (how many), needs}
+      needs    [{kind, namespace, name, clusters, is_fatal, places [{cluster (empty for none of the fleet), number}],
+               what (empty when it survives all), why [str], heals}]
 
 The order of lists is kept, except where the page sorts by name for itself; equal models give equal bytes.
 """
@@ -56,6 +60,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     moment,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.scenarios import (
+    losses_section,
+    what_if_section,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
 
@@ -67,9 +75,14 @@ _TITLE = "The fleet"
 def html(model: Mapping[str, Any]) -> str:
     """The page of a model. Its policy allows its own style and script, by their hashes, and nothing else."""
     known = index(model)
+    scenarios = (
+        ("what-if", "What if", what_if_section(model["what_if"], known)),
+        ("losses", "Losses of clusters", losses_section(model["survival"], known)),
+    )
     sections = (
         ("attention", "What is wrong", attention_section(model, known)),
         ("picture", "Services, clusters and pools", picture_section(model, known)),
+        *(section for section in scenarios if section[2]),
         ("changes", "What changes", changes_section(model, known)),
         ("fleet", "Clusters in detail", fleet_section(model, known)),
         ("caches", "Model caches", caches_section(model["caches"], known)),

@@ -32,6 +32,7 @@ _GROUPS = (
     ("unreachable", "unknown", "Unreachable", "cluster"),
     ("unready", "bad", "Not ready", ""),
     ("pending", "bad", "Pending", "deployment"),
+    ("survival", "bad", "Losses that are not survived", ""),
 )
 
 

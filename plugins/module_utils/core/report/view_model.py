@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
@@ -21,7 +22,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
     ServiceStatus,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Need, Shortfall, Survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -34,8 +37,19 @@ _MOST_FACTS = 4
 _OBJECTS = ("control/", "clusters/")
 
 
-def model(plan: Plan, changes: Changes, found: FleetStatus, now: str, commit: str) -> dict[str, Any]:
-    """Return all values of the page as plain data: the rows of the status, with what the plan has beyond it."""
+def model(
+    plan: Plan,
+    changes: Changes,
+    found: FleetStatus,
+    now: str,
+    commit: str,
+    *,
+    answer: Answer | None = None,
+    survey: Survey | None = None,
+) -> dict[str, Any]:
+    """Return all values of the page as plain data: the rows of the status, with what the plan has beyond it, the answer
+    to a question, and losses that were tried."""
+    shortfalls = survey.shortfalls if survey else ()
     document = plan_output.document(plan)
     counts = replica_counts(found)
     rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
@@ -52,7 +66,10 @@ def model(plan: Plan, changes: Changes, found: FleetStatus, now: str, commit: st
             "pending": counts.pending,
             "serving": counts.serving,
         },
-        "findings": [each._asdict() for each in findings(found)],
+        "findings": [
+            *(each._asdict() for each in findings(found)),
+            *(_not_survived(each) for each in shortfalls if each.need.is_fatal),
+        ],
         "services": [
             _service(plan, routed, row) for routed, row in zip(plan.traffic.services, found.services, strict=True)
         ],
@@ -77,6 +94,38 @@ def model(plan: Plan, changes: Changes, found: FleetStatus, now: str, commit: st
             "changed": _objects(changes.changed),
             "removed": _objects(changes.removed),
         },
+        "what_if": {**api.wire(what_if_output.document(answer)), "asked": answer.question.parts} if answer else {},
+        "survival": _survival(survey or Survey()),
+    }
+
+
+def _not_survived(shortfall: Shortfall) -> dict[str, str]:
+    need = shortfall.need
+    subject = {"kind": "survival", "subject": need.kind, "namespace": need.namespace, "name": need.name, "cluster": ""}
+    message = ". ".join([shortfall.what, *shortfall.why])
+    return {**subject, "status": "", "message": message, "hint": shortfall.heals, "command": ""}
+
+
+def _survival(survey: Survey) -> dict[str, Any]:
+    shortfalls = {(each.need.kind, each.need.key): each for each in survey.shortfalls}
+    return {
+        "losses": survey.losses,
+        "tried": survey.tried,
+        "needs": [_need(need, shortfalls.get((need.kind, need.key))) for need in survey.needs],
+    }
+
+
+def _need(need: Need, shortfall: Shortfall | None) -> dict[str, Any]:
+    return {
+        "kind": need.kind,
+        "namespace": need.namespace,
+        "name": need.name,
+        "clusters": need.clusters,
+        "is_fatal": need.is_fatal,
+        "places": [{"cluster": cluster, "number": number} for cluster, number in sorted(need.places.items())],
+        "what": shortfall.what if shortfall else "",
+        "why": shortfall.why if shortfall else [],
+        "heals": shortfall.heals if shortfall else "",
     }
 
 

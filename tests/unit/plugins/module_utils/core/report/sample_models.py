@@ -33,6 +33,8 @@ def empty() -> dict[str, Any]:
         "removed": [],
         "objects": [],
         "files": {"created": [], "changed": [], "removed": []},
+        "what_if": {},
+        "survival": {"losses": 0, "tried": 0, "needs": []},
     }  # fmt: skip
 
 

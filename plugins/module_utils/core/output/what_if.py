@@ -1,0 +1,205 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The answer to a question about a fleet, as tables for terminals and as a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
+    PlannedPending,
+    device_counts,
+    devices_text,
+    own_part,
+    pending_document,
+    pending_reasons,
+    pools_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer, Count, Move
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+
+SCHEMA_VERSION = 1
+_MOVE_TITLES = ("DEPLOYMENT", "REPLICA", "FROM", "TO", "POOL", "DEVICES")
+_COUNT_TITLES = ("BEFORE", "AT ONCE", "AFTER")
+
+
+class LostPool(api.Model):
+    """Nodes of a pool that are lost."""
+
+    cluster: str = Field(description="Its cluster.")
+    pool: str = Field(description="Its name.")
+    nodes: int = Field(description="How many of its nodes are lost.")
+
+
+class PlannedMove(api.Model):
+    """Move of a replica. Without `toCluster` it finds no other place, without `fromCluster` it is new."""
+
+    namespace: str = Field(description="Its namespace.")
+    deployment: str = Field(description="Its ModelDeployment; empty for a ModelReplica that a user wrote.")
+    from_replica: str | None = Field(default=None, description="The ModelReplica that runs no longer.")
+    from_cluster: str | None = Field(default=None, description="Where it ran.")
+    to_replica: str | None = Field(default=None, description="The ModelReplica that is placed.")
+    to_cluster: str | None = Field(default=None, description="Where it is placed.")
+    to_pools: list[str] | None = Field(default=None, description="The node pools of its new place.")
+    reason: str = Field(description="Why it runs no longer where it did; empty for one that is new.")
+
+
+class ChangedCount(api.Model):
+    """Replicas of a ModelDeployment, or usable endpoints of a ModelService."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    before: int = Field(description="How many there are in the plan.")
+    at_once: int = Field(description="How many are left until others are placed and serve.")
+    after: int = Field(description="How many there are then.")
+
+
+class WhatIfSummary(api.Model):
+    """Counts of an answer."""
+
+    moved: int = Field(description="Replicas that are placed elsewhere.")
+    placed: int = Field(description="Replicas that are placed and did not run before.")
+    gone: int = Field(description="Replicas that run no longer, and that none takes the place of.")
+    pending: int = Field(
+        description="Replicas without a place, of deployments that have more of them than in the plan."
+    )
+    services_without_endpoint: int = Field(description="Services that have no usable endpoint left.")
+
+
+class WhatIfDocument(api.Model):
+    """The answer to a question: what is planned, and then what the question says. `schemaVersion` changes with a field
+    that is removed or gets another meaning."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
+    question: Question = Field(description="The question.")
+    lost_clusters: list[str] = Field(description="Clusters that are lost.")
+    lost_pools: list[LostPool] = Field(description="Pools of other clusters that are lost, or nodes of them.")
+    moves: list[PlannedMove] = Field(description="Replicas that run no longer, and those that are placed.")
+    pending: list[PlannedPending] = Field(
+        description="Deployments that have more replicas without a place than in the plan."
+    )
+    deployments: list[ChangedCount] = Field(description="Deployments whose number of replicas changes.")
+    services: list[ChangedCount] = Field(description="Services whose number of usable endpoints changes.")
+    summary: WhatIfSummary = Field(description="Counts.")
+
+
+def document(answer: Answer) -> WhatIfDocument:
+    """Return an answer for programs."""
+    return api.construct(
+        WhatIfDocument,
+        schema_version=SCHEMA_VERSION,
+        question=answer.question,
+        lost_clusters=sorted(answer.lost.clusters),
+        lost_pools=[
+            api.construct(LostPool, cluster=cluster, pool=pool, nodes=nodes)
+            for (cluster, pool), nodes in sorted(answer.lost.nodes.items())
+        ],
+        moves=[_move(move) for move in answer.moves],
+        pending=[pending_document(entry) for entry in answer.pending],
+        deployments=[_count(each) for each in answer.deployments],
+        services=[_count(each) for each in answer.services],
+        summary=summary(answer),
+    )
+
+
+def _move(move: Move) -> PlannedMove:
+    gone, new = move.gone, move.new
+    return api.construct(
+        PlannedMove,
+        namespace=move.namespace,
+        deployment=move.deployment,
+        from_replica=gone.name if gone else None,
+        from_cluster=gone.cluster if gone else None,
+        to_replica=new.name if new else None,
+        to_cluster=new.cluster if new else None,
+        to_pools=list(pools_of(new.engines)) if new else None,
+        reason=move.reason,
+    )
+
+
+def _count(each: Count) -> ChangedCount:
+    return api.construct(
+        ChangedCount,
+        namespace=each.namespace,
+        name=each.name,
+        before=each.before,
+        at_once=each.at_once,
+        after=each.after,
+    )
+
+
+def summary(answer: Answer) -> WhatIfSummary:
+    """Return the counts of an answer."""
+    moves = answer.moves
+    return api.construct(
+        WhatIfSummary,
+        moved=sum(1 for move in moves if move.gone and move.new),
+        placed=sum(1 for move in moves if not move.gone),
+        gone=sum(1 for move in moves if not move.new),
+        pending=sum(entry.count for entry in answer.pending),
+        services_without_endpoint=sum(1 for each in answer.services if each.before and not each.after),
+    )
+
+
+def summary_text(answer: Answer) -> str:
+    """Return the counts of an answer in one line."""
+    counts = summary(answer)
+    parts = [f"{count(counts.moved, 'replica')} {'moves' if counts.moved == 1 else 'move'}"]
+    parts += [f"{counts.placed} placed"] if counts.placed else []
+    parts += [f"{counts.gone} gone"] if counts.gone else []
+    parts += [f"{counts.pending} without a place"] if counts.pending else []
+    if counts.services_without_endpoint:
+        parts.append(f"{count(counts.services_without_endpoint, 'service')} without a usable endpoint")
+    return ", ".join(parts)
+
+
+def table(answer: Answer, width: int = 72) -> list[str]:
+    """Return an answer for people: who moves, who finds no place, and the numbers of deployments and services."""
+    blocks = [
+        ["What if", *wrapped(answer.question.parts, width)],
+        lines(_MOVE_TITLES, _moves(answer), width) or ["Every replica stays where it is."],
+        lines(("SERVICE", *_COUNT_TITLES), [_service(each) for each in answer.services], width),
+        lines(("DEPLOYMENT", *_COUNT_TITLES), [(_cells(each), []) for each in answer.deployments], width),
+    ]
+    return [line for block in blocks if block for line in ["", *block]][1:]
+
+
+def _moves(answer: Answer) -> Sequence[Row]:
+    rows: list[tuple[tuple[str, str, int], Row]] = []
+    for move in answer.moves:
+        new = move.new
+        shown = new or move.gone
+        name = own_part(shown.name, move.deployment) if shown else ""
+        place = (new.cluster, *_devices(new)) if new else ("-", "-", "-")
+        cells = (f"{move.namespace}/{move.deployment or '-'}", name, move.gone.cluster if move.gone else "-", *place)
+        # Where its cluster is lost, the row says it.
+        reasons = [move.reason] if move.gone and move.gone.cluster not in answer.lost.clusters else []
+        rows.append(((move.namespace, move.deployment, 0), (cells, reasons)))
+    for pending in answer.pending:
+        cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} pending", "-", "-", "-", "-")
+        rows.append(
+            ((pending.namespace, pending.deployment, 1), (cells, pending_reasons(pending, "fleet_output=json")))
+        )
+    return [row for __, row in sorted(rows, key=lambda entry: entry[0])]
+
+
+def _devices(replica: Replica) -> tuple[str, str]:
+    return ", ".join(pools_of(replica.engines)) or "-", devices_text(device_counts(replica.engines))
+
+
+def _cells(each: Count) -> tuple[str, ...]:
+    return (f"{each.namespace}/{each.name}", str(each.before), str(each.at_once), str(each.after))
+
+
+def _service(each: Count) -> Row:
+    reason = ""
+    if each.before and not each.after:
+        reason = "no endpoint is usable"
+    elif each.before and not each.at_once:
+        reason = "no endpoint is usable until one that is placed again serves"
+    return _cells(each), [reason] if reason else []

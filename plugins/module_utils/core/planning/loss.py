@@ -1,0 +1,210 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Losses of clusters and node pools, and what runs no longer after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
+    WHAT_IF,
+    Lost,
+    QuestionError,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import Scenario
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool, Replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
+
+PoolKey = tuple[str, str]
+"""Names of a cluster and of a node pool on it."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Clusters that are lost, and how many nodes of pools of other clusters."""
+
+    clusters: frozenset[str] = frozenset()
+    nodes: Mapping[PoolKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """A replica that runs no longer where it did, and why."""
+
+    replica: Replica
+    reason: str
+
+
+def loss_of(scenario: Scenario, entries: Sequence[Lost]) -> Loss:
+    """Return what the entries of a question lose. Raises QuestionError for names that the fleet does not have."""
+    problems: list[str] = []
+    clusters: set[str] = set()
+    zones: dict[PoolKey, set[str]] = {}
+    for index, entry in enumerate(entries):
+        found = _Entry(scenario, entry, f"{WHAT_IF}.lose[{index}]")
+        try:
+            if entry.pool is None and entry.zone is None:
+                clusters |= {cluster.name for cluster in found.clusters()}
+            else:
+                for key, lost in found.pools().items():
+                    zones.setdefault(key, set()).update(lost)
+        except QuestionError as error:
+            problems += error.problems
+    if problems:
+        raise QuestionError(problems)
+    pools = {(cluster.name, pool.name): pool for cluster in scenario.clusters for pool in cluster.pools}
+    nodes = {
+        key: _lost_nodes(pools[key], lost, _zones(scenario, key))
+        for key, lost in sorted(zones.items())
+        if key[0] not in clusters
+    }
+    return Loss(frozenset(clusters), nodes)
+
+
+class _Entry:
+    """One entry of a question, and what it selects."""
+
+    def __init__(self, scenario: Scenario, entry: Lost, path: str) -> None:
+        self._scenario, self._entry, self._path = scenario, entry, path
+
+    def clusters(self) -> list[Cluster]:
+        entry, known = self._entry, self._scenario.clusters
+        found = [cluster for cluster in known if entry.cluster in (None, cluster.name)]
+        if not found:
+            names = [cluster.name for cluster in known]
+            raise self._error("cluster", f"the fleet has no cluster {entry.cluster}", entry.cluster or "", names)
+        for key, value in sorted((entry.match_labels or {}).items()):
+            values = sorted({cluster.labels[key] for cluster in found if key in cluster.labels})
+            if not values:
+                keys = sorted({name for cluster in known for name in cluster.labels})
+                raise self._error("matchLabels", f"no such cluster has a label {key}", key, keys)
+            if value not in values:
+                raise self._error("matchLabels", f"no such cluster has the label {key}={value}", value, values)
+            found = [cluster for cluster in found if cluster.labels.get(key) == value]
+        return found
+
+    def pools(self) -> dict[PoolKey, frozenset[str]]:
+        """Return the zones that pools lose: the one that is named, else all of them, which is written as none."""
+        entry = self._entry
+        found = [(cluster.name, pool.name) for cluster in self.clusters() for pool in cluster.pools]
+        if entry.pool is not None:
+            names = sorted({pool for __, pool in found})
+            found = [key for key in found if key[1] == entry.pool]
+            if not found:
+                raise self._error("pool", f"no such cluster has a node pool {entry.pool}", entry.pool, names)
+        if entry.zone is None:
+            return {key: frozenset([""]) for key in found}
+        zones = sorted({zone for key in found for zone in _zones(self._scenario, key)})
+        found = [key for key in found if entry.zone in _zones(self._scenario, key)]
+        if not found:
+            raise self._error("zone", f"no such node pool is in the zone {entry.zone}", entry.zone, zones)
+        return {key: frozenset([entry.zone]) for key in found}
+
+    def _error(self, key: str, message: str, name: str, known: Iterable[str]) -> QuestionError:
+        names = list(known)
+        hint = nearest_name(name, names).replace("The fleet has", "There is") if names else "There is none."
+        return QuestionError([f"{self._path}.{key}: {message}. {hint}"])
+
+
+def _zones(scenario: Scenario, key: PoolKey) -> frozenset[str]:
+    """Return the zones of a pool; none for one that names none."""
+    cluster = scenario.context.fleet.clusters.get(key[0])
+    pools = (cluster.spec.node_pools if cluster else None) or ()
+    return frozenset(zone for pool in pools if pool.name == key[1] for zone in pool.zones or ())
+
+
+def _lost_nodes(pool: Pool, lost: Iterable[str], zones: frozenset[str]) -> int:
+    """Return how many nodes a pool loses with zones ("": all of them). Its nodes are spread evenly over its zones, and
+    of a rest those that are lost have most."""
+    gone = set(lost)
+    if "" in gone or gone >= zones:
+        return pool.nodes
+    return -(-pool.nodes * len(gone) // len(zones))
+
+
+def without(scenario: Scenario, lost: Loss) -> tuple[Scenario, tuple[Displaced, ...]]:
+    """Return a fleet after a loss, before anything is placed again, and what ran where the loss is."""
+    clusters = tuple(_left(cluster, lost) for cluster in scenario.clusters if cluster.name not in lost.clusters)
+    gone = {(cluster, pool) for (cluster, pool) in lost.nodes if pool not in _pools(clusters, cluster)}
+    displaced = [
+        Displaced(replica, reason) for replica in scenario.running if (reason := _reason(replica, lost.clusters, gone))
+    ]
+    running = _others(scenario.running, displaced)
+    for key in sorted(set(lost.nodes) - gone):
+        cluster = next(each for each in clusters if each.name == key[0])
+        crowded = _crowded(scenario, running, cluster, key[1])
+        displaced += [Displaced(replica, f"pool {key[1]} on {key[0]} has fewer nodes") for replica in crowded]
+        running = _others(running, displaced)
+    left = {(replica.namespace, replica.name) for replica in running}
+    resources = {key: resource for key, resource in scenario.resources.items() if key in left}
+    after = replace(scenario, clusters=clusters, running=tuple(running), resources=resources)
+    return after, tuple(displaced)
+
+
+def _others(running: Iterable[Replica], displaced: Iterable[Displaced]) -> list[Replica]:
+    keys = {(each.replica.namespace, each.replica.name) for each in displaced}
+    return [replica for replica in running if (replica.namespace, replica.name) not in keys]
+
+
+def _left(cluster: Cluster, lost: Loss) -> Cluster:
+    """Return a cluster with the nodes that it still has; a pool without any is gone."""
+    if not any(name == cluster.name for name, __ in lost.nodes):
+        return cluster
+    pools = [
+        replace(pool, nodes=pool.nodes - lost.nodes.get((cluster.name, pool.name), 0))
+        for pool in cluster.pools
+        if lost.nodes.get((cluster.name, pool.name), -1) < pool.nodes
+    ]
+    return replace(cluster, pools=tuple(pools))
+
+
+def _pools(clusters: Iterable[Cluster], name: str) -> set[str]:
+    return {pool.name for cluster in clusters if cluster.name == name for pool in cluster.pools}
+
+
+def _reason(replica: Replica, clusters: frozenset[str], pools: set[PoolKey]) -> str:
+    if replica.cluster in clusters:
+        return f"cluster {replica.cluster} is lost"
+    used = sorted(name for name in pools_of(replica) if (replica.cluster, name) in pools)
+    return f"pool {used[0]} on {replica.cluster} is lost" if used else ""
+
+
+def pools_of(replica: Replica) -> dict[str, None]:
+    """Return the node pools of a replica, each once."""
+    members = (member for engine in replica.engines for member in engine.members)
+    return dict.fromkeys(pool for member in members for pool, __ in member.pods_by_pool)
+
+
+def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, pool: str) -> list[Replica]:
+    """Return the replicas that have no room on a pool that lost nodes. It is not known what ran on these nodes: what
+    chooses last when replicas are placed goes first."""
+    order = {each.key: (-each.priority, each.created, *each.key) for each in scenario.deployments}
+
+    def rank(replica: Replica) -> tuple[bool, object]:
+        # Replicas that users wrote are not placed again, and so go last.
+        key = (replica.namespace, replica.deployment)
+        return bool(replica.deployment), (order.get(key, (0, "", *key)), replica.index, replica.name)
+
+    here = [replica for replica in running if replica.cluster == cluster.name]
+    users = sorted((replica for replica in here if pool in pools_of(replica)), key=rank)
+    others = [replica for replica in here if pool not in pools_of(replica)]
+
+    def fits(number: int) -> bool:
+        decided = schedule((), (cluster,), [*others, *users[:number]], scenario.options)
+        return not any(refusal.pool == pool for refusal in decided.overcommitted)
+
+    return users[_most(len(users), fits) :]
+
+
+def _most(limit: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to a limit that fits, where all smaller ones fit too."""
+    least, most = 0, limit
+    while least < most:
+        middle = (least + most + 1) // 2
+        if fits(middle):
+            least = middle
+        else:
+            most = middle - 1
+    return least

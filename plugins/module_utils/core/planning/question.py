@@ -1,0 +1,114 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Questions about a fleet: what would be if clusters were lost, manifests added, or deployments scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+
+Built = TypeVar("Built", bound=api.Model)
+
+WHAT_IF = "fleet_what_if"
+SURVIVE = "fleet_survive"
+
+
+class QuestionError(ValueError):
+    """A question that cannot be answered. `problems` has a line for each reason."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Lost(api.Model):
+    """Clusters that are lost, or with `pool` or `zone` pools of them: those to which all that is given applies."""
+
+    MIN_PROPERTIES: ClassVar[int] = 1
+
+    cluster: str | None = Field(default=None, min_length=1, description="The name of a cluster.")
+    match_labels: dict[str, str] | None = Field(
+        default=None, min_length=1, description="Labels that clusters have, all of them with these values."
+    )
+    pool: str | None = Field(default=None, min_length=1, description="The name of node pools.")
+    zone: str | None = Field(default=None, min_length=1, description="A zone of node pools.")
+
+    def __str__(self) -> str:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted((self.match_labels or {}).items()))
+        clusters = [f"cluster {self.cluster}"] if self.cluster else []
+        clusters += [f"clusters with {labels}"] if labels else []
+        pools = [f"pool {self.pool}"] if self.pool else []
+        pools += [f"zone {self.zone}"] if self.zone else []
+        return " of ".join([*pools, *clusters])
+
+
+class Question(api.Model):
+    """Events of which all happen at once, to ask what would be then."""
+
+    MIN_PROPERTIES: ClassVar[int] = 1
+
+    lose: list[Lost] | None = Field(default=None, min_length=1, description="Clusters and pools that are lost.")
+    add: list[str] | None = Field(
+        default=None, min_length=1, description="Files, folders and patterns of manifests that are added."
+    )
+    scale: dict[str, Annotated[int, Field(ge=0, le=1000)]] | None = Field(
+        default=None, min_length=1, description="Replicas by `namespace/name` of a ModelDeployment."
+    )
+
+    @property
+    def parts(self) -> list[str]:
+        """Return what happens, a line each."""
+        parts = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
+        parts += [f"{path} is added" for path in self.add or ()]
+        parts += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
+        return parts
+
+
+def read_question(given: object) -> Question:
+    """Return the question that a variable asks: a mapping, or its YAML. Raises QuestionError.
+
+    The name of a cluster stands for `{cluster: NAME}`, and one entry for a list of it."""
+    value = _value(given, WHAT_IF)
+    if isinstance(value, Mapping):
+        value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}
+        if isinstance(value.get("lose"), list):
+            value["lose"] = [{"cluster": each} if isinstance(each, str) else each for each in value["lose"]]
+    return _read(value, Question, WHAT_IF)
+
+
+def read_survival(given: object) -> Survival:
+    """Return what every service of a fleet has to survive, as a variable says it. Raises QuestionError."""
+    return _read(_value(given, SURVIVE), Survival, SURVIVE)
+
+
+def _value(given: object, name: str) -> Any:
+    """Return the value of a variable. One that is given as `-e NAME=VALUE` is text, which Ansible cuts at spaces."""
+    if not isinstance(given, str):
+        return given
+    found = list(documents(Source(name, given.encode())))
+    if len(found) == 1 and not found[0].problems:
+        return found[0].value
+    raise QuestionError(
+        [f"{name} is no YAML (got {short_value(given)}). Write -e '{{{name}: {{…}}}}' on a command line."]
+    )
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, (str, Mapping)) else value
+
+
+def _read(value: object, model: type[Built], name: str) -> Built:
+    if not isinstance(value, Mapping):
+        raise QuestionError([f"{name} must be a mapping: see docs/what-if.md."])
+    try:
+        return api.read_part(value, model)
+    except api.InvalidResource as error:
+        placed = (replace(each, path=f"{name}.{each.path}" if each.path else name) for each in error.problems)
+        raise QuestionError([str(problem) for problem in placed]) from error

@@ -1,0 +1,170 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Scenarios: a fleet in which everything runs that is planned, and then something is lost or added.
+
+Only replicas are placed, and nothing is composed but endpoints, so that many scenarios of one fleet can be tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint, model_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
+    EndpointIndex,
+    MatchedEndpoint,
+    resolve,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, PlanError, scheduler_inputs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import platforms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key, build_fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import usable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Options,
+    Placement,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fleet as the scheduler sees it.
+
+    `running` are all replicas that run, those that users wrote among them; `resources` their ModelReplicas by
+    namespace and name.
+    """
+
+    context: Context
+    deployments: tuple[Deployment, ...]
+    clusters: tuple[Cluster, ...]
+    running: tuple[Replica, ...]
+    resources: Mapping[Key, api.ModelReplica]
+    options: Options
+
+    def schedule(self) -> Schedule:
+        """Place what is missing. Raises PlanError."""
+        return _schedule(self.deployments, self.clusters, self.running, self.options)
+
+    def schedule_missing(self) -> Schedule:
+        """Place what is missing, and decide on nothing else: what runs of other deployments only takes capacity.
+
+        Of the deployments that it decides on, the answer is that of `schedule`. Raises PlanError."""
+        left = self.replicas()
+        missing = [each for each in self.deployments if each.replicas > left[each.key]]
+        return _schedule(missing, self.clusters, self.running, self.options)
+
+    def replicas(self) -> Counter[Key]:
+        """Return how many replicas of each deployment run."""
+        return Counter((replica.namespace, replica.deployment) for replica in self.running if replica.deployment)
+
+    def after(self, decided: Schedule) -> Scenario:
+        """Return the fleet once it is as a schedule of all deployments says."""
+        running = [replica for replica in self.running if not replica.deployment]
+        resources = {(each.namespace, each.name): self.resources[each.namespace, each.name] for each in running}
+        for placement in decided.placements:
+            resource = self.resource(placement)
+            resources[resource.namespace, resource.name] = resource
+            running.append(running_replica(placement, resource.name))
+        return replace(self, running=tuple(running), resources=resources)
+
+    def with_new(self, decided: Schedule) -> Scenario:
+        """Return the fleet in which what a schedule places runs too."""
+        placed = [placement for placement in decided.placements if placement.state == "new"]
+        new = {(each.namespace, each.name): each for each in map(self.resource, placed)}
+        running = [running_replica(each, name) for each, (__, name) in zip(placed, new, strict=True)]
+        return replace(self, running=(*self.running, *running), resources={**self.resources, **new})
+
+    def resource(self, placement: Placement) -> api.ModelReplica:
+        """Return the ModelReplica of a placement."""
+        if placement.replica:
+            return self.resources[placement.namespace, placement.replica]
+        deployment = self.context.fleet.deployments[placement.namespace, placement.deployment]
+        return model_replica(deployment, placement.cluster, placement.index, placement.engines)
+
+
+def running_replica(placement: Placement, name: str) -> Replica:
+    """Return a placement as a replica that runs."""
+    return Replica(
+        name, placement.namespace, placement.deployment, placement.cluster, placement.index, placement.engines
+    )
+
+
+def _schedule(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], running: Iterable[Replica], options: Options
+) -> Schedule:
+    try:
+        return schedule(deployments, clusters, running, options)
+    except SelectorBudgetError as error:
+        raise PlanError(str(error)) from error
+
+
+def planned(plan: Plan, options: Options) -> Scenario:
+    """Return the fleet once everything runs that a plan says."""
+    resources = {(each.namespace, each.name): each for each in (*plan.replicas, *plan.manual)}
+    running = [
+        running_replica(placement, replica.name)
+        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
+    ]
+    running += [adapters.replica(replica) for replica in plan.manual]
+    return Scenario(plan.context, plan.deployments, plan.capacity, tuple(running), resources, options)
+
+
+def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: Iterable[Ref]) -> Scenario:
+    """Return a scenario with these resources in place of those it has; what runs stays."""
+    endpoints = scenario.context.fleet.endpoints.values()
+    fleet = build_fleet(resources, [*scenario.resources.values(), *endpoints], held)
+    context = replace(scenario.context, fleet=fleet)
+    deployments, clusters = scheduler_inputs(context, platforms(context))
+    names = {cluster.name for cluster in clusters}
+    manual = [each for key, each in fleet.manual.items() if key not in scenario.resources]
+    manual = [each for each in manual if each.spec.cluster_name in names]
+    return replace(
+        scenario,
+        context=context,
+        deployments=tuple(deployments),
+        clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
+        running=(*scenario.running, *map(adapters.replica, manual)),
+        resources={**scenario.resources, **{(each.namespace, each.name): each for each in manual}},
+    )
+
+
+def usable_endpoints(
+    scenario: Scenario, replicas: Iterable[api.ModelReplica], services: Iterable[api.ModelService] | None = None
+) -> dict[Key, list[MatchedEndpoint]]:
+    """Return the endpoints of each service to which requests can be sent once these replicas serve.
+
+    `services`: all of the fleet without it. Endpoints outside of the fleet are among them."""
+    context = scenario.context
+    clusters = {cluster.name: cluster for cluster in scenario.clusters}
+    composed = [
+        found for replica in replicas if (found := _endpoint(context, replica, clusters.get(replica.spec.cluster_name)))
+    ]
+    index = EndpointIndex([*composed, *context.fleet.external.values()])
+    chosen: Sequence[api.ModelService] = list(context.fleet.services.values() if services is None else services)
+    return {
+        (service.namespace, service.name): [
+            member
+            for member in resolve(service, index, lambda endpoint: usable(context, endpoint)).members
+            if member.usable
+        ]
+        for service in chosen
+    }
+
+
+def _endpoint(context: Context, replica: api.ModelReplica, cluster: Cluster | None) -> api.ModelEndpoint | None:
+    """Return the ModelEndpoint of a replica that serves; that of earlier runs where the gateway is not known."""
+    if cluster is not None and cluster.gateway_address:
+        return model_endpoint(replica, cluster.gateway_url or http_url(cluster.gateway_address))
+    return context.fleet.endpoints.get((replica.namespace, replica.name)) if cluster else None

@@ -1,0 +1,382 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Survival of losses: whether services keep a usable endpoint, and deployments enough replicas, whichever clusters are
+lost, and what would heal it where they do not.
+
+Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
+a loss of all clusters that it has an endpoint on alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import replica_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.loss import Loss, pools_of, without
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
+    Scenario,
+    planned,
+    usable_endpoints,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Options,
+    Pending,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
+
+MOST_LOSSES = 1_000
+"""Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
+MOST_TRIES = 40
+"""Limit on the additions that are planned, to find those that heal."""
+_MOST_REPLICAS = 4
+_MOST_NODES = 8
+_MOST_POOLS = 3
+
+_OF_PLACE = (names.CLUSTER_LABEL, names.REPLICA_LABEL, names.REPLICA_INDEX_LABEL)
+"""Labels of a replica that depend on its place."""
+
+Clusters = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Remainder that a service or a deployment needs: `least` usable endpoints, or replicas, after a loss of up
+    to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet."""
+
+    kind: Literal["service", "deployment"]
+    namespace: str
+    name: str
+    clusters: int
+    least: int
+    places: Counter[str]
+    is_fatal: bool
+
+    @property
+    def key(self) -> Key:
+        """Return its namespace and name."""
+        return self.namespace, self.name
+
+    def left(self, lost: Iterable[str]) -> int:
+        """Return how many it has elsewhere."""
+        return self.places.total() - sum(self.places[cluster] for cluster in set(lost))
+
+    @property
+    def is_unmet(self) -> bool:
+        """Return whether less is there than is needed, whatever is lost."""
+        return self.left(()) < self.least
+
+    def hurt(self, lost: Clusters) -> bool:
+        """Return whether it has to survive a loss, and less is left elsewhere than is needed."""
+        return len(lost) <= self.clusters and self.left(lost) < self.least
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Something that is added to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another one.
+
+    `nodes` are those of each of `pools`, which are the ones that are used on the other cluster."""
+
+    deployment: Key | None = None
+    replicas: int = 0
+    cluster: str = ""
+    pools: tuple[str, ...] = ()
+    nodes: int = 0
+    is_new_cluster: bool = False
+
+    def __str__(self) -> str:
+        if self.deployment:
+            return f"{count(self.replicas, 'more replica')} of {'/'.join(self.deployment)}"
+        pools = " and ".join(self.pools)
+        if self.is_new_cluster:
+            return f"another cluster like {self.cluster}, with {count(self.nodes, 'node')} in pool {pools}"
+        return f"{count(self.nodes, 'more node')} of pool {pools} on {self.cluster}"
+
+
+def cost(addition: Addition) -> tuple[int, bool, int, str]:
+    """Return what an addition costs, to be compared with others: hardware before replicas on hardware that is there.
+
+    This is the place for prices of InferenceClasses."""
+    return addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A need that is not met after a loss (without clusters: that is not met at all).
+
+    `left`: what it has then. `pending`: its deployments that find no other place. `remedy`: the cheapest addition with
+    which it is met after every loss, None where none was found, or with `is_searched` False none was searched for.
+    `losses`: how many losses it does not survive.
+    """
+
+    need: Need
+    lost: Clusters
+    left: int
+    pending: tuple[Pending, ...]
+    losses: int = 1
+    remedy: Addition | None = None
+    is_searched: bool = True
+
+    def __str__(self) -> str:
+        return ". ".join(part for part in (self.what, *self.why, self.heals) if part)
+
+    @property
+    def what(self) -> str:
+        """Return what is lost, and what is left."""
+        what = "no endpoint" if self.need.kind == "service" else f"{self.left} of {self.need.least} replicas"
+        if not self.lost:
+            return f"{self.need} has {what} even without a loss"
+        more = f", the first of {self.losses} such losses" if self.losses > 1 else ""
+        return f"{self.need} has {what} after a loss of {' and '.join(self.lost)}{more}"
+
+    @property
+    def why(self) -> list[str]:
+        """Return why what is lost finds no other place."""
+        return [
+            f"{each.namespace}/{each.deployment}: {each.message}; {some(map(str, each.refusals), 2)}"
+            if each.refusals
+            else f"{each.namespace}/{each.deployment}: {each.message}"
+            for each in self.pending
+        ]
+
+    @property
+    def heals(self) -> str:
+        """Return what would heal it."""
+        if self.remedy:
+            return f"{self.remedy} would heal it"
+        return "Nothing was found that would heal it" if self.is_searched else ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Losses of a fleet: how many can matter, how many of them were planned, what has to be left after them, and what
+    is not."""
+
+    needs: tuple[Need, ...] = ()
+    losses: int = 0
+    tried: int = 0
+    shortfalls: tuple[Shortfall, ...] = ()
+
+    @property
+    def left_out(self) -> str:
+        """Return what was not tried; "" when everything was."""
+        if self.tried == self.losses:
+            return ""
+        return f"{self.tried} of {self.losses} losses that services have to survive were tried, single clusters first"
+
+
+def survey(
+    plan: Plan, options: Options, of_fleet: Survival | None = None, required: Mapping[Key, int] | None = None
+) -> Survey:
+    """Try the losses that services of a planned fleet have to survive. Raises PlanError.
+
+    `of_fleet`: what services without a field `survive` have to survive. `required`: how many replicas of a deployment
+    have to be left after the losses that its services, or all of the fleet, have to survive.
+    """
+    scenario = planned(plan, options)
+    asked = _Asked(scenario, of_fleet, required or {})
+    needs = asked.needs(scenario)
+    losses = _losses(needs, scenario.clusters)
+    failed = _failed(scenario, needs, losses[:MOST_LOSSES])
+    healer = _Healer(scenario, asked)
+    found = [healer.shortfall(needs[position], lost) for position, lost in sorted(failed.items())]
+    return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(each for each in found if each))
+
+
+class _Asked:
+    """Losses that services and deployments have to survive."""
+
+    def __init__(self, scenario: Scenario, of_fleet: Survival | None, required: Mapping[Key, int]) -> None:
+        self._fleet = scenario.context.fleet
+        given = {key: service.spec.survive or of_fleet for key, service in sorted(self._fleet.services.items())}
+        self._services = {key: survival for key, survival in given.items() if survival is not None}
+        self._required = {key: least for key, least in sorted(required.items()) if least}
+        self._deployments = dict.fromkeys(self._required, of_fleet) if of_fleet else {}
+        for key, survival in self._services.items() if self._required else ():
+            for owner in self._behind(key):
+                self._deployments[owner] = _stricter(survival, self._deployments.get(owner, survival))
+
+    def needs(self, scenario: Scenario, only: Need | None = None) -> list[Need]:
+        """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
+        keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
+        endpoints = usable_endpoints(
+            scenario, scenario.resources.values(), [scenario.context.fleet.services[key] for key in keys]
+        )
+        found = []
+        for key in keys:
+            replicas = [scenario.resources.get((key[0], member.endpoint.name)) for member in endpoints[key]]
+            places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
+            found.append(_need("service", key, self._services[key], 1, places))
+        for key, least in self._required.items():
+            if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
+                running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
+                places = Counter(each.cluster for each in running)
+                found.append(_need("deployment", key, self._deployments[key], least, places))
+        return found
+
+    def behind(self, need: Need) -> list[Key]:
+        """Return the deployments whose replicas a need is about."""
+        return self._behind(need.key) if need.kind == "service" else [need.key]
+
+    def _behind(self, service: Key) -> list[Key]:
+        """Return the deployments whose replicas are, or would be, endpoints of a service."""
+        asked = [entry.selector.match_labels for entry in self._fleet.services[service].spec.endpoints]
+        return [
+            key
+            for key, labels in self._labels.items()
+            if key[0] == service[0]
+            and any(all(name in _OF_PLACE or labels.get(name) == each[name] for name in each) for each in asked)
+        ]
+
+    @cached_property
+    def _labels(self) -> dict[Key, dict[str, str]]:
+        deployments = sorted(self._fleet.deployments.items())
+        return {key: replica_labels(deployment, "", 0) for key, deployment in deployments}
+
+
+def _need(
+    kind: Literal["service", "deployment"], key: Key, survival: Survival, least: int, places: Counter[str]
+) -> Need:
+    return Need(kind, *key, survival.clusters, least, places, survival.when_unsatisfiable == "Fail")
+
+
+def _stricter(one: Survival, other: Survival) -> Survival:
+    return max(one, other, key=lambda each: (each.when_unsatisfiable == "Fail", each.clusters))
+
+
+def _losses(needs: Iterable[Need], clusters: Iterable[Cluster]) -> list[Clusters]:
+    """Return the losses after which less is left elsewhere than some need asks for, single clusters first."""
+    known = sorted(cluster.name for cluster in clusters)
+    found: set[Clusters] = set()
+    for need in needs:
+        if need.is_unmet:
+            continue
+        for one in sorted(set(need.places) - {""}):
+            others = ((min(one, other), max(one, other)) for other in known if other != one)
+            lost: Iterator[Clusters] = iter([(one,)])
+            found.update(each for each in itertools.chain(lost, others if need.clusters > 1 else ()) if need.hurt(each))
+    return sorted(found, key=lambda each: (len(each), each))
+
+
+def _failed(scenario: Scenario, needs: Sequence[Need], losses: Iterable[Clusters]) -> dict[int, list[Clusters]]:
+    """Return the losses that needs do not survive, by the position of the need; (): not even without one."""
+    failed: dict[int, list[Clusters]] = {position: [()] for position, need in enumerate(needs) if need.is_unmet}
+    for lost in filter(None, losses):
+        hurt = [position for position, need in enumerate(needs) if not need.is_unmet and need.hurt(lost)]
+        after, __ = without(scenario, Loss(frozenset(lost)))
+        left = _left([needs[position] for position in hurt], lost, after, after.schedule_missing())
+        for position, number in zip(hurt, left, strict=True):
+            if number < needs[position].least:
+                failed.setdefault(position, []).append(lost)
+    return failed
+
+
+def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
+    """Return what is left for each need after a loss, with what is placed again."""
+    placed = [placement for placement in decided.placements if placement.state == "new"]
+    replicas = [after.resource(placement) for placement in placed]
+    own = {(replica.namespace, replica.name) for replica in replicas}
+    again = Counter((placement.namespace, placement.deployment) for placement in placed)
+    services = [after.context.fleet.services[need.key] for need in needs if need.kind == "service"]
+    endpoints = usable_endpoints(after, replicas, services)
+    return [
+        need.left(lost)
+        + (
+            sum((need.namespace, member.endpoint.name) in own for member in endpoints[need.key])
+            if need.kind == "service"
+            else again[need.key]
+        )
+        for need in needs
+    ]
+
+
+class _Healer:
+    """Searches for additions with which needs are met after every loss."""
+
+    def __init__(self, scenario: Scenario, asked: _Asked) -> None:
+        self._scenario, self._asked = scenario, asked
+        self._tries = MOST_TRIES
+
+    def shortfall(self, need: Need, losses: Sequence[Clusters]) -> Shortfall | None:
+        """Return a need that is not met after these losses, with what would heal it; None when a plan of the whole
+        fleet meets it."""
+        lost = losses[0]
+        after, __ = without(self._scenario, Loss(frozenset(lost)))
+        decided = after.schedule()
+        (left,) = _left([need], lost, after, decided)
+        if left >= need.least:
+            return None
+        behind = self._asked.behind(need)
+        pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
+        found = Shortfall(need, lost, left, pending, len(losses), is_searched=self._tries > 0)
+        for addition in sorted(self._additions(lost, behind, pending), key=cost):
+            if self._tries <= 0:
+                break
+            self._tries -= 1
+            if self._heals(addition, need):
+                return replace(found, remedy=addition)
+        return found
+
+    def _additions(self, lost: Clusters, behind: Sequence[Key], pending: Sequence[Pending]) -> Iterator[Addition]:
+        for key, number in itertools.product(behind, range(1, _MOST_REPLICAS + 1)):
+            yield Addition(deployment=key, replicas=number)
+        full = {
+            (cluster, refusal.pool)
+            for each in pending
+            for refusal in each.refusals
+            if refusal.is_full and refusal.pool
+            for cluster in refusal.clusters
+        }
+        for (cluster, pool), number in itertools.product(sorted(full)[:_MOST_POOLS], range(1, _MOST_NODES + 1)):
+            yield Addition(cluster=cluster, pools=(pool,), nodes=number)
+        for cluster in lost:
+            here = [
+                each
+                for each in self._scenario.running
+                if each.cluster == cluster and (each.namespace, each.deployment) in behind
+            ]
+            pools = tuple(dict.fromkeys(pool for each in here for pool in pools_of(each)))
+            for number in range(1, _MOST_NODES + 1) if pools else ():
+                yield Addition(cluster=cluster, pools=pools, nodes=number, is_new_cluster=True)
+
+    def _heals(self, addition: Addition, need: Need) -> bool:
+        """Plan again with an addition, and return whether the need is met after every loss then."""
+        grown = _with(self._scenario, addition)
+        grown = grown.with_new(grown.schedule_missing())
+        needs = self._asked.needs(grown, only=need)
+        losses = _losses(needs, grown.clusters)
+        return len(losses) <= MOST_LOSSES and not any(_failed(grown, needs, [lost]) for lost in losses or [()])
+
+
+def _with(scenario: Scenario, addition: Addition) -> Scenario:
+    if addition.deployment:
+        deployments = tuple(
+            replace(each, replicas=each.replicas + addition.replicas) if each.key == addition.deployment else each
+            for each in scenario.deployments
+        )
+        return replace(scenario, deployments=deployments)
+    given = next(cluster for cluster in scenario.clusters if cluster.name == addition.cluster)
+    if addition.is_new_cluster:
+        taken = {cluster.name for cluster in scenario.clusters}
+        name = next(name for number in itertools.count(2) if (name := f"{given.name}-{number}") not in taken)
+        pools = tuple(replace(pool, nodes=addition.nodes) for pool in given.pools if pool.name in addition.pools)
+        return replace(scenario, clusters=(*scenario.clusters, replace(given, name=name, pools=pools)))
+    pools = tuple(
+        replace(pool, nodes=pool.nodes + addition.nodes) if pool.name in addition.pools else pool
+        for pool in given.pools
+    )
+    changed = replace(given, pools=pools)
+    return replace(scenario, clusters=tuple(changed if each is given else each for each in scenario.clusters))
