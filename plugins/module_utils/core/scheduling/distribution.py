@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment
@@ -28,7 +28,7 @@ class Distribution:
     """
 
     def __init__(
-        self, deployment: Deployment, fleet: Mapping[str, Cluster], clusters: Sequence[str], kept: Counter[str]
+        self, deployment: Deployment, fleet: Mapping[str, Cluster], clusters: Iterable[str], kept: Counter[str]
     ) -> None:
         self._deployment = deployment
         self._fleet = fleet

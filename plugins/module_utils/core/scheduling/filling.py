@@ -28,7 +28,7 @@ class Filler:
         self._fleet = fleet
         self._capacity = capacity
         self._rearranger = Rearranger(fleet, capacity)
-        self._eligible: dict[object, tuple[str, ...]] = {}
+        self._eligible: dict[object, dict[str, None]] = {}
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
@@ -110,7 +110,7 @@ class Filler:
             filled.append(NewReplicas(state.engines, clusters, state.new, allows))
             self._fill_one(state)
             if self._capacity.options.search == "Exact":
-                key = (id(state.engines), clusters)
+                key = (id(state.engines), id(clusters))
                 if distribution is None and key in hopeless:
                     state.undecided |= hopeless[key]
                 elif not self._make_room(state, filled) and distribution is None:
@@ -147,20 +147,18 @@ class Filler:
         counts = state.counts
         refused = self._refused.setdefault(id(state.engines), {})
         eligible = self._eligible_for(state.deployment)
-        if counts or refused:
-            candidates = [
-                (counts[name], name) for name in eligible if refused.get(name) != self._capacity.version(name)
-            ]
-            heapq.heapify(candidates)
-        else:
-            # Sorted by name, and so a heap already.
-            candidates = [(0, name) for name in eligible]
-        while candidates and state.missing > 0:
-            count, name = candidates[0]
-            if self._place(state, name):
-                heapq.heapreplace(candidates, (count + 1, name))
-            else:
-                heapq.heappop(candidates)
+        unused = (name for name in eligible if name not in counts)
+        used = [(count, name) for name, count in counts.items() if name in eligible]
+        heapq.heapify(used)
+        while state.missing > 0:
+            name = next(unused, "")
+            if not name:
+                if not used:
+                    return
+                __, name = heapq.heappop(used)
+            if refused.get(name) != self._capacity.version(name) and self._place(state, name):
+                counts[name] += 1
+                heapq.heappush(used, (counts[name], name))
 
     def _fill_by(self, state: State, distribution: Distribution) -> None:
         """The first cluster in the order of a distribution that allows one more."""
@@ -198,11 +196,11 @@ class Filler:
             self._distributions[deployment.key] = Distribution(deployment, self._fleet, eligible, kept)
         return self._distributions[deployment.key]
 
-    def _eligible_for(self, deployment: Deployment) -> tuple[str, ...]:
-        """The clusters that a deployment may use, sorted by name."""
+    def _eligible_for(self, deployment: Deployment) -> dict[str, None]:
+        """The clusters that a deployment may use, sorted by name; the same object for the same clusters."""
         key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
         if key not in self._eligible:
-            self._eligible[key] = tuple(
+            self._eligible[key] = dict.fromkeys(
                 sorted(cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster))
             )
         return self._eligible[key]

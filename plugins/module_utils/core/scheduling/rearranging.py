@@ -9,7 +9,7 @@ as much elsewhere. Only replicas that are new in this run are placed otherwise, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
@@ -34,7 +34,7 @@ class NewReplicas:
     """
 
     engines: tuple[Engine, ...]
-    clusters: tuple[str, ...]
+    clusters: Mapping[str, None]
     places: dict[str, list[ReplicaFit]]
     allows: Callable[[Counter[str]], bool] | None = None
 
@@ -109,7 +109,7 @@ class _Rearrangement:
         counts = {name: Counter(found) for name, found in self._before.items()}
         tried: set[tuple[int, str, int]] = set()
 
-        def place(number: int, names: Sequence[str], left: int) -> bool:
+        def place(number: int, names: Collection[str], left: int) -> bool:
             there = {name: counts.setdefault(name, Counter()) for name in names}
             ranked = sorted(names, key=lambda name: (there[name][number], name))
             for name in ranked:
