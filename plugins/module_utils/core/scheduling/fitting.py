@@ -247,7 +247,7 @@ class FleetCapacity:
         with self.work.question():
             for spread in range(self.spreadable(engines, cluster) + 1):
                 assignment = _Assignment(self, engines, cluster, ledgers)
-                if assignment.complete(spread):
+                if assignment.succeeds(spread):
                     assignment.take_back()
                     return list(assignment.by_replica(replicas))
                 if assignment.cut:
@@ -284,57 +284,59 @@ class _Assignment:
         self._cluster = cluster
         self._ledgers = ledgers
 
-    def complete(self, spread: int) -> bool:
-        """Choose places for the engines that have none, at most `spread` of them over several pools; False, and
-        nothing charged, when that fails."""
+    def succeeds(self, spread: int) -> bool:
+        """Choose places for all engines, at most `spread` of them over several pools; False, and nothing charged, when
+        that fails."""
+        choices = [self._choices(spread)]
+        while len(self._chosen) < len(self._engines):
+            choice = next(choices[-1], None)
+            if choice is not None:
+                self._chosen.append(choice)
+                for pool, demand in choice.charges:
+                    self._ledger(pool).add(demand)
+                choices.append(self._choices(spread))
+                continue
+            choices.pop()
+            if choices:
+                self._take_back_last()
+            if not choices or self._is_over():
+                while self._chosen:
+                    self._take_back_last()
+                return False
+        return True
+
+    def _choices(self, spread: int) -> Iterator[_Choice]:
+        """The places that the next engine finds beside those that are chosen."""
         if len(self._chosen) == len(self._engines):
-            return True
+            return
         engine = self._engines[len(self._chosen)]
         claiming = self._capacity.claiming(engine, self._cluster)
         least = self._least_rank(engine)
         for at, pool in enumerate(self._cluster.pools):
             for number, fit in enumerate(self._capacity.fits_of(engine, pool.devices, claiming)):
-                if (at, number) < least or not self._ledger(pool).fits(fit.demand):
-                    continue
-                choice = _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
-                if self._completed_with(choice, spread):
-                    return True
-                if self._is_over():
-                    return False
-        return spread > 0 and is_gang(engine) and self._complete_spread(engine, spread)
+                if (at, number) >= least and self._ledger(pool).fits(fit.demand):
+                    yield _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
+        if is_gang(engine) and sum(choice.rank is None for choice in self._chosen) < spread:
+            for layout in self._capacity.spreader.layouts(engine, self._cluster, self._ledgers):
+                if all(self._ledger(pool).fits(demand) for pool, demand in layout.demands):
+                    yield _Choice(engine, layout.placed(), layout.demands, None)
+                elif not self._spend():
+                    return
 
     def _least_rank(self, engine: Engine) -> tuple[int, int]:
         """Of equal engines the order does not matter, so that each goes nowhere before the one before it."""
         before = self._chosen[-1] if self._chosen else None
         return before.rank if before and before.engine is engine and before.rank else (0, 0)
 
-    def _complete_spread(self, engine: Engine, spread: int) -> bool:
-        for layout in self._capacity.spreader.layouts(engine, self._cluster, self._ledgers):
-            choice = _Choice(engine, layout.placed(), layout.demands, None)
-            has_room = all(self._ledger(pool).fits(demand) for pool, demand in layout.demands)
-            if has_room and self._completed_with(choice, spread - 1):
-                return True
-            if self._is_over():
-                return False
-        return False
-
-    def _completed_with(self, choice: _Choice, spread: int) -> bool:
-        self._chosen.append(choice)
-        for pool, demand in choice.charges:
-            self._ledger(pool).add(demand)
-        if self.complete(spread):
-            return True
-        self._take_back_last()
-        return False
-
     def _is_over(self) -> bool:
         """Return True when no other choice may be tried: `Greedy` tries the first one alone."""
-        if self._capacity.options.search == "Greedy":
-            return True
+        return self._capacity.options.search == "Greedy" or not self._spend()
+
+    def _spend(self) -> bool:
         if not self.cut and not self._capacity.work.spend():
             self.cut = True
             self._capacity.work.undecided += 1
-        return self.cut
+        return not self.cut
 
     def take_back(self) -> None:
         """Take back what is charged for what was chosen, and keep the choice."""

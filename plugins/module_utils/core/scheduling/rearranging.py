@@ -19,8 +19,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 # How many replicas in a row give way to each other before all possibilities are tried in order.
 _LONGEST_CHAIN = 3
 
+# The search recurses once per deployment and cluster. With more of them it would end at its bound anyway.
+_MOST_PLACES = 300
+
 # What it costs to ask whether replicas fit on a cluster, beside the search for it.
-_FIT_STEPS = 20
+_FIT_STEPS = 100
 
 # How many replicas of each deployment, by its number, are on a cluster.
 _Counts = tuple[tuple[int, int], ...]
@@ -81,7 +84,11 @@ class _Rearrangement:
         own = [name for name in self._deployments[self._last].clusters if self._fit(name, Counter({self._last: 1}))]
         found = None
         if movable and own:
-            found = self._by_chain(own) or self._by_all(clusters, movable)
+            found = self._by_chain(own)
+            if found is None and len(clusters) * (len(movable) + 1) > _MOST_PLACES:
+                self._cut = True
+            elif found is None:
+                found = self._by_all(clusters, movable)
         if self._cut:
             self._capacity.work.undecided += 1
         if found is None:
@@ -110,6 +117,8 @@ class _Rearrangement:
         tried: set[tuple[int, str, int]] = set()
 
         def place(number: int, names: Collection[str], left: int) -> bool:
+            if not self._spend(len(names)):
+                return False
             there = {name: counts.setdefault(name, Counter()) for name in names}
             ranked = sorted(names, key=lambda name: (there[name][number], name))
             for name in ranked:
@@ -206,8 +215,8 @@ class _Rearrangement:
         """Return what a cluster is without the replicas that may be placed otherwise: on equal ones the same fits."""
         if name not in self._alike:
             cluster = self._fleet[name]
-            mine = (new.places.get(name, ()) for new in self._deployments)
-            ledgers = self._ledgers[name] = self._capacity.without(cluster, [fit for fits in mine for fit in fits])
+            mine = [fit for number in self._before.get(name, ()) for fit in self._deployments[number].places[name]]
+            ledgers = self._ledgers[name] = self._capacity.without(cluster, mine)
             self._alike[name] = tuple(
                 (pool.name, id(pool.devices), pool.nodes, pool.fabrics, ledgers[pool.name].state)
                 for pool in cluster.pools
