@@ -22,6 +22,7 @@ FIGURES = (
     "new",
     "pending",
     "reasons",
+    "reasons that name the bound",
     "questions",
     "undecided",
     "classes",

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -16,9 +16,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.tests.oracle.placement import rules
-from ansible_collections.modelplane.fleet.tests.oracle.placement.rules import Composition, PoolKey
+from ansible_collections.modelplane.fleet.tests.oracle.placement.rules import Composition, Layout, PoolKey
 from ansible_collections.modelplane.fleet.tests.oracle.placement.solver import (
     Nodes,
+    Place,
     Question,
     UndecidedError,
     fits,
@@ -31,6 +32,8 @@ Key = tuple[str, str]
 """Namespace and name of a deployment."""
 Identity = tuple[str, str, str, int]
 T = TypeVar("T")
+Load = Mapping[PoolKey, Counter[Composition]]
+"""Copies by what they have on a pool."""
 
 
 def identity(one: Placement | Replica) -> Identity:
@@ -84,77 +87,113 @@ class Facts:
         return fits(self.nodes[pool], load, self.fleet.options.accounting)
 
     def takes_one_more(
-        self, deployment: Deployment, clusters: Sequence[str] = (), engines: Sequence[Engine] = ()
+        self, deployment: Deployment, cluster: str = "", engines: Sequence[Engine] = (), pools: Sequence[str] = ()
     ) -> bool | None:
-        """Return whether one more replica (on some clusters only, of some engines only) can be placed while everything
-        else stays on its pools; None where that is not known."""
+        """Return whether one more replica can be placed while everything else stays on its pools; None if not known.
+
+        With arguments: on that cluster, of these engines only, on no other pools."""
+        load = self.load(self.everything)
+        places = self._places(deployment, load, cluster, engines, pools)
+        if not places:
+            return False
         question = self.question()
-        number = self._any_cluster(question, deployment, 1, clusters, engines)
-        question.model.add(number >= 1)
-        return self.answer(question, self.everything, question.possible, unknown=None)
+        question.model.add(_number(question, places, 1) >= 1)
+        return self._answer(question, load, question.possible)
 
     def best(self, members: Sequence[Deployment], fixed: Sequence[Replica | Placement]) -> dict[Key, int]:
-        """The best numbers of new replicas, of each deployment given those of the earlier ones.
+        """Return the best numbers of new replicas, of each deployment given those of the earlier ones.
 
         Where the answer has the best ones of the earlier ones, it shows itself what is possible."""
         best: dict[Key, int] = {}
+        load = self.load(fixed)
+        places = {one.key: self._places(one, load) for one in members}
         for position, deployment in enumerate(members):
-            actual, missing = self.placed[deployment.key], self.missing[deployment.key]
-            as_placed = all(best[one.key] == self.placed[one.key] for one in members[:position])
-            if as_placed and actual == missing:
-                best[deployment.key] = actual
+            key, earlier = deployment.key, [one.key for one in members[:position]]
+            actual, missing = self.placed[key], self.missing[key]
+            as_placed = all(best[one] == self.placed[one] for one in earlier)
+            best[key] = actual
+            if not places[key] or (as_placed and actual == missing):
                 continue
             question = self.question()
-            for one in members[:position]:
-                if best[one.key]:
-                    question.model.add(self._any_cluster(question, one, best[one.key]) == best[one.key])
-            number = self._any_cluster(question, deployment, missing)
+            for one in earlier:
+                if best[one]:
+                    question.model.add(_number(question, places[one], best[one]) == best[one])
+            number = _number(question, places[key], missing)
             if as_placed:
                 question.model.add(number > actual)
             question.model.maximize(number)
-            found = self.answer(question, fixed, question.most, unknown=None)
-            best[deployment.key] = actual if found is None else found
+            found = self._answer(question, load, question.most)
+            best[key] = actual if found is None else found
         return best
 
     def question(self) -> Question:
         return Question(self.nodes, self.fleet.options.accounting)
 
-    def _any_cluster(
+    def _places(
         self,
-        question: Question,
         deployment: Deployment,
-        most: int,
-        clusters: Sequence[str] = (),
+        load: Load,
+        on_cluster: str = "",
         engines: Sequence[Engine] = (),
-    ) -> cp_model.LinearExprT:
-        """The number of new replicas of a deployment, on all clusters that may take one."""
+        on_pools: Sequence[str] = (),
+    ) -> list[Place]:
+        """Return what a new replica may be on, by cluster, without what is too full by mere numbers."""
         engines = engines or deployment.engines
-        numbers = []
+        found = []
         for cluster in self.fleet.clusters:
-            if rules.ineligible(deployment, cluster) or (clusters and cluster.name not in clusters):
+            if rules.ineligible(deployment, cluster) or on_cluster not in ("", cluster.name):
                 continue
             closed = {name for on, name in self.closed if on == cluster.name}
-            layouts = [
-                [layout for layout in rules.layouts_of(engine, cluster) if not layout.pools & closed]
+            place = [
+                (
+                    engine.copies,
+                    [
+                        layout
+                        for layout in rules.layouts_of(engine, cluster)
+                        if not layout.pools & closed
+                        and (not on_pools or layout.pools <= set(on_pools))
+                        and self._has_room(layout, engine.copies, load)
+                    ],
+                )
                 for engine in engines
             ]
-            if all(layouts):
-                numbers.append(question.replicas(layouts, [engine.copies for engine in engines], most))
-        return cp_model.LinearExpr.sum([0, *numbers])
+            if all(layouts for _, layouts in place):
+                found.append(place)
+        return found
 
-    def answer(self, question: Question, fixed: Iterable[Replica | Placement], ask: Callable[[], T], unknown: T) -> T:
-        """Charge what is fixed to the pools in question, then ask."""
-        load = self.load(fixed)
+    def _has_room(self, layout: Layout, copies: int, load: Load) -> bool:
+        """Return whether pools have devices enough for an engine beside what is charged, on whatever nodes."""
+        for pool, pods in layout.charged:
+            nodes = self.nodes[pool]
+            if sum(count for _, count in pods) > nodes.count:
+                return False
+            both = Counter(load.get(pool, {}))
+            both[pods] += copies
+            least = [0 for _ in nodes.devices]
+            for (charges, count), times in ((one, times) for pods_there, times in both.items() for one in pods_there):
+                for kind in range(len(least)):
+                    least[kind] += times * count * min(vector[kind] for vector in charges)
+            if any(need > have * nodes.count for need, have in zip(least, nodes.devices, strict=True)):
+                return False
+        return True
+
+    def _answer(self, question: Question, load: Load, ask: Callable[[], T]) -> T | None:
+        """Charge what is there to the pools in question, then ask."""
         for pool in question.pools:
             question.charge(pool, load.get(pool, Counter()))
         question.fill()
-        return self.ask(ask, unknown)
+        return self.ask(ask)
 
-    def ask(self, ask: Callable[[], T], unknown: T) -> T:
-        """Ask a question; answers that are not known are counted."""
+    def ask(self, ask: Callable[[], T]) -> T | None:
+        """Ask a question; None, and counted, when the answer is not known."""
         self.figures["questions"] += 1
         try:
             return ask()
         except UndecidedError:
             self.figures["undecided"] += 1
-            return unknown
+            return None
+
+
+def _number(question: Question, places: Sequence[Place], most: int) -> cp_model.LinearExpr:
+    """The number of new replicas on any of several clusters."""
+    return cp_model.LinearExpr.sum([question.replicas(place, most) for place in places])

@@ -27,6 +27,8 @@ from ortools.sat.python import cp_model
 
 Load = Mapping[Composition, int]
 """Copies by what one copy has on the pool."""
+Place = Sequence[tuple[int, Sequence[Layout]]]
+"""Of each engine of a replica its copies, and its layouts on one cluster."""
 WORK = 30.0
 """Limit of what one question may cost, in CP-SAT's deterministic measure of time: the same on every machine."""
 
@@ -74,10 +76,10 @@ class Question:
             there[pods].fixed += copies
             there[pods].most += copies
 
-    def replicas(self, engines: Sequence[Sequence[Layout]], copies: Sequence[int], most: int) -> cp_model.IntVar:
-        """Add up to `most` replicas on one cluster; each engine of each goes by any of its layouts. Their number."""
-        number = self.model.new_int_var(0, most if all(engines) else 0, "")
-        for layouts, per_replica in zip(engines, copies, strict=True):
+    def replicas(self, place: Place, most: int) -> cp_model.IntVar:
+        """Add up to `most` replicas on one cluster, each engine of each by any of its layouts, and return it."""
+        number = self.model.new_int_var(0, most, "")
+        for per_replica, layouts in place:
             chosen = [self.model.new_int_var(0, most, "") for _ in layouts]
             self.model.add(cp_model.LinearExpr.sum(chosen) == number)
             for layout, times in zip(layouts, chosen, strict=True):

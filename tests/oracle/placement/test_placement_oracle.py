@@ -218,19 +218,97 @@ def test_a_replica_on_a_cluster_that_takes_none_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_true"),
+    ("pool", "reason", "is_true"),
     [
-        ("3 of 8 gpu free, at most 3 on one node, engine needs 1 pod with 4 gpu", True),
-        ("3 of 8 gpu free, at most 2 on one node, engine needs 1 pod with 4 gpu", False),
-        ("2 of 8 gpu free, at most 3 on one node, engine needs 1 pod with 4 gpu", False),
+        ("x", "3 of 8 gpu free, at most 3 on one node, engine needs 1 pod with 4 gpu", True),
+        ("x", "3 of 8 gpu free, at most 2 on one node, engine needs 1 pod with 4 gpu", False),
+        ("x", "2 of 8 gpu free, at most 3 on one node, engine needs 1 pod with 4 gpu", False),
+        ("x", "device gpu matches, but a node has 8, request gpu needs 9", False),
+        ("", "taint busy:NoSchedule is not tolerated", False),
     ],
 )
-def test_reasons_with_wrong_numbers_are_found(reason: str, is_true: bool) -> None:
+def test_false_reasons_are_found(pool: str, reason: str, is_true: bool) -> None:
+    assert kinds(read(RUNNING), stating(pool, reason)) == (set() if is_true else {"false reasons"})
+
+
+def stating(pool: str, reason: str) -> Callable[[Schedule], Schedule]:
     def stated(answer: Schedule) -> Schedule:
-        refusal = Refusal(reason, "x", ("b",), True)
+        refusal = Refusal(reason, pool, ("b",), bool(pool))
         return replace(answer, pending=(replace(answer.pending[0], refusals=(refusal,)),))
 
-    assert kinds(read(RUNNING), stated) == (set() if is_true else {"false reasons"})
+    return stated
+
+
+def gang(name: str, size: int, workers: int) -> Written:
+    requests = {"gpu": [size, "gpu"]}
+    members = [{"role": "Leader", "requests": requests}, {"role": "Worker", "requests": requests, "pods": workers}]
+    return {"name": name, "members": members}
+
+
+def pools(*nodes: int, fabric: str = "rail") -> list[Written]:
+    """Clusters with pools of eight GPUs a node on one fabric."""
+    devices = [{"name": "gpu", "count": 8}]
+    named = [
+        {"name": f"p{place}", "nodes": count, "devices": devices, "fabric": fabric} for place, count in enumerate(nodes)
+    ]
+    return [{"name": "b", "pools": named}]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "engines", "reason", "is_true"),
+    [
+        (
+            "rail",
+            [gang("one", 8, 3)],
+            "pools p0 and p1 of fabric EFA rail together take 3 of the 4 pods of the engine",
+            True,
+        ),
+        (
+            "rail",
+            [gang("one", 8, 3)],
+            "pools p0 and p1 of fabric EFA rail together take 2 of the 4 pods of the engine",
+            False,
+        ),
+        (
+            "rail",
+            [gang("one", 8, 4)],
+            "pools p0 and p1 of fabric EFA rail together take 4 of the 5 pods of the engine",
+            False,
+        ),
+        ("", [gang("one", 8, 2)], "pools p0 and p1 would take it together if they named the same fabric", True),
+        ("", [gang("one", 8, 3)], "pools p0 and p1 would take it together if they named the same fabric", False),
+        ("", [gang("one", 8, 1), gang("two", 8, 1)], "each of the engines one, two fits alone, not all together", True),
+        (
+            "",
+            [gang("one", 4, 1), gang("two", 4, 2)],
+            "each of the engines one, two fits alone, not all together",
+            False,
+        ),
+        (
+            "rail",
+            [gang("one", 8, 1), gang("two", 8, 1)],
+            "each of the engines one, two fits alone, not all together",
+            True,
+        ),
+    ],
+)
+def test_false_reasons_of_gangs_are_found(fabric: str, engines: list[Written], reason: str, is_true: bool) -> None:
+    deployments = [{"name": "m", "replicas": 1, "engines": engines}]
+    fleet = read({"clusters": pools(2, 1, fabric=fabric), "deployments": deployments})
+    assert kinds(fleet, stating("", reason)) == (set() if is_true else {"false reasons"})
+
+
+def test_a_pool_that_has_room_for_an_engine_is_no_reason() -> None:
+    engines = [gang("one", 8, 1), gang("two", 8, 1)]
+    fleet = read({"clusters": pools(2), "deployments": [{"name": "m", "replicas": 1, "engines": engines}]})
+    assert kinds(fleet, stating("p0", "engine two: 16 of 16 gpu free, at most 8 on one node")) == {"false reasons"}
+
+
+def test_wrong_counts_in_a_message_are_found() -> None:
+    def stated(answer: Schedule) -> Schedule:
+        return replace(answer, pending=(replace(answer.pending[0], message="1 of 2 replicas scheduled"),))
+
+    assert kinds(read(RUNNING), stated) == {"false reasons"}
 
 
 def test_a_pool_that_is_called_overcommitted_and_is_not_is_found() -> None:

@@ -95,8 +95,13 @@ def pool(pool: Written) -> Pool:
     devices = [_device(json.dumps(one)) for one in pool["devices"]]
     fabric = pool.get("fabric")
     if fabric is not None:
-        devices.append(_device(json.dumps({"name": "fabric", "count": 64, "fabric": fabric})))
+        devices.append(fabric_device(fabric))
     return Pool(pool["name"], pool["nodes"], tuple(devices), (Fabric("EFA", fabric),) if fabric else ())
+
+
+def fabric_device(name: str) -> Device:
+    """Return the device by which a pool publishes its fabric."""
+    return _device(json.dumps({"name": "fabric", "count": 64, "fabric": name}))
 
 
 @functools.cache
