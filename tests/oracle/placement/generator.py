@@ -20,18 +20,69 @@ SIZES = (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 5, 5, 8)
 def generate(seed: int, number: int) -> Written:
     """Return a fleet. Every second one has replicas that run already, and was edited since they were placed."""
     chance = random.Random(f"{seed}/{number}")
-    fleet: Written = {
-        "accounting": chance.choice(("Devices", "Devices", "Devices", "Nodes")),
-        "clusters": [_cluster(chance, name) for name in "abcd"[: chance.choice((2, 2, 3, 4))]],
-        "deployments": [_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))],
-        "running": [],
-    }
+    fleet = _tight(chance) if chance.random() < 0.4 else _mixed(chance)
     if chance.random() < 0.5:
         return fleet
     fleet["running"] = _running(chance, fleet)
     for _ in range(chance.choice((1, 1, 2))):
         chance.choice(_EDITS)(chance, fleet)
     return fleet
+
+
+def _tight(chance: random.Random) -> Written:
+    """Many replicas of one priority for about as many devices as there are; which go together decides."""
+    clusters = [_cluster(chance, name) for name in "abc"[: chance.choice((1, 2, 2, 3))]]
+    for cluster in clusters:
+        cluster.pop("taints", None)
+        cluster["pools"] = [_plain_pool(chance, f"p{place}") for place in range(chance.choice((1, 2)))]
+    fleet: Written = {"accounting": chance.choice(("Devices",) * 4 + ("Nodes",)), "clusters": clusters}
+    nodes = sum(pool["nodes"] for cluster in clusters for pool in cluster["pools"])
+    room = nodes * (8 if fleet["accounting"] == "Devices" else 1)
+    fleet["deployments"] = []
+    while room > 0 and len(fleet["deployments"]) < 6:
+        deployment = _tight_deployment(chance, f"d{len(fleet['deployments'])}")
+        size = sum(
+            engine["copies"] * member.get("pods", 1) * (member["requests"]["gpu"][0] if room > nodes else 1)
+            for engine in deployment["engines"]
+            for member in engine["members"]
+        )
+        room -= size * deployment["replicas"]
+        fleet["deployments"].append(deployment)
+    fleet["running"] = []
+    return fleet
+
+
+def _plain_pool(chance: random.Random, name: str) -> Written:
+    devices: list[Written] = [{"name": "gpu", "count": chance.choice((4, 8, 8))}]
+    if chance.random() < 0.3:
+        devices.append({"name": "little", "count": chance.choice((2, 4)), "memory": "24Gi"})
+        chance.shuffle(devices)
+    return {"name": name, "nodes": chance.choice((1, 1, 2, 3)), "devices": devices, "fabric": "rail"}
+
+
+def _tight_deployment(chance: random.Random, name: str) -> Written:
+    requests = {"gpu": [chance.choice((1, 2, 2, 3, 3, 4, 5)), chance.choice(("gpu", "gpu", "large"))]}
+    members: list[Written] = [{"role": "Standalone", "requests": requests}]
+    if chance.random() < 0.4:
+        leader = {**members[0], "role": "Leader"}
+        members = [leader, {**copy.deepcopy(members[0]), "role": "Worker", "pods": chance.choice((1, 1, 2, 3))}]
+    engines = [{"name": "one", "copies": chance.choice((1, 1, 1, 2)), "members": members}]
+    if chance.random() < 0.2:
+        engines.append(
+            {"name": "two", "copies": 1, "members": [{"role": "Standalone", "requests": {"gpu": [2, "gpu"]}}]}
+        )
+    selector = {"selector": {"region": chance.choice(("east", "west"))}} if chance.random() < 0.4 else {}
+    return {"name": name, "replicas": chance.choice((1, 2, 2, 3)), **selector, "engines": engines}
+
+
+def _mixed(chance: random.Random) -> Written:
+    """All that the rules know: kinds and classes of devices, constraints, fabrics, taints, priorities."""
+    return {
+        "accounting": chance.choice(("Devices", "Devices", "Devices", "Nodes")),
+        "clusters": [_cluster(chance, name) for name in "abcd"[: chance.choice((2, 2, 3, 4))]],
+        "deployments": [_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))],
+        "running": [],
+    }
 
 
 def _cluster(chance: random.Random, name: str) -> Written:
