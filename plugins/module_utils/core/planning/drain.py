@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import PREEMPTED_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
 
@@ -21,9 +22,7 @@ def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
     """
     if context.observed is None:
         return []
-    keys = sorted(
-        (entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.evicted or entry.preempted
-    )
+    keys = sorted((entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.may_stay)
     return [context.fleet.replicas[key] for key in keys if key in context.fleet.replicas]
 
 
@@ -49,9 +48,17 @@ def leaving(
         entry = entries[key]
         owner = (key[0], entry.replica.deployment)
         state = states.get(key)
-        places = min(missing[owner], coming[owner]) if entry.preempted else missing[owner]
+        places = min(missing[owner], coming[owner]) if entry.preempted_by else missing[owner]
         if places > 0 and (state is None or state.serving is not False):
             missing[owner] -= 1
             coming[owner] -= 1
-            stay.append(replica)
+            stay.append(_marked(replica, entry.preempted_by))
     return tuple(stay)
+
+
+def _marked(replica: api.ModelReplica, preempted_by: str) -> api.ModelReplica:
+    """Return a ModelReplica by which later runs know that another deployment has its place."""
+    if not preempted_by:
+        return replica
+    annotations = {**replica.annotations, PREEMPTED_ANNOTATION: preempted_by}
+    return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})

@@ -34,6 +34,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 PRIORITY_ANNOTATION = "modelplane.ai/priority"
+PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
+"""On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
 
 # A node is on its fabric or is not, and any number of pods share it. A request may be copied from one for network
 # cards and ask for several, so the device that stands for the fabric counts as the most that a request may ask for.
@@ -287,6 +289,7 @@ def replica(resource: api.ModelReplica) -> Replica:
             PlacedEngine(engine.name, tuple(_placed_member(member) for member in engine.members), engine.copies)
             for engine in resource.spec.engines
         ),
+        preempted_by=resource.annotations.get(PREEMPTED_ANNOTATION, ""),
     )
 
 

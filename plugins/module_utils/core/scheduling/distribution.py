@@ -133,9 +133,15 @@ def _keys(deployment: Deployment) -> set[str]:
 def tier(deployment: Deployment, cluster: Cluster) -> int:
     """Return the position of the first preference that a cluster meets; their number when it meets none."""
     for position, labels in enumerate(deployment.preferences):
-        if all(cluster.labels.get(key) == value for key, value in labels.items()):
+        if meets(cluster, labels):
             return position
     return len(deployment.preferences)
+
+
+def meets(cluster: Cluster, labels: Mapping[str, str]) -> bool:
+    """Return True when a cluster has all labels of a preference."""
+    own = {CLUSTER_LABEL: cluster.name, **cluster.labels}
+    return all(own.get(key) == value for key, value in labels.items())
 
 
 def surplus(

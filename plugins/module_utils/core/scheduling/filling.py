@@ -57,7 +57,7 @@ class Filler:
 
         One at a time: none while another one leaves."""
         distribution = self._distribution(state)
-        if distribution is None or any(entry.evicted or entry.preempted for entry in state.dropped):
+        if distribution is None or any(entry.may_stay for entry in state.dropped):
             return
         fleet, deployment = self._fleet, state.deployment
         entry = max(

@@ -250,7 +250,8 @@ class PlacedEngine:
 
 @dataclass(frozen=True)
 class Replica:
-    """A ModelReplica that exists. `deployment` is empty for one that was written by hand."""
+    """A ModelReplica that exists. `deployment` is empty for one that was written by hand. `preempted_by` is the
+    deployment (namespace/name) that took its place in an earlier run, which it leaves once another one serves."""
 
     name: str
     namespace: str
@@ -258,6 +259,7 @@ class Replica:
     cluster: str
     index: int
     engines: tuple[PlacedEngine, ...]
+    preempted_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -312,13 +314,19 @@ class Dropped:
     """A replica that exists and goes away, and why.
 
     `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
-    there, or it returns to a preferred one. `preempted`: so may it, unless there is no place for another one.
+    there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): so may it, unless
+    there is no place for another one.
     """
 
     replica: Replica
     reason: str
     evicted: bool = False
-    preempted: bool = False
+    preempted_by: str = ""
+
+    @property
+    def may_stay(self) -> bool:
+        """Return True when it may stay for a while."""
+        return self.evicted or bool(self.preempted_by)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Dropped
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State, preempted
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def preempt(
     for victim in victims:
         victim.state.kept.remove(victim.entry)
         _discharge(victim, capacity)
-        reason = "preempted by {}/{}, whose priority is {}".format(*state.deployment.key, state.deployment.priority)
-        victim.state.dropped.append(Dropped(victim.entry.replica, reason, preempted=True))
+        victim.state.dropped.append(preempted(victim.entry.replica, "/".join(state.deployment.key)))
     capacity.charge_fit(name, fit)
     state.new.setdefault(name, []).append(fit)
     return True

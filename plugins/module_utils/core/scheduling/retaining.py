@@ -77,7 +77,7 @@ class State:
             indices.setdefault(placement.cluster, set()).add(placement.index)
         for entry in self.dropped:
             # What may stay for a while keeps its name.
-            if entry.evicted or entry.preempted:
+            if entry.may_stay:
                 indices.setdefault(entry.replica.cluster, set()).add(entry.replica.index)
         for name, fits in self.new.items():
             taken = indices.get(name, set())
@@ -103,6 +103,10 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
     for replica in state.existing:
         cluster = fleet.get(replica.cluster)
         reason = _eviction(state.deployment, replica, cluster)
+        if replica.preempted_by and not reason and not state.deployment.invalid:
+            # Its devices are those of the replica that took its place.
+            state.dropped.append(preempted(replica, replica.preempted_by))
+            continue
         evicted = bool(reason) and cluster is not None
         if not reason and (replica.cluster, replica.index) in kept:
             reason = f"another replica has index {replica.index} on {replica.cluster}"
@@ -138,6 +142,11 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             state.stranded += _stranded(entry.replica, layout, fleet[entry.replica.cluster], capacity)
 
 
+def preempted(replica: Replica, deployment: str) -> Dropped:
+    """Return a replica whose place another deployment took."""
+    return Dropped(replica, f"preempted by {deployment}, which has a higher priority", preempted_by=deployment)
+
+
 def _give_up(state: State, entry: Kept, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
     """Remove a replica that is too many. One that another replaces on a preferred cluster may stay until that serves,
     and has its devices meanwhile."""
@@ -145,7 +154,7 @@ def _give_up(state: State, entry: Kept, fleet: Mapping[str, Cluster], capacity: 
     if not deployment.returns or tier(deployment, fleet[entry.replica.cluster]) == 0:
         state.dropped.append(Dropped(entry.replica, "scaled down"))
         return
-    state.dropped.append(Dropped(entry.replica, "scaled down from a cluster that is less preferred", evicted=True))
+    state.dropped.append(Dropped(entry.replica, "one too many, on a cluster that is less preferred", evicted=True))
     charge(entry, capacity)
 
 

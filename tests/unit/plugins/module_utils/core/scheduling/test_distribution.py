@@ -137,6 +137,12 @@ def test_preferred_clusters_fill_up_first_and_the_next_take_the_rest() -> None:
     assert counts(decided, fleet) == {"east": 2, "west": 2, "north": 2}
 
 
+def test_a_cluster_can_be_preferred_by_its_name() -> None:
+    fleet = regions(east_a=1, west_a=1)
+    named = fleets.deployment("d", 1, preferences=({"modelplane.ai/cluster": "west-a"},))
+    assert counts(schedule([named], fleet, []), fleet) == {"west": 1}
+
+
 def test_scaling_down_begins_with_the_least_preferred() -> None:
     fleet = regions(east_a=1, north_a=9, west_a=1)
     running = schedule([fleets.deployment("d", 5, preferences=TERMS)], fleet, [])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Schedule
@@ -20,9 +21,8 @@ def names(decided: Schedule) -> list[tuple[str, str]]:
 
 
 def preempted(decided: Schedule) -> list[tuple[str, str, str]]:
-    return [
-        (entry.replica.deployment, entry.replica.cluster, entry.reason) for entry in decided.dropped if entry.preempted
-    ]
+    entries = [entry for entry in decided.dropped if entry.preempted_by]
+    return [(entry.replica.deployment, entry.replica.cluster, entry.reason) for entry in entries]
 
 
 def one_gpu(*names: str) -> list[Cluster]:
@@ -43,7 +43,7 @@ def test_a_new_replica_takes_the_place_of_one_of_lower_priority() -> None:
     high = fleets.deployment("high", 1, priority=10, preempts=True)
     decided = schedule([low, high], fleet, running)
     assert names(decided) == [("high", "a")]
-    assert preempted(decided) == [("low", "a", "preempted by ml-team/high, whose priority is 10")]
+    assert preempted(decided) == [("low", "a", "preempted by ml-team/high, which has a higher priority")]
     assert [(pending.deployment, pending.count) for pending in decided.pending] == [("low", 1)]
     again = schedule([low, high], fleet, fleets.replicas_of(decided))
     assert names(again) == [("high", "a")]
@@ -69,7 +69,22 @@ def test_a_free_place_comes_first_and_the_preempted_replica_finds_another() -> N
     picky = fleets.deployment("high", 1, priority=10, preempts=True, cluster_selector={"slow": "no"})
     decided = schedule([low, picky], fleet, running)
     assert names(decided) == [("high", "a"), ("low", "b")]
-    assert [entry.preempted for entry in decided.dropped] == [True]
+    assert [entry.preempted_by for entry in decided.dropped] == ["ml-team/high"]
+
+
+def test_what_is_preempted_goes_also_when_a_later_run_finds_it_still_there() -> None:
+    """Neither the other one, which serves soon, goes in its stead, nor is it counted beside the one that has its
+    devices."""
+    fleet = [fleets.cluster("a", fleets.pool("gpu", 1), labels={"slow": "no"}), *one_gpu("b")]
+    low = fleets.deployment("low", 1)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    high = fleets.deployment("high", 1, priority=10, preempts=True, cluster_selector={"slow": "no"})
+    first = schedule([low, high], fleet, running)
+    still = [replace(entry.replica, preempted_by=entry.preempted_by) for entry in first.dropped]
+    second = schedule([low, high], fleet, [*fleets.replicas_of(first), *still])
+    assert names(second) == names(first) == [("high", "a"), ("low", "b")]
+    assert preempted(second) == preempted(first)
+    assert not second.overcommitted
 
 
 def test_victims_are_as_few_and_as_unimportant_as_can_be() -> None:
