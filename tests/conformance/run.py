@@ -12,6 +12,11 @@ is how the reference implementation decides, unless the case has `options` (`acc
 spread over a fabric also lists its `pools` ({name, pods}); the reference implementation has no such thing, so these
 cases say what docs/scheduling.md says.
 
+A case of several deployments has the rest in `others`; what is placed for one of those names it by `deployment`.
+Beside `placements`, `expect` may list `dropped`, the replicas that go ({replica, reason}, with `mayStay`: true for one
+that may stay until another one serves), and `refused`, the reasons by which clusters take no more replicas of
+`deployment` ({cluster: reason}); what is not listed is not compared. The reference implementation has no such thing.
+
 Selector: `expression`, `device` and `expect` (match, no-match, compile-error). Where `kubernetes` records what
 Kubernetes itself says, that counts; an error at evaluation is no match.
 
@@ -38,9 +43,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Deployment,
+    Dropped,
     Options,
     PlacedMember,
     Placement,
+    Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 
@@ -49,14 +57,13 @@ REFERENCE = Options(accounting="Nodes", search="Greedy")
 
 def decide(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to a placement case, in the form of its `expect`."""
-    desired = adapters.deployment(parsed(case["deployment"]), {})
-    desired = replace(desired, cluster_selector={}, hold="" if case.get("fill", True) else "only what runs is kept")
+    desired = replace(deployment(case["deployment"]), hold="" if case.get("fill", True) else "only what runs is kept")
+    others = [deployment(document) for document in case.get("others", ())]
     catalogue = adapters.DeviceCatalogue()
     clusters = [adapters.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
     options = replace(REFERENCE, **case.get("options", {}))
-    decided = schedule(
-        [desired], clusters, [adapters.replica(parsed(document)) for document in case["replicas"]], options
-    )
+    replicas = [adapters.replica(parsed(document)) for document in case["replicas"]]
+    decided = schedule([desired, *others], clusters, replicas, options)
     held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
         "nodeSelector CEL" in one for one in held
@@ -64,15 +71,27 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
         return {"error": "InvalidNodeSelector"}
     if held:
         return {"error": f"held: {held}"}
-    return {"placements": [shown(placement) for placement in decided.placements]}
+    answer = {
+        "placements": [shown(placement, desired) for placement in decided.placements],
+        "dropped": list(map(dropped_shown, decided.dropped)),
+        "refused": refused(decided, desired),
+    }
+    return {key: value for key, value in answer.items() if key in ("placements", *case["expect"])}
+
+
+def deployment(document: dict[str, Any]) -> Deployment:
+    """A deployment whose candidates are all clusters of the case."""
+    return replace(adapters.deployment(parsed(document), {}), cluster_selector={})
 
 
 def parsed(document: dict[str, Any]) -> Any:
     return api.parse(document)
 
 
-def shown(placement: Placement) -> dict[str, Any]:
+def shown(placement: Placement, desired: Deployment) -> dict[str, Any]:
+    key = (placement.namespace, placement.deployment)
     return {
+        **({} if key == desired.key else {"deployment": placement.deployment}),
         "cluster": placement.cluster,
         "index": placement.index,
         "gatewayAddress": placement.gateway_address,
@@ -83,6 +102,21 @@ def shown(placement: Placement) -> dict[str, Any]:
             )
             for engine in placement.engines
         ),
+    }
+
+
+def dropped_shown(entry: Dropped) -> dict[str, Any]:
+    stays = {"mayStay": True} if entry.may_stay else {}
+    return {"replica": entry.replica.name, "reason": entry.reason, **stays}
+
+
+def refused(decided: Schedule, desired: Deployment) -> dict[str, str]:
+    return {
+        cluster: refusal.reason
+        for pending in decided.pending
+        if (pending.namespace, pending.deployment) == desired.key
+        for refusal in pending.refusals
+        for cluster in refusal.clusters
     }
 
 
@@ -101,10 +135,11 @@ def expected(expect: dict[str, Any]) -> dict[str, Any]:
     if "placements" not in expect:
         return expect
     return {
+        **expect,
         "placements": [
             {**placement, "engines": sorted((engine["name"], engine["members"]) for engine in placement["engines"])}
             for placement in expect["placements"]
-        ]
+        ],
     }
 
 
@@ -135,6 +170,11 @@ def check(case: dict[str, Any]) -> str:
         if "placements" in one and "placements" in other:
             only = [entry for entry in one["placements"] if entry not in other["placements"]]
             lines += [f"    {name} {json.dumps(entry, sort_keys=True)}" for entry in only]
+            lines += [
+                f"    {name} {key} {json.dumps(one[key], sort_keys=True)}"
+                for key in ("dropped", "refused")
+                if one.get(key) != other.get(key)
+            ]
         else:
             lines.append(f"    {name} {json.dumps(one, sort_keys=True)[:2000]}")
     return "\n" + "\n".join(lines or ["    the same placements in another order"])
