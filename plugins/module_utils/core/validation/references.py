@@ -51,6 +51,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.d
     named_domains,
     replica_devices,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.distribution import (
+    deployment_distribution,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.engines import (
     deployment_engines,
     replica_engines,
@@ -607,6 +610,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_priority,
         _deployment_cache,
         _deployment_clusters,
+        deployment_distribution,
         _deployment_selectors,
         deployment_engines,
         deployment_devices,

@@ -75,6 +75,15 @@ def service(*entries: str) -> str:
     return change(SERVICE, written, "".join(f"  - {entry}\n" for entry in entries))
 
 
+def asking(fields: str, replicas: str = "replicas: 1") -> str:
+    """The deployment with more fields in its spec, for which every cluster may be used."""
+    anywhere = change(DEPLOYMENT, "      clusterSelector: {matchLabels: {modelplane.ai/region: west}}\n", "")
+    return change(anywhere, "  replicas: 1\n", f"  {replicas}\n  {fields}\n")
+
+
+REGION = "topologyKey: modelplane.ai/region"
+EAST = change(change(CLUSTER, "name: west", "name: east"), "region: west}", "region: east}")
+TAINTED = EAST + "  taints: [{key: maintenance, effect: NoSchedule}]\n"
 QWEN = "selector: {matchLabels: {modelplane.ai/deployment: qwen}}"
 QWEN_0 = 'selector: {matchLabels: {modelplane.ai/deployment: qwen, modelplane.ai/replica-index: "0"}}'
 GOLD = "selector: {matchLabels: {tier: gold}}"
@@ -535,6 +544,60 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "Put it before endpoints[0]",
             id="wide before narrow",
         ),
+        pytest.param(
+            {"deployment": asking("spread: [{topologyKey: region}]")},
+            "warning",
+            "spec.spread[0].topologyKey",
+            6,
+            "is a label of no cluster that the deployment may use, so no replica is placed",
+            "modelplane.ai/region: west",
+            id="spread over no label",
+        ),
+        pytest.param(
+            {"deployment": asking("spread: [{topologyKey: region, whenUnsatisfiable: ScheduleAnyway}]")},
+            "warning",
+            "spec.spread[0].topologyKey",
+            6,
+            "so it has no effect",
+            "",
+            id="soft spread over no label",
+        ),
+        pytest.param(
+            {"deployment": asking("minAvailable: [{topologyKey: region, replicas: 1}]")},
+            "warning",
+            "spec.minAvailable[0].topologyKey",
+            6,
+            "so it has no effect",
+            "",
+            id="minimum of no label",
+        ),
+        pytest.param(
+            {"deployment": asking("clusterPreferences: {terms: [{matchLabels: {modelplane.ai/region: east}}]}")},
+            "warning",
+            "spec.clusterPreferences.terms[0].matchLabels",
+            6,
+            "matches no cluster that the deployment may use",
+            "modelplane.ai/region: west",
+            id="preference of no cluster",
+        ),
+        pytest.param(
+            {"deployment": asking(f"minAvailable: [{{{REGION}, replicas: 2}}]", "replicas: 3"), "east": EAST},
+            "warning",
+            "spec.minAvailable[0].replicas",
+            6,
+            "asks for 4 replicas in all for 2 values of modelplane.ai/region (east, west), and replicas is 3",
+            "Set replicas to 4 or more, or this to 1 or less",
+            id="minimum of more than all",
+        ),
+        pytest.param(
+            {"deployment": asking("minAvailable: [{replicas: 2}]")},
+            "warning",
+            "spec.minAvailable[0].replicas",
+            6,
+            "asks for 2 replicas in all, and replicas is 1",
+            "Set replicas to 2 or more",
+            id="minimum of the fleet",
+        ),
     ],
 )
 def test_problems_between_resources(
@@ -610,6 +673,26 @@ def test_problems_between_resources(
         pytest.param({"service": service(f"{{priority: 1, {GOLD}}}", f"{{{QWEN_0}}}")}, id="priorities"),
         pytest.param({"service": service(f"{{{QWEN_0}}}", f"{{{QWEN}}}")}, id="narrow before wide"),
         pytest.param({"service": service(f"{{{QWEN}}}", f"{{{GOLD}}}")}, id="selectors that overlap"),
+        pytest.param({"deployment": asking(f"spread: [{{{REGION}}}]")}, id="spread"),
+        pytest.param({"deployment": asking("spread: [{topologyKey: modelplane.ai/cluster}]")}, id="over clusters"),
+        pytest.param(
+            {"deployment": asking("clusterPreferences: {terms: [{matchLabels: {modelplane.ai/cluster: west}}]}")},
+            id="preference of a name",
+        ),
+        pytest.param(
+            {"deployment": asking(f"minAvailable: [{{{REGION}, replicas: 2}}]", "replicas: 4"), "east": EAST},
+            id="minimum that is met",
+        ),
+        pytest.param(
+            {"deployment": asking(f"minAvailable: [{{{REGION}, replicas: 1}}]"), "east": TAINTED},
+            id="minimum without clusters that are not tolerated",
+        ),
+        pytest.param(
+            {"deployment": asking("minAvailable: [{replicas: 2}]", "# an autoscaler sets replicas")},
+            id="minimum of an autoscaler",
+        ),
+        pytest.param({"deployment": asking("minAvailable: [{replicas: 2}]", "replicas: 0")}, id="scaled to zero"),
+        pytest.param({"deployment": asking("preemption: LowerPriority")}, id="preemption of nothing"),
     ],
 )
 def test_what_is_right_is_not_complained_about(changed: dict[str, str]) -> None:
@@ -702,6 +785,12 @@ def test_namespaces_that_would_be_one_on_workload_clusters_are_reported_with_bot
     # Their names are no trouble where nothing is composed into them.
     service = SERVICE.replace("namespace: team", f"namespace: {other}")
     assert load_text(CLASS, CLUSTER, texts[0], service).errors == ()
+
+
+def test_clusters_with_errors_may_have_what_a_deployment_asks_for() -> None:
+    broken = change(change(EAST, "modelplane.ai/region: east", "region: east"), "nodePools", "nodePolls")
+    problem = only(fleet(deployment=asking("spread: [{topologyKey: region}]"), east=broken).problems)
+    assert "nodePolls" in problem.path
 
 
 def test_only_classes_of_the_cloud_are_proposed() -> None:

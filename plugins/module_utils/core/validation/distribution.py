@@ -1,0 +1,94 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of what a ModelDeployment asks of the distribution of its replicas against the clusters that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain, meets
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Taint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short, some
+
+
+class Clusters(Protocol):
+    """InferenceClusters of a fleet, and the caches that narrow those of a deployment."""
+
+    @property
+    def cluster_labels(self) -> str:
+        """Labels of clusters as text."""
+
+    def complete(self, kind: str) -> bool:
+        """Return True when there are resources of this kind and all are valid."""
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        """Return a resource; None when there is none."""
+
+    def of_kind(self, kind: str) -> Iterable[Any]:
+        """Return all resources of a kind."""
+
+
+def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Problem]:
+    """Yield what cannot be had of `spread`, `clusterPreferences` and `minAvailable`. Where no cluster may be used, that
+    is what is reported, by the check of its selector."""
+    spec = deployment.spec
+    if not (spec.spread or spec.cluster_preferences or spec.min_available) or not fleet.complete("InferenceCluster"):
+        return
+    clusters = _usable(deployment, fleet)
+    if not clusters:
+        return
+    for index, entry in enumerate(spec.spread or ()):
+        effect = "no replica is placed" if entry.when_unsatisfiable == "DoNotSchedule" else "it has no effect"
+        yield from _key(entry.topology_key, clusters, f"spec.spread[{index}].topologyKey", effect, fleet)
+    for index, term in enumerate(spec.cluster_preferences.terms if spec.cluster_preferences else ()):
+        if not any(meets(cluster, term.match_labels) for cluster in clusters):
+            path = f"spec.clusterPreferences.terms[{index}].matchLabels"
+            pairs = ", ".join(f"{key}: {value}" for key, value in sorted(term.match_labels.items()))
+            yield warning("matches no cluster that the deployment may use", path, fleet.cluster_labels, short(pairs))
+    for index, entry in enumerate(spec.min_available or ()):
+        path = f"spec.minAvailable[{index}]"
+        if entry.topology_key:
+            yield from _key(entry.topology_key, clusters, f"{path}.topologyKey", "it has no effect", fleet)
+        # Without `replicas` in the manifest an autoscaler sets it.
+        if "replicas" in spec.model_fields_set:
+            yield from _minimum(entry, spec.replicas, clusters, f"{path}.replicas")
+
+
+def _usable(deployment: Any, fleet: Clusters) -> list[Cluster]:
+    """Return the clusters that a deployment selects and tolerates, of which only the labels are known."""
+    reference = deployment.spec.template.spec.model_cache_ref
+    cache = fleet.find("ModelCache", deployment.namespace, reference.name) if reference else None
+    desired = adapters.deployment(deployment, {(cache.namespace, cache.name): cache} if cache else {})
+    return [
+        Cluster(cluster.name, labels=cluster.labels)
+        for cluster in fleet.of_kind("InferenceCluster")
+        if all(cluster.labels.get(key) == value for key, value in desired.cluster_selector.items())
+        and _tolerates(desired, cluster)
+    ]
+
+
+def _tolerates(deployment: Deployment, cluster: Any) -> bool:
+    taints = (Taint(taint.key, taint.effect, taint.value or "") for taint in cluster.spec.taints or ())
+    return all(any(toleration.covers(taint) for toleration in deployment.tolerations) for taint in taints)
+
+
+def _key(key: str, clusters: Sequence[Cluster], path: str, effect: str, fleet: Clusters) -> Iterator[Problem]:
+    if not any(domain(cluster, key) for cluster in clusters):
+        message = f"is a label of no cluster that the deployment may use, so {effect}"
+        yield warning(message, path, fleet.cluster_labels, short(key))
+
+
+def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) -> Iterator[Problem]:
+    """Yield a minimum that all replicas together do not meet. A deployment without any is scaled to zero on purpose."""
+    key = entry.topology_key
+    values = sorted({domain(cluster, key) for cluster in clusters} - {""}) if key else [""]
+    needed = entry.replicas * len(values)
+    if not 0 < replicas < needed:
+        return
+    where = f" for {count(len(values), 'value')} of {key} ({some(values, 3)})" if key else ""
+    hint = f"Set replicas to {needed} or more"
+    hint += f", or this to {replicas // len(values)} or less" if replicas >= len(values) else ""
+    yield warning(f"asks for {count(needed, 'replica')} in all{where}, and replicas is {replicas}", path, hint)
