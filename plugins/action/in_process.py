@@ -156,7 +156,19 @@ class _ModuleInProcess:
 
 # Keys of results whose texts are for people, wherever they are in a result; all other keys have data.
 _FOR_PEOPLE = frozenset(
-    {"errors", "findings", "message", "messages", "msg", "notes", "problems", "services", "table", "unreachable"}
+    {
+        "costs",
+        "errors",
+        "findings",
+        "message",
+        "messages",
+        "msg",
+        "notes",
+        "problems",
+        "services",
+        "table",
+        "unreachable",
+    }
     | {"warnings", "warnings_found"}
 )
 _KEPT = "\n\t"

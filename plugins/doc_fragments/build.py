@@ -42,6 +42,11 @@ options:
         C(stack) (both C(ready), C(message)), C(nodes) by pool and C(objects), or V(true) in C(declared) alone, where
         it is not read. Objects are as an API server shows them; Secrets with values are refused.
     type: path
+  prices:
+    description:
+      - The price catalogue, a YAML file with prices of nodes by cloud, machine, and region or zone. Prices that an
+        InferenceClass has win over it.
+    type: path
   rollout:
     description:
       - How many clusters an edit of a deployment reaches at a time. A cluster is through with it when all its pods are

@@ -86,6 +86,14 @@ services:
     - SERVICE       URL                                IN USE
     - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
     - "    to: qwen3-8b-c39a9f76d6 (weight 1)"
+costs:
+  description: What the plan costs for people, line by line; empty for a fleet without prices.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - COST IN USD        NODES  PER HOUR  PER MONTH  CHANGE
+    - ml-team/qwen3-8b   -      0.71      516.14     +0.71
 summary:
   description: Counts of the plan.
   returned: success

@@ -222,6 +222,14 @@ services:
   sample:
     - SERVICE       URL                                IN USE
     - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
+costs:
+  description: What the plan costs for people, line by line; empty for a fleet without prices.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - COST IN USD        NODES  PER HOUR  PER MONTH  CHANGE
+    - ml-team/qwen3-8b   -      0.71      516.14     +0.71
 summary:
   description: Counts of the plan.
   returned: success
@@ -463,7 +471,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         "changed_clusters": sorted(
             {each.cluster for each in objects if each.cluster} | {each.cluster for each in done.sizes.resized}
         ),
-        **{name: built[name] for name in ("table", "services", "summary")},
+        **{name: built[name] for name in ("table", "services", "costs", "summary")},
         **_shown(module, done, built, found.summary),
         "outcome": api.wire(found),
         "refused": refused(found, module.params["strict"]),
@@ -525,7 +533,10 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         table, document = tables(found, last.now, width), api.wire(found)
     else:
         document = api.wire(plan_output.document(last.plan))
-        table = [*built["table"], *(["", *built["services"]] if built["services"] else [])]
+        table = [
+            *built["table"],
+            *(line for part in ("services", "costs") if built[part] for line in ("", *built[part])),
+        ]
         sizes = [
             f"{each.cluster}: node pool {each.pool}: {each.before} to {each.after} nodes" for each in done.sizes.resized
         ]

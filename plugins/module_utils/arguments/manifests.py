@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     ObjectChanges,
@@ -67,6 +68,7 @@ BUILD: dict[str, Any] = {
     "lock_timeout": {"type": "float", "default": 60},
     "allow_empty": {"type": "bool", "default": False},
     "observations": {"type": "path"},
+    "prices": {"type": "path"},
     "rollout": {"type": "int", "default": 1},
     "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     "stream_grace": {"type": "int", "default": STREAM_GRACE_SECONDS},
@@ -127,6 +129,7 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         check_mode=module.check_mode,
         composing=_composing(params),
         observations=params.get("observations") or "",
+        prices=params.get("prices") or "",
         rollout=params.get("rollout") or 1,
         state=params.get("state") or "folder",
         preview=params.get("preview") or "",
@@ -186,10 +189,13 @@ def build_result(outcome: Outcome, width: int, earlier: Sequence[Outcome] = ()) 
     """Return what a build decided and changed, with tables of lines of at most `width` characters.
 
     `earlier`: the builds of earlier rounds of the run."""
+    document = plan_output.document(outcome.plan)
+    first = earlier[0] if earlier else outcome
     return {
         "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
-        "summary": api.wire(plan_output.document(outcome.plan).summary),
+        "costs": cost_output.table(document.cost, first.cost_before, width),
+        "summary": api.wire(document.summary),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
         "removed": list(outcome.changes.removed),

@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     label_value,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
@@ -38,6 +39,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
+    Catalogue,
+    PricingError,
+    read_catalogue,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
@@ -90,6 +96,7 @@ class Settings:
     `observations`: the file with observations of the fleet; without it everything is assumed to be as desired.
     `rollout`: number of clusters that roll out an edit of a deployment at a time. `state`: location of the fleet's
     state, in the build folder or on the control cluster (as in `observations`), which may then have resources too.
+    `prices`: the file with the price catalogue.
     `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
     `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
     `control_unread`: the fleet has a control cluster, which this run does not read.
@@ -110,6 +117,7 @@ class Settings:
     state: Literal["folder", "control"] = "folder"
     preview: str = ""
     drain: tuple[str, ...] = ()
+    prices: str = ""
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     hosts: tuple[str, ...] = ()
     control_unread: bool = False
@@ -138,6 +146,11 @@ class Outcome:
     commit: str = ""
     answer: Answer | None = None
     survey: Survey = field(default_factory=Survey)
+
+    @property
+    def cost_before(self) -> cost_output.Before | None:
+        """Return what the plan of the last run cost; None when that is not known."""
+        return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
     @cached_property
     def fleet_status(self) -> FleetStatus:
@@ -415,7 +428,23 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
         earlier=state.earlier,
         statuses=state.statuses,
         rollout_width=settings.rollout,
+        catalogue=read_prices(settings.prices),
     )
+
+
+def read_prices(path: str) -> Catalogue | None:
+    """Return the price catalogue in a file; None without one. Raises StoreError."""
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError as error:
+        raise StoreError(f"the prices {path} cannot be read: {error.strerror}") from error
+    try:
+        return read_catalogue(Source(path, data))
+    except PricingError as error:
+        raise StoreError(str(error)) from error
 
 
 def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     requires,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Pricing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 _DISK = "Size of the boot disk in GB."
@@ -100,6 +101,9 @@ class InferenceClassSpec(Spec):
     )
     devices: Annotated[list[Device], ListMap(("name",))] = Field(
         min_length=1, max_length=16, description="Devices of one node, which selectors are matched against."
+    )
+    pricing: Pricing | None = Field(
+        default=None, description="What a node costs; absent is what the price catalogue of the fleet says."
     )
 
 

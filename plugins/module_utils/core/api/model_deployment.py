@@ -40,6 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
     template_label_rules,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Amount, Currency
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
     Resource,
     Spec,
@@ -257,6 +258,36 @@ class MinAvailable(Model):
     replicas: int = Field(ge=1, le=1000, description="How many replicas at least.")
 
 
+class SpotLimits(Model):
+    """Replicas on spot nodes."""
+
+    max: int | None = Field(default=None, ge=0, le=1000, description="Most replicas on spot nodes; absent is all.")
+    min_on_demand: int = Field(default=0, ge=0, le=1000, description="Replicas that are kept off spot nodes.")
+
+
+class CostLimits(Model):
+    """Limits on the cost of a deployment. What runs is never removed for them."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-32",),
+            message="currency is allowed only with ceilingPerHour",
+            cel="!has(self.currency) || has(self.ceilingPerHour)",
+            check=lambda cost: cost.currency is None or cost.ceiling_per_hour is not None,
+            hint="Remove currency, or give ceilingPerHour",
+            schema={"if": {"required": ["currency"]}, "then": {"required": ["ceilingPerHour"]}},
+        ),
+    )
+
+    ceiling_per_hour: Amount | None = Field(
+        default=None, description="Most that all replicas may cost together for an hour; absent is no limit."
+    )
+    currency: Currency | None = Field(
+        default=None, description="Currency of ceilingPerHour; absent is that of the prices of the fleet."
+    )
+    spot: SpotLimits | None = Field(default=None, description="How many replicas may be on spot nodes; absent is all.")
+
+
 class ModelDeploymentSpec(Spec):
     """Replicas of a model."""
 
@@ -276,6 +307,9 @@ class ModelDeploymentSpec(Spec):
         "`modelplane.ai/priority`. Absent is Never.",
     )
     template: ReplicaTemplate = Field(description="What each replica is made from.")
+    cost: CostLimits | None = Field(
+        default=None, description="Limits on cost; when given, new replicas take the cheapest places there are."
+    )
 
 
 class ReplicaCounts(Model):

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     ReplicaChange,
     replica_changes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import FleetCost, fleet_cost
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
@@ -190,6 +191,7 @@ class PlanDocument(api.Model):
     releases: list[Release] = Field(description="Helm releases of the gateway.")
     secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
     summary: PlanSummary = Field(description="Counts.")
+    cost: FleetCost | None = Field(default=None, description="What it costs; absent for a fleet without prices.")
 
 
 def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str]:
@@ -367,6 +369,7 @@ def document(plan: Plan) -> PlanDocument:
             services=len(plan.traffic.services),
             objects=len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
         ),
+        cost=fleet_cost(plan),
     )
 
 

@@ -40,6 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
     traffic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PricingError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
@@ -124,12 +125,14 @@ def plan(
     earlier: Earlier = nothing_earlier,
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
     rollout_width: int = 1,
+    catalogue: Catalogue | None = None,
 ) -> Plan:
     """Schedule all replicas and compose the desired state of the fleet.
 
     `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` are resources with invalid manifests:
     the objects that earlier runs composed for them, returned by `earlier`, stay unchanged. Without `observed`
-    everything is assumed to be as desired. `statuses` are those of the last run. Raises PlanError.
+    everything is assumed to be as desired. `statuses` are those of the last run. `catalogue`: prices of nodes. Raises
+    PlanError.
     """
     context = Context(
         build_fleet(resources, existing, invalid),
@@ -138,10 +141,14 @@ def plan(
         statuses or {},
         composing or Composing(),
         rollout_width,
+        catalogue,
     )
     fleet = context.fleet
     platforms = clusters.platforms(context)
-    deployments, capacity = scheduler_inputs(context, platforms)
+    try:
+        deployments, capacity = scheduler_inputs(context, platforms)
+    except PricingError as error:
+        raise PlanError(str(error)) from error
     running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(context)
     manual = {
@@ -224,7 +231,9 @@ def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Ke
 def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
     """Return the deployments and clusters as the scheduler uses them, with those whose manifests have errors."""
     fleet = context.fleet
-    deployments = [adapters.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
+    deployments = [
+        adapters.deployment(resource, fleet.caches, context.prices.currency) for resource in fleet.deployments.values()
+    ]
     catalogue = adapters.DeviceCatalogue()
     capacity = [
         replace(
@@ -233,6 +242,7 @@ def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tup
                 fleet.classes,
                 catalogue,
                 assumed_gateway=context.declared_gateway if context.declared(name) else None,
+                prices=context.prices,
             ),
             silent=_silent(context, name),
         )

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -14,10 +16,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook, purchase_option
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Constraint,
+    CostLimits,
     Deployment,
     Engine,
     Fabric,
@@ -105,8 +109,10 @@ def fabric_device(pool: Any, taken: Iterable[str] = ()) -> dict[str, Any] | None
     }
 
 
-def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache]) -> Deployment:
-    """A valid ModelDeployment; `caches` by (namespace, name).
+def deployment(
+    resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache], currency: str = ""
+) -> Deployment:
+    """A valid ModelDeployment; `caches` by (namespace, name), `currency` of prices, empty where there are none.
 
     Its clusters are narrowed by the selector of the cache that it mounts; on a label that both name, the cache's value
     wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
@@ -142,6 +148,23 @@ def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], a
         preferences=tuple(term.match_labels for term in preferences.terms) if preferences else (),
         returns=preferences.return_ if preferences else False,
         preempts=resource.spec.preemption == "LowerPriority",
+        cost=_cost(resource, currency),
+    )
+
+
+def _cost(resource: api.ModelDeployment, currency: str) -> CostLimits | None:
+    cost = resource.spec.cost
+    if cost is None:
+        return None
+    invalid = ""
+    if cost.currency and currency and cost.currency != currency:
+        invalid = f"spec.cost.currency is {cost.currency}, and the prices of the fleet are in {currency}"
+    return CostLimits(
+        ceiling=Decimal(cost.ceiling_per_hour) if cost.ceiling_per_hour else None,
+        currency=cost.currency or currency,
+        invalid=invalid,
+        most_spot=cost.spot.max if cost.spot else None,
+        least_on_demand=cost.spot.min_on_demand if cost.spot else 0,
     )
 
 
@@ -182,6 +205,7 @@ def cluster(
     catalogue: DeviceCatalogue,
     *,
     assumed_gateway: Callable[[str], tuple[str, str]] | None = None,
+    prices: PriceBook | None = None,
 ) -> Cluster:
     """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
 
@@ -209,7 +233,7 @@ def cluster(
         )
     return Cluster(
         name=resource.name,
-        pools=pools,
+        pools=_priced(pools, resource, prices),
         labels=dict(resource.labels),
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in resource.spec.taints or ()),
         gateway_address=address,
@@ -217,6 +241,20 @@ def cluster(
         not_ready=not_ready,
         unknown=unknown,
     )
+
+
+def _priced(pools: tuple[Pool, ...], resource: api.InferenceCluster, prices: PriceBook | None) -> tuple[Pool, ...]:
+    """Return pools with the prices of their nodes, and with how they buy them."""
+    declared = {pool.name: pool for pool in resource.spec.node_pools or ()}
+
+    def priced(pool: Pool) -> Pool:
+        if pool.name not in declared:
+            return pool
+        price = prices.node_price(resource, declared[pool.name]) if prices and prices.currency else None
+        spot = purchase_option(resource, declared[pool.name]) == "Spot"
+        return replace(pool, price=price.per_hour if price else None, spot=spot) if price or spot else pool
+
+    return tuple(map(priced, pools))
 
 
 def _published_pool(pool: Any, catalogue: DeviceCatalogue) -> Pool:
@@ -260,10 +298,16 @@ def _unknown(
 def capacity(resource: api.InferenceCluster, pool: NodePool) -> int:
     """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; some clouds count both per
     zone."""
-    __, nodes = pool.bounds
+    __, most = node_bounds(resource, pool)
+    return most
+
+
+def node_bounds(resource: api.InferenceCluster, pool: NodePool) -> tuple[int, int]:
+    """Return the fewest and the most nodes that a pool has in all its zones."""
+    least, most = pool.bounds
     cloud = registry.BY_SOURCE.get(resource.spec.cluster.source)
-    zones = len(set(pool.zones or ())) if cloud and cloud.per_zone else 1
-    return nodes * max(zones, 1)
+    zones = max(len(set(pool.zones or ())) if cloud and cloud.per_zone else 1, 1)
+    return least * zones, most * zones
 
 
 def _ready(resource: api.InferenceCluster) -> str | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -87,13 +88,16 @@ class Fabric:
 class Pool:
     """Identical nodes of one cluster. `nodes` is what the pool may grow to; `devices` is what one node has.
 
-    `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it.
+    `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it. `price` is
+    that of a node for an hour, None where it is not known. `spot`: its nodes may be taken back at any time.
     """
 
     name: str
     nodes: int
     devices: tuple[Device, ...]
     fabrics: tuple[Fabric, ...] = ()
+    price: Decimal | None = None
+    spot: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,22 @@ class Minimum:
 
 
 @dataclass(frozen=True)
+class CostLimits:
+    """What the replicas of a deployment may cost together, and how many of them may be on spot nodes.
+
+    `ceiling` is an amount for an hour in `currency`, that of the prices of pools; `invalid` says why it cannot be
+    compared with them. `most_spot` and `least_on_demand` count replicas; one with a pod on a spot node is on spot
+    nodes.
+    """
+
+    ceiling: Decimal | None = None
+    currency: str = ""
+    invalid: str = ""
+    most_spot: int | None = None
+    least_on_demand: int = 0
+
+
+@dataclass(frozen=True)
 class Deployment:
     """A ModelDeployment as the scheduler sees it.
 
@@ -192,7 +212,8 @@ class Deployment:
     then all others. `returns`: replicas come back to clusters that are preferred when these have room. `preempts`: new
     replicas may take the place of replicas of lower priority.
     `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
-    `invalid` says why its specification cannot be used at all: then everything of it stays as it is.
+    `invalid` says why its specification cannot be used at all: then everything of it stays as it is. `cost`: its limits
+    on cost; among equal numbers of replicas it then takes the cheapest places.
     """
 
     namespace: str
@@ -210,6 +231,7 @@ class Deployment:
     preferences: tuple[Mapping[str, str], ...] = ()
     returns: bool = False
     preempts: bool = False
+    cost: CostLimits | None = None
 
     @property
     def key(self) -> tuple[str, str]:

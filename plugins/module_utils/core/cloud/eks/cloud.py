@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
     Cloud,
     Fabric,
@@ -46,6 +47,16 @@ def _node_pool(pool: NodePool, provisioning: EKSProvisioning, sizes: Mapping[str
     return node_pool(pool, machine, sizes, {"acceleratorType": provisioning.accelerator.type}, pool.eks)
 
 
+def _machine(provisioning: EKSProvisioning) -> str:
+    return provisioning.instance_type
+
+
+def _purchase_option(pool: NodePool) -> PurchaseOption:
+    if pool.capacity_block:
+        return "Reserved"
+    return "Spot" if pool.eks and pool.eks.capacity_type == "SPOT" else "OnDemand"
+
+
 CLOUD = Cloud(
     name="eks",
     source="EKS",
@@ -71,6 +82,8 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     validation=VALIDATION,
     needs=needs.needs,
+    machine=_machine,
+    purchase_option=_purchase_option,
     storage_class="modelplane-rwx-efs",
     # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).
     starts_first_node=False,

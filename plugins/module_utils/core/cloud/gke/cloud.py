@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import SPECIFIC
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import (
     Cloud,
     Identity,
@@ -32,6 +34,22 @@ def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str
     accelerator = provisioning.accelerator
     gpu = {"acceleratorType": accelerator.type, "acceleratorCount": accelerator.count}
     return node_pool(pool, {"machineType": provisioning.machine_type}, sizes, gpu, pool.gke)
+
+
+def _machine(provisioning: GKEProvisioning) -> str:
+    return provisioning.machine_type
+
+
+def _purchase_option(pool: NodePool) -> PurchaseOption | None:
+    settings = pool.gke
+    if settings is None:
+        return "OnDemand"
+    if settings.flex_start:
+        return None
+    affinity = settings.reservation_affinity
+    if affinity and affinity.consume_reservation_type == SPECIFIC:
+        return "Reserved"
+    return "Spot" if settings.spot else "OnDemand"
 
 
 CLOUD = Cloud(
@@ -62,6 +80,8 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     validation=VALIDATION,
     needs=needs.needs,
+    machine=_machine,
+    purchase_option=_purchase_option,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),
     per_zone=True,

@@ -130,6 +130,8 @@ ADDITIONS = {
     r"Model(Deployment|Replica) (spec\.template\.)?spec\.serving\.(picker|sidecar)(\..*)?": "not only for vLLM",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.nodePools(\[\](\.\w+)?)?": "a gang may span pools of one fabric",
     r"Model(Deployment|Replica) .*\.(constraints|deviceConstraints)(\[\].*)?": "claims have constraints",
+    r"InferenceClass spec\.pricing(\W.*)?": "plans say what they cost",
+    r"ModelDeployment spec\.cost(\..*)?": "plans say what they cost",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",

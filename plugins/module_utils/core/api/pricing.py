@@ -1,0 +1,110 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Prices of nodes: how they are written, in an InferenceClass and in the price catalogue.
+
+Amounts are text, so that no binary fraction is between what is written and what is summed.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule, Words
+
+PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
+"""How a node is bought."""
+
+Amount = Annotated[
+    str,
+    Words('must be a number in quotes, such as "12.34"'),
+    Field(max_length=19, pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$"),
+]
+Currency = Annotated[str, Words("must be three capital letters such as USD"), Field(pattern="^[A-Z]{3}$", max_length=3)]
+Day = Annotated[
+    str,
+    Words("must be a day such as 2026-11-20"),
+    Field(max_length=10, pattern="^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"),
+]
+PriceSource = Annotated[str, Field(min_length=1, max_length=512)]
+Place = Annotated[str, Field(min_length=1, max_length=63)]
+
+_OPTIONS = ("onDemand", "spot", "reserved")
+_ANY_PRICE: dict[str, Any] = {"anyOf": [{"required": [option]} for option in _OPTIONS]}
+
+
+def has_price(prices: Any) -> bool:
+    """Return whether there is a price of any purchase option."""
+    return any(amount is not None for amount in (prices.on_demand, prices.spot, prices.reserved))
+
+
+def one_place(number: str) -> Rule:
+    """Return the rule that prices are those of a region or of a zone."""
+    return Rule(
+        ids=(number,),
+        message="exactly one of region and zone must be given",
+        cel="has(self.region) != has(self.zone)",
+        check=lambda prices: (prices.region is None) != (prices.zone is None),
+        hint="A price of a zone wins over the one of its region",
+        schema={"oneOf": [{"required": ["region"]}, {"required": ["zone"]}]},
+    )
+
+
+def any_price(number: str) -> Rule:
+    """Return the rule that there is a price."""
+    return Rule(
+        ids=(number,),
+        message=f"one of {', '.join(_OPTIONS[:-1])} and {_OPTIONS[-1]} must be given",
+        cel=" || ".join(f"has(self.{option})" for option in _OPTIONS),
+        check=has_price,
+        schema=_ANY_PRICE,
+    )
+
+
+class Prices(Model):
+    """Prices of a node for an hour."""
+
+    on_demand: Amount | None = Field(default=None, description="Price of a node on demand, for an hour.")
+    spot: Amount | None = Field(default=None, description="Price of a spot node, for an hour.")
+    reserved: Amount | None = Field(
+        default=None, description="Price of a node that a Capacity Block or a reservation provides, for an hour."
+    )
+
+    def amount(self, option: PurchaseOption) -> Decimal | None:
+        """Return the price for a purchase option; None when there is none."""
+        text = {"OnDemand": self.on_demand, "Spot": self.spot, "Reserved": self.reserved}[option]
+        return None if text is None else Decimal(text)
+
+
+class LocalPrices(Prices):
+    """Prices in a region or zone."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (one_place("IK-8"), any_price("IK-9"))
+
+    region: Place | None = Field(default=None, description="Region that the prices are for.")
+    zone: Place | None = Field(default=None, description="Zone that the prices are for.")
+
+
+class Pricing(Prices):
+    """What a node costs. It wins over the price catalogue of the fleet."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IK-10",),
+            message=f"a price must be given: {', '.join(_OPTIONS)} or locations",
+            cel=" || ".join(f"has(self.{field})" for field in (*_OPTIONS, "locations")),
+            check=lambda pricing: has_price(pricing) or pricing.locations is not None,
+            schema={"anyOf": [*_ANY_PRICE["anyOf"], {"required": ["locations"]}]},
+        ),
+    )
+
+    currency: Currency = Field(description="Currency of the prices; all prices of a fleet are in one.")
+    as_of: Day = Field(description="Day on which the prices were valid.")
+    source: PriceSource | None = Field(default=None, description="Where the prices are from, for people.")
+    locations: Annotated[list[LocalPrices], Atomic()] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Prices that differ by region or zone; those of a zone win over those of its region.",
+    )

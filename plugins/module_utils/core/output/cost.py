@@ -1,0 +1,370 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a plan costs: of each cluster, of each deployment, and of the fleet.
+
+A cluster costs the nodes that the plan keeps running, whether pods are on them or not; a deployment costs the shares of
+nodes whose devices it claims. The difference between both is what idle devices cost. Nodes without a known price are
+counted and never are a cost of zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
+    HOURS_PER_MONTH,
+    Price,
+    money,
+    purchase_option,
+    rounded,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import node_share
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Options,
+    Pool,
+    Replica,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, count, some
+
+# The plan evaluated the same selectors, within the budget that users set.
+_OPTIONS = Options(selector_budget=MAX_INT64)
+
+
+class Cost(api.Model):
+    """A cost. Amounts are text, so that no program rounds them."""
+
+    per_hour: str | None = Field(
+        default=None, description="For an hour, of what has a known price; absent where nothing has."
+    )
+    per_month: str | None = Field(default=None, description=f"For a month of {HOURS_PER_MONTH} hours.")
+
+
+class PoolCost(Cost):
+    """Cost of the nodes of a pool that the plan keeps running."""
+
+    name: str = Field(description="Its name.")
+    nodes: int = Field(description="Nodes that it keeps running.")
+    idle_nodes: int = Field(description="Nodes of those that no pod needs when pods are packed.")
+    option: str | None = Field(default=None, description="How they are bought: `OnDemand`, `Spot` or `Reserved`.")
+    price: str | None = Field(default=None, description="Price of a node for an hour; absent when it is not known.")
+    as_of: str | None = Field(default=None, description="The day on which that price was valid.")
+    source: str | None = Field(default=None, description="Where that price is from.")
+
+
+class ClusterCost(Cost):
+    """Cost of the nodes of a cluster."""
+
+    name: str = Field(description="Its name.")
+    nodes: int = Field(description="Nodes that it keeps running.")
+    idle_nodes: int = Field(description="Nodes of those that no pod needs.")
+    unpriced_nodes: int = Field(description="Nodes without a known price, which are not part of the cost.")
+    pools: list[PoolCost] = Field(description="Its pools.")
+
+
+class DeploymentCost(Cost):
+    """Cost of the devices that a deployment claims."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name; empty for ModelReplicas that users wrote.")
+    unpriced_replicas: int = Field(description="Replicas with a pod on a node without a known price.")
+
+
+class FleetCost(Cost):
+    """What a plan costs."""
+
+    currency: str = Field(description="Currency of all amounts.")
+    hours_per_month: int = Field(default=HOURS_PER_MONTH, description="Hours that a month counts.")
+    nodes: int = Field(description="Nodes that the fleet keeps running.")
+    idle_nodes: int = Field(description="Nodes of those that no pod needs.")
+    idle_per_hour: str = Field(description="What devices cost for an hour that no deployment claims.")
+    unpriced_nodes: int = Field(description="Nodes without a known price, which are not part of the cost.")
+    unknown_clusters: list[str] = Field(description="Clusters whose nodes are not known, and are not counted.")
+    clusters: list[ClusterCost] = Field(description="Clusters.")
+    deployments: list[DeploymentCost] = Field(description="Deployments.")
+
+
+@dataclass(frozen=True)
+class _PoolNodes:
+    """Nodes of a pool: those that run and those that pods need, and their price."""
+
+    pool: Pool
+    running: int
+    needed: int
+    price: Price | None
+    option: str | None
+
+    @property
+    def cost(self) -> Fraction:
+        return Fraction(self.price.per_hour) * self.running if self.price else Fraction(0)
+
+    @property
+    def unpriced(self) -> int:
+        return 0 if self.price else self.running
+
+
+def fleet_cost(plan: Plan) -> FleetCost | None:
+    """Return what a plan costs; None for a fleet that knows no prices."""
+    prices = plan.context.prices
+    if not prices.currency:
+        return None
+    replicas = [adapters.replica(resource) for resource in (*plan.replicas, *plan.manual, *plan.leaving)]
+    nodes = _nodes(plan, replicas)
+    deployments, claimed = _deployments(replicas, nodes)
+    total = sum((each.cost for pools in nodes.values() for each in pools), Fraction(0))
+    every = [each for pools in nodes.values() for each in pools]
+    return api.construct(
+        FleetCost,
+        currency=prices.currency,
+        hours_per_month=HOURS_PER_MONTH,
+        **_amounts(total, is_known=_is_known(every)),
+        nodes=sum(each.running for each in every),
+        idle_nodes=sum(each.running - each.needed for each in every),
+        idle_per_hour=_text(max(total - claimed, Fraction(0))),
+        unpriced_nodes=sum(each.unpriced for each in every),
+        unknown_clusters=[cluster.name for cluster in plan.capacity if cluster.unknown],
+        clusters=[_cluster(name, pools) for name, pools in nodes.items()],
+        deployments=deployments,
+    )
+
+
+def _amounts(per_hour: Fraction, *, is_known: bool) -> dict[str, str | None]:
+    if not is_known:
+        return {"per_hour": None, "per_month": None}
+    return {"per_hour": _text(per_hour), "per_month": _text(per_hour * HOURS_PER_MONTH)}
+
+
+def _text(amount: Fraction) -> str:
+    return str(rounded(amount))
+
+
+def _nodes(plan: Plan, replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
+    """Return the nodes of the pools of each cluster whose pools are known, by name."""
+    known = {cluster.name: cluster for cluster in plan.capacity if not cluster.unknown}
+    capacity = FleetCapacity(known, _OPTIONS)
+    used = set()
+    for replica in replicas:
+        capacity.charge(replica.cluster, replica.engines)
+        used |= {
+            (replica.cluster, name) for each in replica.engines for m in each.members for name, __ in m.pods_by_pool
+        }
+    return {
+        name: [_pool_nodes(plan, cluster, pool, capacity, is_used=(name, pool.name) in used) for pool in cluster.pools]
+        for name, cluster in sorted(known.items())
+    }
+
+
+def _pool_nodes(plan: Plan, cluster: Cluster, pool: Pool, capacity: FleetCapacity, *, is_used: bool) -> _PoolNodes:
+    """Return the nodes of a pool: those of one with a fixed size all run, of another one those that pods need, and
+    never fewer than its least size. A pod that claims nothing needs a node as well."""
+    needed = max(1, capacity.occupied(cluster.name, pool)) if is_used and pool.nodes else 0
+    platform = plan.platforms.get(cluster.name)
+    pools = {each.name: each for each in (platform.resource.spec.node_pools if platform else None) or ()}
+    declared = pools.get(pool.name)
+    if platform is None or declared is None:
+        return _PoolNodes(pool, pool.nodes, needed, None, None)
+    least, __ = adapters.node_bounds(platform.resource, declared)
+    return _PoolNodes(
+        pool,
+        min(max(least, needed), pool.nodes),
+        needed,
+        plan.context.prices.node_price(platform.resource, declared),
+        purchase_option(platform.resource, declared),
+    )
+
+
+def _is_known(pools: Sequence[_PoolNodes]) -> bool:
+    """Return whether some of what pools cost is known: where no node runs, that is nothing."""
+    return any(each.price for each in pools) or not any(each.running for each in pools)
+
+
+def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
+    return api.construct(
+        ClusterCost,
+        name=name,
+        **_amounts(sum((each.cost for each in pools), Fraction(0)), is_known=_is_known(pools)),
+        nodes=sum(each.running for each in pools),
+        idle_nodes=sum(each.running - each.needed for each in pools),
+        unpriced_nodes=sum(each.unpriced for each in pools),
+        pools=[
+            api.construct(
+                PoolCost,
+                name=each.pool.name,
+                **_amounts(each.cost, is_known=_is_known([each])),
+                nodes=each.running,
+                idle_nodes=each.running - each.needed,
+                option=each.option,
+                price=str(each.price.per_hour) if each.price else None,
+                as_of=each.price.as_of if each.price else None,
+                source=each.price.source if each.price else None,
+            )
+            for each in pools
+        ],
+    )
+
+
+def _deployments(
+    replicas: Sequence[Replica], nodes: Mapping[str, Sequence[_PoolNodes]]
+) -> tuple[list[DeploymentCost], Fraction]:
+    """Return the cost of each deployment, and of all together.
+
+    Where pods claim more than the nodes that run, as pods of different devices may, each pays less in proportion."""
+    pools = {(name, each.pool.name): each for name, found in nodes.items() for each in found}
+    of = Counter((replica.namespace, replica.deployment) for replica in replicas)
+    shares: dict[tuple[str, str], dict[tuple[str, str], Fraction]] = {}
+    unpriced: Counter[tuple[str, str]] = Counter()
+    keys = {(replica.namespace, replica.deployment): Fraction(0) for replica in replicas}
+    for replica in replicas:
+        owner, is_priced = (replica.namespace, replica.deployment), True
+        for place, share in _shares(replica, pools):
+            found = pools.get(place)
+            is_priced = is_priced and found is not None and found.price is not None
+            owners = shares.setdefault(place, {})
+            owners[owner] = owners.get(owner, Fraction(0)) + share
+        unpriced[owner] += not is_priced
+    for place, owners in shares.items():
+        found = pools.get(place)
+        if found is None or found.price is None:
+            continue
+        scale = min(Fraction(1), found.running / sum(owners.values(), Fraction(0)))
+        for owner, share in owners.items():
+            keys[owner] += share * scale * Fraction(found.price.per_hour)
+    rows = [
+        api.construct(
+            DeploymentCost,
+            namespace=key[0],
+            name=key[1],
+            **_amounts(cost, is_known=bool(cost) or unpriced[key] < of[key]),
+            unpriced_replicas=unpriced[key],
+        )
+        for key, cost in sorted(keys.items())
+    ]
+    return rows, sum(keys.values(), Fraction(0))
+
+
+def _shares(
+    replica: Replica, pools: Mapping[tuple[str, str], _PoolNodes]
+) -> Iterable[tuple[tuple[str, str], Fraction]]:
+    """Yield the nodes that a replica takes of each pool, where that are more than none."""
+    for engine in replica.engines:
+        for member in engine.members:
+            for name, pods in member.pods_by_pool:
+                place = (replica.cluster, name)
+                share = node_share(member, pools[place].pool) if place in pools else Fraction(1)
+                if share:
+                    yield place, share * pods * engine.copies
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the last plan cost for an hour: of all, of each cluster and of each deployment."""
+
+    total: Fraction
+    clusters: Mapping[str, Fraction]
+    deployments: Mapping[tuple[str, str], Fraction]
+
+
+def before(text: str, currency: str) -> Before | None:
+    """Return what a plan.json says of its cost; None when it says nothing, or in another currency."""
+    try:
+        found = json.loads(text)["cost"]
+        if found["currency"] != currency:
+            return None
+        return Before(
+            _amount(found.get("perHour", "0")),
+            {each["name"]: _amount(each["perHour"]) for each in found["clusters"] if "perHour" in each},
+            {
+                (each["namespace"], each["name"]): _amount(each["perHour"])
+                for each in found["deployments"]
+                if "perHour" in each
+            },
+        )
+    except (ValueError, KeyError, TypeError, InvalidOperation):
+        return None
+
+
+def _amount(text: str) -> Fraction:
+    return Fraction(Decimal(text))
+
+
+def table(found: FleetCost | None, last: Before | None = None, width: int = 72) -> list[str]:
+    """Return the cost as a table: deployments, clusters, and all. `last`: what the last plan cost.
+
+    A cost that has unknown parts is marked as what it is at least."""
+    if found is None:
+        return []
+    rows: list[Row] = []
+    for deployment in found.deployments:
+        name = f"{deployment.namespace}/{deployment.name or '-'}"
+        key, unpriced = (deployment.namespace, deployment.name), deployment.unpriced_replicas
+        notes = [f"{are(unpriced, 'replica')} on nodes whose price is not known"] if unpriced else []
+        earlier = last.deployments.get(key, Fraction(0)) if last else None
+        rows.append(((name, "-", *_cells(deployment, earlier, is_partial=bool(unpriced))), notes))
+    for cluster in found.clusters:
+        earlier = last.clusters.get(cluster.name, Fraction(0)) if last else None
+        cells = _cells(cluster, earlier, is_partial=bool(cluster.unpriced_nodes))
+        rows.append(((f"cluster {cluster.name}", str(cluster.nodes), *cells), _cluster_notes(cluster)))
+    is_partial = bool(found.unpriced_nodes or found.unknown_clusters)
+    cells = _cells(found, last.total if last else None, is_partial=is_partial)
+    rows.append((("all", str(found.nodes), *cells), _notes(found)))
+    titles = (f"COST IN {found.currency}", "NODES", "PER HOUR", "PER MONTH", *(("CHANGE",) if last else ()))
+    return lines(*_right(titles, rows), width)
+
+
+def _cells(cost: Cost, earlier: Fraction | None, *, is_partial: bool) -> tuple[str, ...]:
+    """Return the cells of amounts. `earlier`: what it cost for an hour; None for a table without changes."""
+    if cost.per_hour is None or cost.per_month is None:
+        return ("unknown", "unknown", *(() if earlier is None else ("-",)))
+    mark = "≥ " if is_partial else ""
+    amounts = (f"{mark}{money(_amount(cost.per_hour))}", f"{mark}{money(_amount(cost.per_month))}")
+    return amounts if earlier is None else (*amounts, change_text(_amount(cost.per_hour) - earlier))
+
+
+def change_text(difference: Fraction) -> str:
+    """Return a change of a cost as text: `+1.20`, `-1.20`, or `-` for none."""
+    shown = money(difference)
+    return f"+{shown}" if difference > 0 else shown if difference else "-"
+
+
+def _right(titles: Sequence[str], rows: Sequence[Row]) -> tuple[tuple[str, ...], list[Row]]:
+    """Return titles and rows with all columns but the first flush right."""
+    cells = [titles, *(row for row, __ in rows)]
+    widths = [0, *(max(map(len, column)) for column in list(zip(*cells, strict=True))[1:])]
+    title, *found = (tuple(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return title, [(row, notes) for row, (__, notes) in zip(found, rows, strict=True)]
+
+
+def _cluster_notes(cluster: ClusterCost) -> list[str]:
+    notes = []
+    unpriced = [f"{pool.nodes} of pool {pool.name}" for pool in cluster.pools if pool.price is None and pool.nodes]
+    if unpriced:
+        notes.append(f"without {count(cluster.unpriced_nodes, 'node')} whose price is not known: {some(unpriced)}")
+    idle = [f"{pool.idle_nodes} of pool {pool.name}" for pool in cluster.pools if pool.idle_nodes]
+    if idle:
+        notes.append(f"{count(cluster.idle_nodes, 'idle node')}: {some(idle)}")
+    return notes
+
+
+def _notes(found: FleetCost) -> list[str]:
+    notes = []
+    if found.unpriced_nodes:
+        notes.append(f"without {count(found.unpriced_nodes, 'node')} whose price is not known")
+    if found.unknown_clusters:
+        notes.append(f"without clusters whose nodes are not known: {some(found.unknown_clusters)}")
+    idle = Fraction(Decimal(found.idle_per_hour))
+    if idle:
+        nodes = f"; {are(found.idle_nodes, 'node')} idle" if found.idle_nodes else ""
+        notes.append(f"{money(idle, found.currency)} per hour is for devices that no deployment claims{nodes}")
+    return notes

@@ -1,0 +1,251 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Prices of nodes: those that InferenceClasses have, then those of the price catalogue, the user's own file.
+
+What is not known has no price, which is never the same as a price of zero. Amounts are decimal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
+    Currency,
+    Day,
+    Place,
+    Prices,
+    PriceSource,
+    PurchaseOption,
+    any_price,
+    one_place,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name, short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Document, Source, documents
+
+HOURS_PER_MONTH = 730
+"""Hours of a month, a twelfth of a year, as the clouds count them."""
+_OPTIONS: Mapping[str, PurchaseOption] = {"onDemand": "OnDemand", "spot": "Spot", "reserved": "Reserved"}
+
+
+class PriceEntry(Prices):
+    """Prices of a kind of machine in a region or zone of a cloud."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (one_place("PC-1"), any_price("PC-2"))
+
+    provider: str = Field(max_length=32, description="Cloud, as in spec.provisioning.provider of an InferenceClass.")
+    machine: str = Field(min_length=1, max_length=63, description="Instance type or machine type.")
+    region: Place | None = Field(default=None, description="Region that the prices are for.")
+    zone: Place | None = Field(default=None, description="Zone that the prices are for.")
+    as_of: Day = Field(description="Day on which the prices were valid.")
+    source: PriceSource = Field(description="Where the prices are from.")
+
+
+class Catalogue(Model):
+    """Price catalogue of a fleet, a file of the user."""
+
+    currency: Currency = Field(description="Currency of all prices.")
+    prices: Annotated[list[PriceEntry], Atomic()] = Field(max_length=100_000, description="Prices.")
+
+
+class PricingError(Exception):
+    """Prices that cannot be used. `problems` are all of them, each with its place."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of a node. `option`: how it is bought. `as_of`: the day on which it was valid. `source`: for people."""
+
+    per_hour: Decimal
+    currency: str
+    option: PurchaseOption
+    as_of: str
+    source: str
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Cloud, kind of machine, and region or zone."""
+
+    provider: str
+    machine: str
+    location: str
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalogue."""
+
+    classes: Mapping[str, api.InferenceClass]
+    catalogue: Catalogue | None = None
+
+    @cached_property
+    def currency(self) -> str:
+        """Return the currency of all prices; empty when there are none. Raises PricingError when they have several."""
+        used = {self.catalogue.currency: "the price catalogue"} if self.catalogue else {}
+        for name, each in sorted(self.classes.items()):
+            if each.spec.pricing:
+                used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")
+        if len(used) > 1:
+            where = " and ".join(f"{owner} in {currency}" for currency, owner in list(used.items())[:2])
+            raise PricingError(
+                [
+                    Problem(
+                        f"prices of a fleet are in one currency, as they are compared and added, and those of {where}",
+                        hint="Convert one of them",
+                    )
+                ]
+            )
+        return next(iter(used), "")
+
+    @cached_property
+    def _entries(self) -> Mapping[_Place, tuple[PriceEntry, ...]]:
+        found: dict[_Place, tuple[PriceEntry, ...]] = {}
+        for entry in self.catalogue.prices if self.catalogue else ():
+            place = _Place(entry.provider, entry.machine, entry.zone or entry.region or "")
+            found[place] = (*found.get(place, ()), entry)
+        return found
+
+    def node_price(self, cluster: api.InferenceCluster, pool: NodePool) -> Price | None:
+        """Return the price of a node of a pool for an hour, as the pool buys its nodes; None when it is not known.
+
+        Of a pool in several zones that is the highest price of these: its nodes may be in any of them.
+        """
+        option, inference_class = purchase_option(cluster, pool), self.classes.get(pool.class_name)
+        if option is None or inference_class is None:
+            return None
+        region, zones = _location(cluster, pool)
+        prices = [
+            self._of_class(inference_class, option, (zone, region))
+            or self._of_catalogue(cluster, inference_class, option, (zone, region))
+            for zone in zones or ("",)
+        ]
+        known = [price for price in prices if price is not None]
+        return max(known, key=lambda price: price.per_hour) if len(known) == len(prices) else None
+
+    def _of_class(
+        self, inference_class: api.InferenceClass, option: PurchaseOption, locations: Iterable[str]
+    ) -> Price | None:
+        pricing = inference_class.spec.pricing
+        if pricing is None:
+            return None
+        local = {each.zone or each.region: each for each in pricing.locations or ()}
+        for prices in (*(local.get(location) for location in locations if location), pricing):
+            amount = prices.amount(option) if prices else None
+            if amount is not None:
+                source = pricing.source or f"InferenceClass {inference_class.name}"
+                return Price(amount, pricing.currency, option, pricing.as_of, source)
+        return None
+
+    def _of_catalogue(
+        self,
+        cluster: api.InferenceCluster,
+        inference_class: api.InferenceClass,
+        option: PurchaseOption,
+        locations: Iterable[str],
+    ) -> Price | None:
+        source = cluster.spec.cluster.source
+        machine = machine_of(inference_class, source)
+        if not machine or self.catalogue is None:
+            return None
+        for location in filter(None, locations):
+            for entry in self._entries.get(_Place(source, machine, location), ()):
+                amount = entry.amount(option)
+                if amount is not None:
+                    return Price(amount, self.catalogue.currency, option, entry.as_of, entry.source)
+        return None
+
+
+def purchase_option(cluster: api.InferenceCluster, pool: NodePool) -> PurchaseOption | None:
+    """Return how nodes of a pool are bought; None for a way that has prices of its own, which are not known."""
+    cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
+    return cloud.purchase_option(pool) if cloud else "OnDemand"
+
+
+def machine_of(inference_class: api.InferenceClass, provider: str) -> str:
+    """Return the kind of machine that nodes of a class are in a cloud; empty where there is none."""
+    cloud = registry.BY_SOURCE.get(provider)
+    provisioning = inference_class.spec.provisioning
+    block = getattr(provisioning, cloud.name) if cloud and provisioning else None
+    return cloud.machine(block) if cloud and block else ""
+
+
+def _location(cluster: api.InferenceCluster, pool: NodePool) -> tuple[str, tuple[str, ...]]:
+    """Return the region of a cluster, and the zones of one of its pools."""
+    block = registry.block_of(cluster.spec.cluster)
+    return getattr(block, "region", None) or "", tuple(sorted(set(pool.zones or ())))
+
+
+def read_catalogue(source: Source) -> Catalogue:
+    """Return the price catalogue that a file has. Raises PricingError with all problems, each with its place."""
+    found = list(documents(source))
+    problems = [problem for document in found for problem in document.problems]
+    if problems:
+        raise PricingError(problems)
+    if len(found) != 1:
+        raise PricingError([Problem(f"must hold one document, and holds {len(found)}", file=source.name)])
+    document = found[0]
+    if not isinstance(document.value, Mapping):
+        raise PricingError([_located(Problem("must be a mapping with currency and prices"), document)])
+    try:
+        catalogue = api.read_part(document.value, Catalogue)
+    except api.InvalidResource as error:
+        raise PricingError([_located(problem, document) for problem in error.problems]) from None
+    problems = [_located(problem, document) for problem in _contradictions(catalogue)]
+    if problems:
+        raise PricingError(problems)
+    return catalogue
+
+
+def _contradictions(catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield the prices of clouds that there are not, and those that are given twice."""
+    first: dict[tuple[Any, ...], int] = {}
+    for index, entry in enumerate(catalogue.prices):
+        path = f"prices[{index}]"
+        if entry.provider not in registry.BY_SOURCE:
+            hint = nearest_name(entry.provider, registry.BY_SOURCE)
+            yield Problem("is no cloud of a fleet", f"{path}.provider", short(entry.provider), hint)
+        for field, option in _OPTIONS.items():
+            if entry.amount(option) is None:
+                continue
+            key = (entry.provider, entry.machine, entry.region, entry.zone, option)
+            other = first.setdefault(key, index)
+            if other != index:
+                yield Problem(f"is given twice: also in prices[{other}]", f"{path}.{field}", hint="Remove one")
+
+
+def _located(problem: Problem, document: Document) -> Problem:
+    """Return a problem with its file and line."""
+    place = document.place.nearest(_components(problem.path))
+    return problem.at(file=document.file, line=place.line, document=None)
+
+
+def _components(path: str) -> list[str | int]:
+    """Return the parts of a path of a catalogue: `prices[0].spot` -> prices, 0, spot."""
+    parts = path.replace("[", ".").replace("]", "").split(".")
+    return [int(part) if part.isdecimal() else part for part in parts if part]
+
+
+def money(amount: Fraction, currency: str = "") -> str:
+    """Return an amount as text: cents, and more digits where less than a cent is left: `9,008.20 USD`, `0.0042 USD`."""
+    digits = 2 if not amount or abs(amount) >= Fraction(1, 10) else 4
+    return f"{rounded(amount, digits):,}" + (f" {currency}" if currency else "")
+
+
+def rounded(amount: Fraction, digits: int = 4) -> Decimal:
+    """Return an exact amount as a decimal number with so many digits."""
+    return Decimal(round(amount * 10**digits)).scaleb(-digits)

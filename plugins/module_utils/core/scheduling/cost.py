@@ -1,0 +1,127 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Cost of replicas, and the limits that deployments have for it.
+
+A replica costs its part of the nodes that it runs on: of the price of a node the share of its devices that a pod
+claims. Amounts are exact fractions, which are rounded where they are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import money
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    CostLimits,
+    PlacedEngine,
+    PlacedMember,
+    Pool,
+)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What replicas cost together for an hour, and how many are on spot nodes. `unpriced`: replicas with a pod on a
+    node whose price is not known; they are not part of the cost."""
+
+    cost: Fraction = Fraction(0)
+    spot: int = 0
+    unpriced: int = 0
+
+    def with_replica(self, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> Spent:
+        """Return what is spent with one more replica."""
+        placed = tuple(engines)
+        cost = replica_cost(placed, pools)
+        return replace(
+            self,
+            cost=self.cost + (cost or 0),
+            spot=self.spot + is_on_spot(placed, pools),
+            unpriced=self.unpriced + (cost is None),
+        )
+
+
+def node_share(member: PlacedMember, pool: Pool) -> Fraction:
+    """Return which share of a node one pod of a member takes: of each class of devices the claimed part, and the
+    largest of these parts. It is 0 for a pod that claims none."""
+    total, claimed = Counter[str](), Counter[str]()
+    for device in pool.devices:
+        if device.claim == "DRA" and device.device_class_name:
+            total[device.device_class_name] += device.count
+    for request in member.device_requests:
+        claimed[request["deviceClassName"]] += int(request.get("count", 1))
+    shares = [Fraction(number, total[name]) if total[name] else Fraction(1) for name, number in claimed.items()]
+    return min(max(shares, default=Fraction(0)), Fraction(1))
+
+
+def replica_cost(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> Fraction | None:
+    """Return what a replica costs for an hour; None when a node that it claims devices of has no known price.
+
+    `pools` are those of its cluster by name."""
+    cost = Fraction(0)
+    for engine in engines:
+        for member in engine.members:
+            for name, pods in member.pods_by_pool:
+                if name not in pools:
+                    return None
+                share = node_share(member, pools[name])
+                price = pools[name].price
+                if share and price is None:
+                    return None
+                cost += share * pods * engine.copies * Fraction(price or 0)
+    return cost
+
+
+def is_on_spot(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> bool:
+    """Return whether a pod of a replica is on a spot node."""
+    names = {name for engine in engines for member in engine.members for name, __ in member.pods_by_pool}
+    return any(name in pools and pools[name].spot for name in names)
+
+
+def spot_limit(limits: CostLimits, replicas: int) -> int:
+    """Return how many of so many replicas may be on spot nodes."""
+    most = replicas if limits.most_spot is None else limits.most_spot
+    return max(0, min(most, replicas - limits.least_on_demand))
+
+
+def refusal(
+    limits: CostLimits, replicas: int, spent: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
+) -> str:
+    """Return why a replica may not be placed so beside those that are; empty when it may.
+
+    `replicas`: how many the deployment asks for. `spent`: by those that have a place."""
+    placed = tuple(engines)
+    if is_on_spot(placed, pools) and spent.spot >= spot_limit(limits, replicas):
+        return (
+            f"{spent.spot} of {replicas} replicas are on spot nodes, and spec.cost.spot allows "
+            f"{spot_limit(limits, replicas)}"
+        )
+    if limits.ceiling is None:
+        return ""
+    if limits.invalid:
+        return limits.invalid
+    cost = replica_cost(placed, pools)
+    if cost is None:
+        return "the price of its nodes is not known, and spec.cost.ceilingPerHour needs it"
+    if spent.cost + cost <= Fraction(limits.ceiling):
+        return ""
+    return (
+        f"a replica costs {money(cost, limits.currency)} per hour there, and {money(spent.cost, limits.currency)} of "
+        f"the {money(Fraction(limits.ceiling), limits.currency)} of spec.cost.ceilingPerHour are spent"
+    )
+
+
+def price_order(cluster: Cluster) -> tuple[Pool, ...]:
+    """Return the pools of a cluster, those first whose devices cost least; of equal ones in their order, and those
+    without a known price last."""
+    return tuple(sorted(cluster.pools, key=_device_price))
+
+
+def _device_price(pool: Pool) -> tuple[bool, Fraction]:
+    devices = sum(device.count for device in pool.devices if device.claim == "DRA")
+    if pool.price is None:
+        return True, Fraction(0)
+    return False, Fraction(pool.price) / max(devices, 1)
