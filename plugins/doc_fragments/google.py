@@ -24,8 +24,8 @@ options:
   endpoints:
     description:
       - Base URLs of services that are not reached at their public ones, as with Private Service Connect.
-      - Keys are V(compute), V(container), V(iam), V(serviceusage), V(cloudresourcemanager) and V(file); values are such
-        as C(https://container.googleapis.com), without the version of the API.
+      - Keys are V(compute), V(container), V(iam), V(serviceusage), V(cloudresourcemanager), V(file) and
+        V(cloudbilling); values are such as C(https://container.googleapis.com), without the version of the API.
     type: dict
     default: {}
   ca_file:

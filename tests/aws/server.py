@@ -26,7 +26,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from . import ec2, hooks, identities, node_groups, services, tokens  # noqa: F401 their operations register themselves
+from . import ec2, hooks, identities, node_groups, prices, services, tokens  # noqa: F401 their operations register themselves
 from .eks import HANDLERS
 from .wire import Call, UnknownOperation, answer, error_answer, parse
 from .world import Settings, World

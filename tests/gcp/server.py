@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from ansible_collections.modelplane.fleet.tests.cloud.control import PREFIX, Answer, Control
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import LOST, Refusal, Refusals
 
-from . import accounts, clusters, compute, filestore, locations, node_pools, orphans, projects, tokens  # noqa: F401
+from . import accounts, billing, clusters, compute, filestore, locations, node_pools, orphans, projects, tokens  # noqa: F401
 from .discovery import Method, api
 from .documents import SERVICES
 from .operations import HANDLERS

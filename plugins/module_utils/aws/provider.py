@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, prices, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
@@ -251,4 +251,4 @@ def connect(module: Any) -> AwsProvider:
     return AwsProvider(account)
 
 
-BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete)
+BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete, prices.quotes)

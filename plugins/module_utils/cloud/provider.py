@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Messages, PollResult, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
     Actual,
@@ -19,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
     State,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
 
 
 @dataclass(frozen=True)
@@ -45,19 +48,40 @@ class Action:
 
 
 @dataclass(frozen=True)
+class Quoted:
+    """Price of a kind of machine for an hour, in a region or in a zone. `source`: the API that it is from."""
+
+    machine: str
+    region: str
+    zone: str
+    option: PurchaseOption
+    price: Decimal
+    source: str
+
+
+@dataclass(frozen=True)
+class Quotes:
+    """Prices, and the machines without one, a line each with the reason."""
+
+    found: tuple[Quoted, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Backend:
     """A cloud in the registry. `arguments`: those of a module that logs in to it.
 
     The functions log in with the arguments of a module, and fail it where that is not possible. `connect`: checks the
     `resources` among them as far as only this cloud can. `preflight`: the results of cloud_preflight_info. `orphans`:
-    deletes what a cluster left, and returns the results of cloud_orphans but for those of every change. The latter two
-    raise a CloudError.
+    deletes what a cluster left, and returns the results of cloud_orphans but for those of every change. `quotes`: the
+    prices of machines in a currency. The latter three raise a CloudError.
     """
 
     arguments: Mapping[str, Any]
     connect: Callable[[Any], Provider]
     preflight: Callable[[Any], dict[str, Any]]
     orphans: Callable[[Any, Changes, Messages], dict[str, Any]]
+    quotes: Callable[[Any, Sequence[Machine], str], Quotes]
 
 
 class Provider(Protocol):

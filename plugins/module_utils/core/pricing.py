@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing 
     one_place,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Document, Source, documents
@@ -36,6 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 HOURS_PER_MONTH = 730
 """Hours of a month, a twelfth of a year, as the clouds count them."""
 _OPTIONS: Mapping[str, PurchaseOption] = {"onDemand": "OnDemand", "spot": "Spot", "reserved": "Reserved"}
+_ATTRIBUTES = ("on_demand", "spot", "reserved")
 
 
 class PriceEntry(Prices):
@@ -226,6 +228,50 @@ def _contradictions(catalogue: Catalogue) -> Iterator[Problem]:
             other = first.setdefault(key, index)
             if other != index:
                 yield Problem(f"is given twice: also in prices[{other}]", f"{path}.{field}", hint="Remove one")
+
+
+def machines_of(resources: Iterable[api.Resource], provider: str) -> list[Machine]:
+    """Return the kinds of machines that GPU pools of a fleet have in a cloud, by region."""
+    found: dict[tuple[str, str], set[str]] = {}
+    known = list(resources)
+    classes = {each.name: each for each in known if isinstance(each, api.InferenceClass)}
+    for cluster in known:
+        if not isinstance(cluster, api.InferenceCluster) or cluster.spec.cluster.source != provider:
+            continue
+        for pool in cluster.spec.node_pools or ():
+            region, zones = _location(cluster, pool)
+            machine = machine_of(classes[pool.class_name], provider) if pool.class_name in classes else ""
+            if machine and region:
+                found.setdefault((machine, region), set()).update(zones)
+    return [Machine(provider, name, region, tuple(sorted(zones))) for (name, region), zones in sorted(found.items())]
+
+
+def updated(catalogue: Catalogue, entries: Iterable[PriceEntry]) -> Catalogue:
+    """Return a catalogue with entries in the place of older ones for the same machines, places and options.
+
+    All other prices stay, those that users wrote among them. Entries are sorted."""
+    new = list(entries)
+    replaced = {
+        (*_key(entry), option) for entry in new for option in _OPTIONS.values() if entry.amount(option) is not None
+    }
+    kept = []
+    for entry in catalogue.prices:
+        left = {
+            name: getattr(entry, name)
+            for name, option in zip(_ATTRIBUTES, _OPTIONS.values(), strict=True)
+            if (*_key(entry), option) not in replaced and entry.amount(option) is not None
+        }
+        if left:
+            kept.append(entry.model_copy(update={**dict.fromkeys(_ATTRIBUTES), **left}))
+    return catalogue.model_copy(update={"prices": sorted([*kept, *new], key=_order)})
+
+
+def _key(entry: PriceEntry) -> tuple[str, str, str, str]:
+    return entry.provider, entry.machine, entry.region or "", entry.zone or ""
+
+
+def _order(entry: PriceEntry) -> tuple[str, ...]:
+    return (*_key(entry), entry.source)
 
 
 def _located(problem: Problem, document: Document) -> Problem:

@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import explained
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, prices, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
@@ -142,7 +142,7 @@ def connect(module: Any) -> GoogleProvider:
     return GoogleProvider(client)
 
 
-BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete)
+BACKEND = Backend(session.ARGUMENTS, connect, preflight.check, orphans.delete, prices.quotes)
 
 
 def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:

@@ -42,6 +42,7 @@ SERVICES = {
     "serviceusage": "https://serviceusage.googleapis.com",
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com",
     "file": "https://file.googleapis.com",
+    "cloudbilling": "https://cloudbilling.googleapis.com",
 }
 """The services that are used, and where they are unless the arguments say otherwise. Paths are added to these."""
 VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVICES}

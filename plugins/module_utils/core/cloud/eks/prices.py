@@ -1,0 +1,64 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Prices of EC2: what is asked for, and what the answers of GetProducts and DescribeSpotPriceHistory say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import partition
+
+SERVICE_CODE = "AmazonEC2"
+PLATFORM = "Linux/UNIX"
+_HOURS = "Hrs"
+# On demand and without software that costs extra: all other products of an instance type have other attributes.
+_ATTRIBUTES = {
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+
+
+def endpoint_region(region: str) -> str:
+    """Return the region in which the Price List API answers for a region."""
+    return "cn-northwest-1" if partition(region) == "aws-cn" else "us-east-1"
+
+
+def currency(region: str) -> str:
+    """Return the currency in which prices of a region are listed."""
+    return "CNY" if partition(region) == "aws-cn" else "USD"
+
+
+def filters(machine: str, region: str) -> list[dict[str, str]]:
+    """Return the filters of GetProducts for an instance type in a region."""
+    wanted = {"instanceType": machine, "regionCode": region, **_ATTRIBUTES}
+    return [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+
+
+def on_demand(products: Iterable[str | Mapping[str, Any]], region: str) -> set[Decimal]:
+    """Return the prices for an hour that entries of a `PriceList` have. Terms other than those on demand do not count,
+    nor do prices of zero: an instance in a reservation has one."""
+    found = set()
+    for product in products:
+        read = json.loads(product) if isinstance(product, str) else product
+        for term in (read.get("terms", {}).get("OnDemand") or {}).values():
+            for dimension in (term.get("priceDimensions") or {}).values():
+                text = (dimension.get("pricePerUnit") or {}).get(currency(region))
+                if dimension.get("unit") == _HOURS and text and Decimal(text):
+                    found.add(Decimal(text))
+    return found
+
+
+def newest_spot(history: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Decimal]:
+    """Return the newest spot price of each instance type in each zone."""
+    found: dict[tuple[str, str], tuple[Any, Decimal]] = {}
+    for entry in history:
+        key = (entry["InstanceType"], entry["AvailabilityZone"])
+        if key not in found or found[key][0] < entry["Timestamp"]:
+            found[key] = (entry["Timestamp"], Decimal(entry["SpotPrice"]))
+    return {key: price for key, (__, price) in found.items()}

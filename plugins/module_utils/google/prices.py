@@ -1,0 +1,62 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Prices of machine types: SKUs of the Cloud Billing Catalog API, and what a machine type has of Compute Engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Quoted, Quotes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import prices
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+
+_SOURCE = "Cloud Billing Catalog API: vCPUs, memory and GPUs"
+_PAGE = 5000
+_OPTIONS: tuple[PurchaseOption, ...] = ("OnDemand", "Spot")
+
+
+def quotes(module: Any, machines: Sequence[Machine], currency: str) -> Quotes:
+    """Return the prices of machine types by region. Raises GoogleError."""
+    client = session.client(module)
+    project = session.project(module.params)
+    query = urlencode({"currencyCode": currency, "pageSize": _PAGE})
+    path = f"v1/services/{prices.SERVICE}/skus?{query}"
+    found: list[Quoted] = []
+    missing: list[str] = []
+    priced = []
+    for machine in machines:
+        try:
+            prices.family(machine.name)
+            priced.append(machine)
+        except prices.NoPriceError as error:
+            missing.append(f"{machine.name} in {machine.region}: {error}")
+    skus = list(client.pages("cloudbilling", path, "skus", "list the prices of Compute Engine")) if priced else []
+    for machine in priced:
+        described = _described(client, project, machine)
+        if described is None:
+            missing.append(f"{machine.name} in {machine.region}: no zone of the region has it")
+            continue
+        source = f"{_SOURCE}; without local SSDs" if prices.has_local_disks(described) else _SOURCE
+        for option in _OPTIONS:
+            try:
+                price = prices.machine_price(described, skus, machine.region, currency, spot=option == "Spot")
+                found.append(Quoted(machine.name, machine.region, "", option, price, source))
+            except prices.NoPriceError as error:
+                missing.append(f"{machine.name} in {machine.region}, {option}: {error}")
+    return Quotes(tuple(found), tuple(missing))
+
+
+def _described(client: Client, project: str, machine: Machine) -> dict[str, Any] | None:
+    """Return what Compute Engine says of a machine type in a zone of the region."""
+    query = urlencode({"filter": f"name={machine.name}"})
+    path = f"compute/v1/projects/{project}/aggregated/machineTypes?{query}"
+    what = f"read machine type {machine.name}"
+    for place, each in client.aggregated(path, "machineTypes", what):
+        if place.rpartition("/")[2].rpartition("-")[0] == machine.region:
+            return each
+    return None

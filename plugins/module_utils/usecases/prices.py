@@ -1,0 +1,111 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Use case: write the prices that a cloud has for the machines of a fleet into the price catalogue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Quoted, Quotes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
+    Catalogue,
+    PriceEntry,
+    machines_of,
+    updated,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_prices
+
+_MODE = 0o644
+_FIELDS = {"OnDemand": "on_demand", "Spot": "spot", "Reserved": "reserved"}
+
+
+@dataclass(frozen=True)
+class Updated:
+    """Texts of the catalogue, before (empty for no file) and after. `missing`: machines without a price, with why."""
+
+    before: str
+    after: str
+    machines: tuple[Machine, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+def update(
+    path: str,
+    resources: Iterable[api.Resource],
+    provider: str,
+    quote: Callable[[Sequence[Machine], str], Quotes],
+    currency: str,
+    day: str,
+    *,
+    check_mode: bool,
+) -> Updated:
+    """Ask a cloud for prices and write them, unless in check mode. Raises StoreError, and what `quote` raises.
+
+    `provider`: as in InferenceClasses. `currency`: that of a catalogue that does not exist yet. `day`: today."""
+    before = _text(path)
+    catalogue = read_prices(path) if before else None
+    known = catalogue or Catalogue(currency=currency, prices=[])
+    machines = machines_of(resources, provider)
+    if not machines:
+        return Updated(before, before, (), ())
+    quotes = quote(machines, known.currency)
+    after = to_yaml(api.wire(updated(known, _entries(provider, quotes.found, day)), set_only=False))
+    if after != before and not check_mode:
+        try:
+            atomic_file.write(path, after, _MODE)
+        except OSError as error:
+            raise StoreError(f"the prices {path} cannot be written: {error.strerror}") from error
+    return Updated(before, after, tuple(machines), quotes.missing)
+
+
+def _text(path: str) -> str:
+    if not os.path.lexists(path):
+        return ""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"the prices {path} cannot be read: {error}") from error
+
+
+def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntry]:
+    """Return one entry for all purchase options of a machine in a place that are from one source."""
+    amounts: dict[tuple[str, str, str, str], dict[str, str]] = {}
+    for quoted in found:
+        key = (quoted.machine, quoted.region, quoted.zone, quoted.source)
+        amounts.setdefault(key, {})[_FIELDS[quoted.option]] = _amount(quoted.price)
+    return [
+        PriceEntry.model_validate(
+            {
+                "provider": provider,
+                "machine": machine,
+                **({"region": region} if region else {"zone": zone}),
+                **{_WIRE[field]: amount for field, amount in options.items()},
+                "asOf": day,
+                "source": source,
+            }
+        )
+        for (machine, region, zone, source), options in amounts.items()
+    ]
+
+
+_WIRE = {"on_demand": "onDemand", "spot": "spot", "reserved": "reserved"}
+
+
+def _amount(price: Decimal) -> str:
+    """Return a price as a catalogue has it: without the zeros that APIs write behind it, and with cents."""
+    text = f"{price:.9f}".rstrip("0")
+    whole, __, digits = text.partition(".")
+    return f"{whole}.{digits.ljust(2, '0')}"

@@ -1,0 +1,158 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cloud_price_catalogue."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cloud_price_catalogue
+short_description: Write the prices of a cloud for the machines of a fleet into its price catalogue
+version_added: 0.1.0
+description:
+  - Asks a cloud for the prices of all machines that node pools of InferenceClusters have there, and writes them into
+    the price catalogue, by which plans say what they cost.
+  - Prices of the same machines, places and purchase options are replaced. All others stay, also those that users wrote;
+    comments in the file do not.
+  - In AWS these are prices on demand by region (Price List API, GetProducts) and of spot instances by zone (EC2,
+    DescribeSpotPriceHistory), for Linux. What Capacity Blocks cost is not in these APIs.
+  - In Google Cloud these are prices on demand and of spot machines by region (Cloud Billing Catalog API), the sum of
+    vCPUs, memory and GPUs of machine types A2, A3 High, A3 Mega and G2. Local SSDs are not part of them, and the SKUs
+    of other families are not known.
+  - List prices are not what a contract says.
+options:
+  resources:
+    description: Files, folders and glob patterns with the manifests of the fleet.
+    type: list
+    elements: path
+    required: true
+  chdir:
+    description: The folder that relative paths of O(resources) and O(path) start from.
+    type: path
+  path:
+    description: The price catalogue. It is created when there is none.
+    type: path
+    required: true
+  currency:
+    description: The currency of a catalogue that is created; one that exists has its own.
+    type: str
+    default: USD
+extends_documentation_fragment:
+  - modelplane.fleet.clouds
+attributes:
+  check_mode:
+    support: full
+    description: Asks for prices, and writes nothing.
+  diff_mode:
+    support: full
+    description: Shows the catalogue before and after.
+  idempotent:
+    support: partial
+    description: Each entry has the day on which the price was valid, so that the catalogue changes with it.
+seealso:
+  - module: modelplane.fleet.build
+"""
+
+EXAMPLES = r"""
+- name: Write the prices of AWS
+  modelplane.fleet.cloud_price_catalogue:
+    provider: eks
+    profile: billing
+    resources: [manifests/]
+    path: prices.yaml
+
+- name: Write the prices of Google Cloud
+  modelplane.fleet.cloud_price_catalogue:
+    provider: gke
+    project: fleet-prod
+    resources: [manifests/]
+    path: prices.yaml
+"""
+
+RETURN = r"""
+machines:
+  description: The machines that prices were asked for, with their regions.
+  returned: success
+  type: list
+  elements: str
+  sample: [g6.xlarge in us-west-2]
+missing:
+  description: The machines that have no price, with the reason. Each is a warning too.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "a4-highgpu-8g in us-central1: the SKUs of its family are not known; those of a2-*, g2-* are"
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
+    RESOURCES,
+    failures,
+    prepare,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, prices
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **arguments(),
+        **RESOURCES,
+        "path": {"type": "path", "required": True},
+        "currency": {"type": "str", "default": "USD"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    prepare(module)
+    params = module.params
+    backend, provider = BACKENDS[params["provider"]], BY_NAME[params["provider"]].source
+    with failures(module):
+        loaded = build.read_manifests(params["resources"])
+        if loaded.errors:
+            raise build.ManifestError(loaded.errors)
+        try:
+            done = prices.update(
+                params["path"],
+                loaded.resources,
+                provider,
+                lambda machines, currency: backend.quotes(module, machines, currency),
+                params["currency"],
+                datetime.now(UTC).strftime("%Y-%m-%d"),
+                check_mode=module.check_mode,
+            )
+        except CloudError as error:
+            module.fail_json(msg=str(error))
+            raise
+    for line in done.missing:
+        module.warn(f"no price: {line}")
+    result: dict[str, Any] = {
+        "changed": done.changed,
+        "machines": [f"{machine.name} in {machine.region}" for machine in done.machines],
+        "missing": list(done.missing),
+    }
+    if module._diff:
+        header = params["path"]
+        result["diff"] = {
+            "before_header": header,
+            "after_header": header,
+            "before": done.before,
+            "after": done.after,
+        }
+    module.exit_json(**result)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
