@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import Distribution, tier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Dropped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.market import Market
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    CostLimits,
+    Deployment,
+    Dropped,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
     NewReplicas,
@@ -87,12 +93,13 @@ class Filler:
                 return
 
     def refusals(self, state: State) -> dict[str, str]:
-        """Return why clusters take no more replicas of a deployment by what it asks of their distribution."""
-        distribution = self._distribution(state)
-        if distribution is None:
-            return {}
-        counts = state.counts
-        found = {name: distribution.refusal(name, counts) for name in self._eligible_for(state.deployment)}
+        """Return why clusters take no more replicas of a deployment by what it asks of their distribution and cost."""
+        distribution, limits = self._distribution(state), state.deployment.cost
+        eligible = self._eligible_for(state.deployment)
+        found = self._market(state, limits).refusals(eligible) if limits else {}
+        if distribution is not None:
+            counts = state.counts
+            found = {name: distribution.refusal(name, counts) or found.get(name, "") for name in eligible}
         return {name: reason for name, reason in found.items() if reason}
 
     def _fill_priority(self, states: Sequence[State], fleet_states: Sequence[State]) -> None:
@@ -102,6 +109,10 @@ class Filler:
         filled: list[NewReplicas] = []
         for state in states:
             if not state.may_grow:
+                continue
+            if state.deployment.cost is not None:
+                # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
+                self._fill_one(state)
                 continue
             clusters = self._eligible_for(state.deployment)
             distribution = self._distribution(state)
@@ -135,7 +146,9 @@ class Filler:
         before = self._capacity.work.undecided
         missing = state.missing
         distribution = self._distribution(state)
-        if distribution is None:
+        if state.deployment.cost is not None:
+            self._fill_cheapest(state, self._market(state, state.deployment.cost), distribution)
+        elif distribution is None:
             self._fill_evenly(state)
         else:
             self._fill_by(state, distribution)
@@ -177,7 +190,35 @@ class Filler:
             else:
                 candidates.remove(name)
 
+    def _fill_cheapest(self, state: State, market: Market, distribution: Distribution | None) -> None:
+        """The cheapest place that the limits on cost allow, after the order of a distribution; of equal ones as
+        without limits."""
+        counts = state.counts
+        candidates = list(self._eligible_for(state.deployment))
+        while state.missing > 0:
+            offers = {
+                name: offer
+                for name in candidates
+                if distribution is None or distribution.allows(counts + Counter({name: 1}))
+                if not isinstance(offer := market.offer(name), str)
+            }
+            if not offers:
+                return
+            ranks = {name: distribution.rank(name, counts) if distribution else (counts[name], name) for name in offers}
+            name = min(offers, key=lambda name: (*ranks[name][:-2], offers[name].rank, *ranks[name][-2:]))
+            market.take(name, offers[name])
+            counts[name] += 1
+
+    def _market(self, state: State, limits: CostLimits) -> Market:
+        return Market(state, limits, self._fleet, self._capacity)
+
     def _place(self, state: State, name: str) -> bool:
+        if state.deployment.cost is not None:
+            market = self._market(state, state.deployment.cost)
+            offer = market.offer(name)
+            if not isinstance(offer, str):
+                market.take(name, offer)
+            return not isinstance(offer, str)
         fit = self._capacity.place(state.engines, self._fleet[name])
         if fit is None:
             self._refused.setdefault(id(state.engines), {})[name] = self._capacity.version(name)
