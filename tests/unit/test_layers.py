@@ -28,7 +28,8 @@ LAYERS = [
     ("module_utils/cloud", "module_utils/arguments/libraries"),
     # What clouds and clients of API servers have in common.
     ("module_utils/kubernetes/credentials", "module_utils/kubernetes/errors"),
-    ("module_utils/http", "module_utils/progress", "module_utils/atomic_file"),
+    ("module_utils/http", "module_utils/progress", "module_utils/user_cache"),
+    ("module_utils/atomic_file",),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
     (
@@ -50,6 +51,7 @@ LAYERS = [
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
     ("module_utils/core/notification", "module_utils/core/progress"),
+    ("module_utils/core/yaml_lines",),
     ("module_utils/core/yaml_scalars",),
     ("module_utils/core/problem",),
     ("module_utils/core/text",),

@@ -189,13 +189,12 @@ def build_result(outcome: Outcome, width: int, earlier: Sequence[Outcome] = ()) 
     """Return what a build decided and changed, with tables of lines of at most `width` characters.
 
     `earlier`: the builds of earlier rounds of the run."""
-    document = plan_output.document(outcome.plan)
     first = earlier[0] if earlier else outcome
     return {
         "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
-        "costs": cost_output.table(document.cost, first.cost_before, width),
-        "summary": api.wire(document.summary),
+        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first.cost_before, width),
+        "summary": api.wire(plan_output.summary(outcome.plan)),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
         "removed": list(outcome.changes.removed),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import isfinite
 from typing import Any
 
@@ -34,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
     YAMLError,
     events,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import yaml_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import resolve
 
@@ -80,6 +81,26 @@ class Place:
         return place
 
 
+class _LaterPlace(Place):
+    """Place that is found when it is first asked for, as most never are."""
+
+    def __init__(self, find: Callable[[], Place]) -> None:
+        self.__dict__["_find"] = find
+
+    @cached_property
+    def _found(self) -> Place:
+        found: Place = self.__dict__["_find"]()
+        return found
+
+    @property
+    def line(self) -> int:
+        return self._found.line
+
+    @property
+    def children(self) -> Mapping[str, Place] | Sequence[Place] | None:
+        return self._found.children
+
+
 @dataclass(frozen=True)
 class Document:
     """One document of a file: plain dicts, lists and scalars, with their places.
@@ -105,8 +126,28 @@ def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int 
     if problem is not None:
         yield Document(source.name, 1, None, Place(problem.line or 1), (problem,), complete=False)
         return
+    simple = yaml_lines.read(text) if max_nodes >= MAX_NODES else None
+    if simple is not None and len(simple) <= max_documents:
+        yield from _without_places(source.name, text, simple)
+        return
     reader = _FileReader(source.name, text, max_nodes, max_documents)
     yield from reader.read()
+
+
+def _without_places(name: str, text: str, simple: Sequence[tuple[int, Any]]) -> Iterator[Document]:
+    """The documents of a text that is read already. Their places are found together, by reading it again."""
+
+    @cache
+    def places() -> dict[int, Place]:
+        reader = _FileReader(name, text, MAX_NODES, MAX_DOCUMENTS)
+        return {document.number: document.place for document in reader.read()}
+
+    for number, value in simple:
+        yield Document(name, number, value, _LaterPlace(partial(_place, places, number)))
+
+
+def _place(places: Callable[[], Mapping[int, Place]], number: int) -> Place:
+    return places()[number]
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -86,6 +86,8 @@ class DirectoryStore:
             raise StoreError("the build folder has an empty name: set fleet_build")
         self.folder = Path(folder)
         self._may_only_read = ""
+        # What killed runs left half-written, once that is known.
+        self._half_written: list[Path] | None = None
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
 
@@ -179,19 +181,13 @@ class DirectoryStore:
         on state that was cut off: it must not count as absent, or replicas would be placed again. Of any other file a
         part may be left, as it is made again. `elsewhere`: the state is on a control cluster, and all but the volumes
         of caches is made again."""
-        found = {}
-        for path in self._files():
-            name = path.relative_to(self.folder).as_posix()
-            whole = is_state(name) and not (elsewhere and name.partition("/")[0] != "clusters")
-            text = read_text(path, cut=not whole)
-            if whole:
-                _refuse_torn(path, text)
-            if not text.startswith(_MARK) and not (_OBJECT.fullmatch(name) and HEADER.startswith(text)):
-                raise StoreError(
-                    f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
-                    "changed nor removed: move it out of the build folder"
-                )
-            found[name] = text
+        reader = _Reader(elsewhere)
+        for top in _FOLDERS:
+            path = self.folder / top
+            if os.path.lexists(path):
+                refuse_foreign_folder(path)
+                reader.read(str(path), top, _opened(path))
+        found, self._half_written = reader.found, reader.half_written
         for name, is_ours in ((PLAN_FILE, _is_document), (REPORT_FILE, _is_report)):
             path = self.folder / name
             if os.path.lexists(path):
@@ -201,20 +197,6 @@ class DirectoryStore:
                         f"{path} was not written by modelplane.fleet: move it, or choose another fleet_build"
                     )
         return found
-
-    def _files(self) -> Iterator[Path]:
-        for top in _FOLDERS:
-            path = self.folder / top
-            if not os.path.lexists(path):
-                continue
-            refuse_foreign_folder(path)
-            for folder, folders, names in os.walk(path, onerror=_unreadable):
-                folders.sort()
-                for name in folders:
-                    refuse_foreign_folder(Path(folder, name))
-                for name in sorted(names):
-                    if not name.startswith("."):
-                        yield Path(folder, name)
 
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
         """Return what has to be done to get from one set of files to another."""
@@ -241,15 +223,16 @@ class DirectoryStore:
             except OSError as error:
                 raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         removed = set(changes.removed)
-        for (__, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
+        for (gone, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
             folders: set[Path] = set()
-            for name in names:
-                path = self.folder / name
-                folders.update((path.parent, *path.parent.parents))
-                if name in removed:
-                    self._remove(path)
+            for place, beside in groupby(names, os.path.dirname):
+                path = self.folder / place
+                folders.update((path, *path.parents))
+                if gone:
+                    for name in beside:
+                        self._remove(self.folder / name)
                 else:
-                    self._replace(path, files[name], sync=state)
+                    self._replace(path, {os.path.basename(name): files[name] for name in beside}, sync=state)
             if state:
                 self._sync(folder for folder in folders if folder.is_relative_to(self.folder))
 
@@ -280,18 +263,22 @@ class DirectoryStore:
             except OSError:
                 break
 
-    def _replace(self, path: Path, text: str, *, sync: bool) -> None:
-        # A name at which no other user has put a link.
-        temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
+    def _replace(self, place: Path, texts: Mapping[str, str], *, sync: bool) -> None:
+        """Write files of one folder."""
+        path = place
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with self._folder(path.parent, create=True) as folder:
-                with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "w", encoding="utf-8") as stream:
-                    stream.write(text)
-                    if sync:
-                        stream.flush()
-                        os.fsync(stream.fileno())
-                os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            with self._folder(place, create=True) as folder:
+                for name, text in texts.items():
+                    path = place / name
+                    # A name at which no other user has put a link.
+                    temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
+                    with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as stream:
+                        stream.write(text.encode())
+                        if sync:
+                            stream.flush()
+                            os.fsync(stream.fileno())
+                    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -332,15 +319,16 @@ class DirectoryStore:
             os.close(descriptor)
 
     def _clean(self) -> None:
-        """Remove what a killed run left half-written."""
-        for path in self.folder.glob(f".*{_TEMPORARY}"):
+        """Remove what a killed run left half-written: once, as the lock keeps others from leaving more."""
+        left = self._half_written
+        if left is None:
+            walks = (os.walk(self.folder / top) for top in _FOLDERS)
+            every = (Path(folder, name) for walk in walks for folder, __, names in walk for name in names)
+            left = [path for path in every if path.name.endswith(_TEMPORARY)]
+        for path in (*self.folder.glob(f".*{_TEMPORARY}"), *left):
             if path.is_symlink() or not path.is_dir():
                 self._remove(path)
-        for top in _FOLDERS:
-            for folder, __, names in os.walk(self.folder / top):
-                for name in names:
-                    if name.endswith(_TEMPORARY):
-                        self._remove(Path(folder, name))
+        self._half_written = []
 
 
 _READ_ONLY = -1
@@ -364,11 +352,13 @@ def _open_folder(path: Path, above: int, *, create: bool) -> int:
     return _open_folder(path, above, create=False)
 
 
-def _open(path: Path, flags: int) -> int:
-    """Open a file of the folder itself. Raises StoreError for a link, and for what is no file."""
+def _open(path: str | Path, flags: int, folder: int | None = None) -> int:
+    """Open a file of the build, by its name in an open folder if that is given. Raises StoreError for a link, and for
+    what is no file."""
+    name = path if folder is None else os.path.basename(path)
     try:
         # Without O_NONBLOCK, a FIFO keeps everybody waiting who opens it.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISREG)
@@ -381,7 +371,7 @@ def _open(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _refuse_foreign(path: Path, mode: int, desired: Callable[[int], bool]) -> None:
+def _refuse_foreign(path: str | Path, mode: int, desired: Callable[[int], bool]) -> None:
     """Raise StoreError for what a build never makes, such as a link, a FIFO, or a file in place of a folder."""
     if not desired(mode):
         what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
@@ -416,11 +406,97 @@ def read_text(path: Path, *, cut: bool = False) -> str:
     """The text of a file of the build; with `cut`, one that may end within a character. Raises StoreError, for a link
     and for what is no file too."""
     try:
-        with os.fdopen(_open(path, os.O_RDONLY), encoding="utf-8", errors="replace" if cut else "strict") as stream:
-            return stream.read()
+        return _decoded(_content(_open(path, os.O_RDONLY)), cut)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise StoreError(f"{path} cannot be read: {reason}") from error
+        raise _not_read(path, error) from error
+
+
+class _Reader:
+    """Reader of folders with files of objects: `found` are their texts, `half_written` what killed runs left.
+
+    Nothing but the first folder is reached by a path, as going along one takes longer than reading a file."""
+
+    def __init__(self, elsewhere: bool) -> None:
+        self.found: dict[str, str] = {}
+        self.half_written: list[Path] = []
+        self._elsewhere = elsewhere
+
+    def read(self, place: str, name: str, descriptor: int) -> None:
+        """Read the files in an open folder and below, hidden ones left out, and close its descriptor."""
+        folders: list[str] = []
+        files: list[str] = []
+        try:
+            try:
+                with os.scandir(descriptor) as entries:
+                    for entry in entries:
+                        (folders if entry.is_dir() else files).append(entry.name)
+            except OSError as error:
+                raise _not_read(place, error) from error
+            below = [(each, f"{place}/{each}") for each in sorted(folders)]
+            for __, path in below:
+                refuse_foreign_folder(Path(path))
+            for file in sorted(files):
+                if not file.startswith("."):
+                    self.found[f"{name}/{file}"] = self._text(f"{place}/{file}", f"{name}/{file}", descriptor)
+                elif file.endswith(_TEMPORARY):
+                    self.half_written.append(Path(place, file))
+            for folder, path in below:
+                self.read(path, f"{name}/{folder}", _opened(Path(path), descriptor))
+        finally:
+            os.close(descriptor)
+
+    def _text(self, path: str, name: str, folder: int) -> str:
+        """The text of a file, given by its path, its name in the build, and the descriptor of its folder."""
+        whole = is_state(name) and not (self._elsewhere and not name.startswith("clusters/"))
+        try:
+            text = _decoded(_content(_open(path, os.O_RDONLY, folder)), cut=not whole)
+        except (OSError, UnicodeDecodeError) as error:
+            raise _not_read(path, error) from error
+        if whole:
+            _refuse_torn(path, text)
+        if not text.startswith(_MARK) and not (_OBJECT.fullmatch(name) and HEADER.startswith(text)):
+            raise StoreError(
+                f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
+                "changed nor removed: move it out of the build folder"
+            )
+        return text
+
+
+def _opened(path: Path, above: int | None = None) -> int:
+    """A descriptor of a folder, by its name in the one above if that is given. Raises StoreError."""
+    try:
+        if above is None:
+            return os.open(path, _FOLDER | os.O_NOFOLLOW)
+        return _open_folder(path, above, create=False)
+    except OSError as error:
+        raise _not_read(path, error) from error
+
+
+def _content(descriptor: int) -> bytes:
+    """All that is in an open file, which is closed."""
+    try:
+        size = os.fstat(descriptor).st_size
+        # One more, so that a file of the size that is known takes one call.
+        found = os.read(descriptor, size + 1)
+        if len(found) == size:
+            return found
+        parts = [found]
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def _decoded(data: bytes, cut: bool) -> str:
+    text = data.decode("utf-8", "replace" if cut else "strict")
+    # What an editor may have made of line ends is no change.
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _not_read(path: str | Path, error: OSError | UnicodeDecodeError) -> StoreError:
+    reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+    return StoreError(f"{path} cannot be read: {reason}")
 
 
 def _unreadable(error: OSError) -> None:
@@ -450,7 +526,7 @@ def _rank(name: str) -> int:
     return 2 if not is_state(name) else int(_kind(name) != _REPLICA)
 
 
-def _refuse_torn(path: Path, text: str) -> None:
+def _refuse_torn(path: str | Path, text: str) -> None:
     """Raise StoreError for a file of the state that was cut off. Earlier releases wrote no end that could be missing,
     but a last line that ends."""
     if text.startswith(STATE_HEADER):
@@ -514,6 +590,15 @@ def state_files(files: Mapping[str, str]) -> dict[str, str]:
 def status_files(files: Mapping[str, str]) -> dict[str, str]:
     """The files of a build that hold the status of a resource."""
     return {name: text for name, text in files.items() if name.startswith("status/")}
+
+
+def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The files of each workload cluster of a build that has any."""
+    found: dict[str, dict[str, str]] = {}
+    for name, text in files.items():
+        if name.startswith("clusters/"):
+            found.setdefault(name.split("/", 2)[1], {})[name] = text
+    return found
 
 
 def file_text(name: str, text: str) -> str:

@@ -39,6 +39,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     Catalogue,
     PricingError,
@@ -66,6 +67,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     Changes,
     DirectoryStore,
     StoreError,
+    cluster_files,
     document_text,
     file_text,
     is_state,
@@ -74,8 +76,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     state_files,
     status_files,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import EarlierObjects
 
+_FEWEST_REPLICAS = 100
 DRAIN_TAINT = "modelplane.ai/drain"
 """Key of the taint on clusters that are drained on request."""
 
@@ -232,7 +236,8 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
         outcome = _decide(settings, before)
         outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
         outcome = _explored(outcome, settings)
-        after = _files(outcome)
+        known = _known(settings, outcome.plan)
+        after = _files(outcome, known)
         pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
         changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
         _refuse_lost(settings.folder, before, changes, outcome.loaded)
@@ -252,8 +257,17 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
             page, warnings = _pages(outcome, render, os.path.join(settings.folder, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
             preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
+        if known is not None:
+            known.save()
         after |= new_pages
     return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
+
+
+def _known(settings: Settings, decided: Plan) -> KnownFiles | None:
+    """Return the cache of what is known of the files of a build; none where composing all of them takes no time."""
+    if len(decided.replicas) < _FEWEST_REPLICAS:
+        return None
+    return KnownFiles(settings.folder, write=not settings.check_mode)
 
 
 def _read(store: DirectoryStore, settings: Settings) -> dict[str, str]:
@@ -581,19 +595,45 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     }
 
 
-def _files(outcome: Outcome) -> dict[str, str]:
+def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
+    """Return all files of the build but the page, by name. What is as it was shares its text with the build before."""
     decided = outcome.plan
+    before = outcome.before
+    files: dict[str, str] = {}
     placed = [("control", value) for value in (*decided.control, *outcome.published)]
-    placed += [(f"clusters/{cluster}", value) for cluster, objects in decided.clusters.items() for value in objects]
-    files = {}
     if decided.context.observed is None:
         # A run without observations keeps the statuses of earlier runs.
-        known = _known_statuses(outcome)
-        files = {name: text for name, text in status_files(outcome.before).items() if name in known}
+        kept = _known_statuses(outcome)
+        files = {name: text for name, text in status_files(before).items() if name in kept}
     else:
         placed += [("status", value) for value in outcome.statuses]
+    files.update(_texts(placed, before))
+    of_clusters = cluster_files(before)
+    for cluster in decided.clusters:
+        files.update(_cluster_files(decided.clusters, cluster, of_clusters.get(cluster, {}), known))
+    files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
+    return files
+
+
+def _cluster_files(
+    workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
+) -> Mapping[str, str]:
+    """Return the files of a workload cluster; those that there are, where they are known to be what is composed now."""
+    if known is not None and known.prove(cluster, workloads.inputs(cluster), sorted(before.items())):
+        workloads.keep_size(cluster, len(before))
+        return before
+    found = _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
+    if known is not None:
+        known.note(cluster, workloads.inputs(cluster), sorted(found.items()))
+    return found
+
+
+def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of objects, each with the folder that it belongs to."""
+    files = {}
     for top, value in placed:
         name = object_path(top, value)
-        files[name] = file_text(name, to_yaml(value))
-    files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
+        text = file_text(name, to_yaml(value))
+        last = before.get(name)
+        files[name] = last if last == text else text
     return files

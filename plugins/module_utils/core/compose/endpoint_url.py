@@ -59,7 +59,8 @@ class InvalidUrl(ValueError):  # noqa: N818 - the name says what is wrong
 
 def parse_url(url: str) -> Target:
     """Return the target of a URL. Path, query and fragment are ignored. Raises InvalidUrl."""
-    if any(character.isspace() or not character.isprintable() for character in url):
+    # Of signs that can be printed, the space is the only one that is white space.
+    if " " in url or not url.isprintable():
         raise InvalidUrl(f"the url has spaces or characters that cannot be printed: {_EXAMPLE}")
     try:
         parts = urlsplit(url)

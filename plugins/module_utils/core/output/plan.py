@@ -351,7 +351,7 @@ def document(plan: Plan) -> PlanDocument:
         PlanDocument,
         schema_version=SCHEMA_VERSION,
         placements=placements,
-        pending=[pending_document(entry) for entry in plan.schedule.pending],
+        pending=pending(plan),
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
         clusters=sorted(plan.clusters),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
@@ -361,16 +361,14 @@ def document(plan: Plan) -> PlanDocument:
         secret_copies=[
             _secret_copy(cluster, copy) for staged in plan.caches for cluster, copy in sorted(staged.copies.items())
         ],
-        summary=api.construct(
-            PlanSummary,
-            clusters=len(plan.clusters),
-            placed=len(placements),
-            pending=sum(entry.count for entry in plan.schedule.pending),
-            services=len(plan.traffic.services),
-            objects=len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
-        ),
+        summary=summary(plan),
         cost=fleet_cost(plan),
     )
+
+
+def pending(plan: Plan) -> list[PlannedPending]:
+    """Return the deployments with pending replicas, and why they are pending."""
+    return [pending_document(entry) for entry in plan.schedule.pending]
 
 
 def pending_document(entry: Pending) -> PlannedPending:
@@ -383,6 +381,18 @@ def pending_document(entry: Pending) -> PlannedPending:
         reason=entry.reason,
         message=entry.message,
         refusals=[_refusal(refusal) for refusal in entry.refusals],
+    )
+
+
+def summary(plan: Plan) -> PlanSummary:
+    """Return the counts of a plan."""
+    return api.construct(
+        PlanSummary,
+        clusters=len(plan.clusters),
+        placed=len(plan.replicas) + len(plan.manual),
+        pending=sum(entry.count for entry in plan.schedule.pending),
+        services=len(plan.traffic.services),
+        objects=len(plan.control) + sum(map(plan.clusters.size, plan.clusters)),
     )
 
 

@@ -14,8 +14,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_bindings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import (
     caches,
@@ -40,6 +38,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
     traffic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads, distinct
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PricingError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -84,7 +83,7 @@ class Plan:
     schedule: Schedule
     replicas: tuple[api.ModelReplica, ...]
     control: tuple[Object, ...]
-    clusters: Mapping[str, tuple[Object, ...]]
+    clusters: Workloads
     edited: frozenset[Key]
     waiting: frozenset[Key]
     manual: tuple[api.ModelReplica, ...]
@@ -165,8 +164,7 @@ def plan(
     replicas = tuple(fleet.replicas[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
     evicted = drain.evicted(context, decided)
     candidates = [*replicas, *manual.values(), *evicted]
-    objects = {_key(replica): replica_objects(replica, context.composing) for replica in candidates}
-    states = _states(context, candidates, objects)
+    states = _states(context, candidates)
     leaving = drain.leaving(context, decided, evicted, states)
     composed = [*replicas, *manual.values(), *leaving]
     staged = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
@@ -176,7 +174,7 @@ def plan(
         schedule=decided,
         replicas=replicas,
         control=_control(context, composed, platforms, flow),
-        clusters=_workloads(context, [cluster.name for cluster in capacity], composed, objects, staged),
+        clusters=Workloads(context, [cluster.name for cluster in capacity], composed, staged),
         edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
@@ -293,9 +291,7 @@ def _waiting(context: Context, decided: Schedule, desired: Iterable[api.ModelRep
     )
 
 
-def _states(
-    context: Context, composed: Iterable[api.ModelReplica], objects: Mapping[Key, tuple[Object, ...]]
-) -> dict[Key, ReplicaState]:
+def _states(context: Context, composed: Iterable[api.ModelReplica]) -> dict[Key, ReplicaState]:
     if context.observed is None:
         return {}
     found = {}
@@ -304,7 +300,8 @@ def _states(
         if context.declared(cluster):
             found[_key(replica)] = DECLARED
             continue
-        state = replica_state(replica, objects[_key(replica)], context.observed_cluster(cluster))
+        objects = replica_objects(replica, context.composing)
+        state = replica_state(replica, objects, context.observed_cluster(cluster))
         found[_key(replica)] = remember(state, context.statuses.get(replica.ref))
     return found
 
@@ -331,38 +328,4 @@ def _control(
     objects: list[Object] = [*map(written, composed), *map(written, flow.endpoints), *flow.objects, *built]
     if any(value["metadata"].get("namespace") == SYSTEM_NAMESPACE for value in objects):
         objects.append(system_namespace())
-    return _distinct(objects)
-
-
-def _workloads(
-    context: Context,
-    clusters_known: Iterable[str],
-    composed: Iterable[api.ModelReplica],
-    objects: Mapping[Key, tuple[Object, ...]],
-    staged: Iterable[Staged],
-) -> dict[str, tuple[Object, ...]]:
-    found: dict[str, list[Object]] = {name: [] for name in sorted(clusters_known)}
-    namespaces: dict[str, set[str]] = {name: set() for name in found}
-    for replica in composed:
-        found[replica.spec.cluster_name].extend(objects[_key(replica)])
-        namespaces[replica.spec.cluster_name].add(replica.namespace)
-    for cache in staged:
-        for name, values in cache.objects.items():
-            if name in found:
-                found[name].extend(values)
-                namespaces[name].add(cache.namespace)
-    for name, spaces in namespaces.items():
-        observed = context.observed_cluster(name)
-        if observed is not None and observed.openshift:
-            found[name].extend(engine_bindings(spaces))
-    return {name: _distinct(values) for name, values in found.items()}
-
-
-def _distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
-    found: dict[tuple[str, str, str], Object] = {}
-    for value in objects:
-        metadata = value["metadata"]
-        key = (value["kind"], metadata.get("namespace", ""), metadata["name"])
-        found[key] = laxer(found[key], value) if key in found and key[0] == "Namespace" else found.get(key, value)
-    return tuple(found.values())
+    return distinct(objects)

@@ -50,7 +50,6 @@ def model(
     """Return all values of the page as plain data: the rows of the status, with what the plan has beyond it, the answer
     to a question, and losses that were tried."""
     shortfalls = survey.shortfalls if survey else ()
-    document = plan_output.document(plan)
     counts = replica_counts(found)
     rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
     return {
@@ -60,7 +59,7 @@ def model(
         "counts": {
             "services": len(found.services),
             "clusters": len(found.clusters),
-            "objects": document.summary.objects,
+            "objects": plan_output.summary(plan).objects,
             "desired": counts.desired,
             "placed": counts.placed,
             "pending": counts.pending,
@@ -85,7 +84,7 @@ def model(
                     for each in entry.refusals
                 ],
             }
-            for entry in document.pending
+            for entry in plan_output.pending(plan)
         ],
         "removed": [api.wire(row) for row in found.next_run.replicas if row.action == "removed"],
         "objects": [api.wire(row) for row in found.next_run.objects],

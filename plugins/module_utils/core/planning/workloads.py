@@ -1,0 +1,81 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects of each workload cluster, composed when they are asked for: those of a large fleet take gigabytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_bindings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+
+class Workloads(Mapping[str, tuple[Object, ...]]):
+    """The objects of each workload cluster, including clusters without objects.
+
+    They are a function of what `inputs` returns, and of nothing else. They are composed at each access, and not kept.
+    """
+
+    def __init__(
+        self, context: Context, clusters: Iterable[str], replicas: Iterable[api.ModelReplica], staged: Iterable[Staged]
+    ) -> None:
+        self._composing = context.composing
+        self._replicas: dict[str, list[api.ModelReplica]] = {name: [] for name in sorted(clusters)}
+        self._cached: dict[str, list[tuple[str, Sequence[Object]]]] = {name: [] for name in self._replicas}
+        for replica in replicas:
+            self._replicas[replica.spec.cluster_name].append(replica)
+        for cache in staged:
+            for name, values in cache.objects.items():
+                if name in self._cached:
+                    self._cached[name].append((cache.namespace, values))
+        seen = ((name, context.observed_cluster(name)) for name in self._replicas)
+        self._sizes: dict[str, int] = {}
+        self._openshift = frozenset(name for name, cluster in seen if cluster is not None and cluster.openshift)
+
+    def __getitem__(self, name: str) -> tuple[Object, ...]:
+        replicas, cached = self._replicas[name], self._cached[name]
+        found: list[Object] = [value for each in replicas for value in replica_objects(each, self._composing)]
+        found += [value for __, values in cached for value in values]
+        if name in self._openshift:
+            namespaces = {replica.namespace for replica in replicas}
+            found += engine_bindings(namespaces.union(namespace for namespace, __ in cached))
+        objects = distinct(found)
+        self._sizes[name] = len(objects)
+        return objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._replicas)
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def size(self, name: str) -> int:
+        """Return the number of objects of a cluster."""
+        return self._sizes[name] if name in self._sizes else len(self[name])
+
+    def keep_size(self, name: str, size: int) -> None:
+        """Take over a number of objects that is known although they were not composed."""
+        self._sizes[name] = size
+
+    def inputs(self, name: str) -> Iterator[str]:
+        """Return the texts of all that the objects of a cluster are composed of."""
+        yield json.dumps([asdict(self._composing), name in self._openshift, self._cached[name]])
+        for replica in self._replicas[name]:
+            yield replica.model_dump_json(by_alias=True, exclude_unset=True)
+
+
+def distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
+    """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
+    found: dict[tuple[str, str, str], Object] = {}
+    for value in objects:
+        metadata = value["metadata"]
+        key = (value["kind"], metadata.get("namespace", ""), metadata["name"])
+        found[key] = laxer(found[key], value) if key in found and key[0] == "Namespace" else found.get(key, value)
+    return tuple(found.values())

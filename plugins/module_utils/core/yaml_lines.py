@@ -1,0 +1,272 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Texts of simple lines -> values, in a tenth of the time that libyaml's events take.
+
+A simple line is a key or the dashes of lists with a scalar behind it, quoted or plain, or a flow collection of such
+scalars; a text of several lines is a literal block. That is what `manifest_text` writes, and most of what people write.
+Of any other text nothing is read at all, and `yaml_documents` reads it by libyaml: what is read here is what it would
+read.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import PLAIN, resolve
+
+# The indentation, the dashes of lists, then a key (plain or quoted) with what is behind it, or text.
+_LINE = re.compile(r'( *)((?:- )*)(?:(?:([A-Za-z_/][!-9;-~]*)|"([ !#-\[\]-~]*)"):(?: (.+))?|(.+))')
+_COMMENT = re.compile(" *(?:#[\t -~]*)?")
+_ONE_QUOTED = re.compile(r"'((?:[ -&(-~]|'')*)'")
+_TWO_QUOTED = re.compile(r'"([ !#-\[\]-~]*)"')
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BLOCK_LINE = re.compile("[ -~]*")
+# In a flow collection, where fewer plain texts mean themselves.
+_FLOW = re.compile(
+    r""" *(?:([{}\[\],])|([A-Za-z_/][A-Za-z0-9_./$@+-]*|0|-?[1-9][0-9]{0,17}(?![A-Za-z0-9_./$@+-])"""
+    r"""|"[ !#-\[\]-~]*"|'(?:[ -&(-~]|'')*')(: )?)"""
+)
+_NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+# What is near the limits of `yaml_documents` is left to it. A flow collection may be this deep again.
+_DEEPEST = 45
+_MOST_NODES = 900_000
+
+
+def read(text: str) -> list[tuple[int, dict[str, Any]]] | None:
+    """The mappings that the documents of a text are, each with its number; None where anything in it is not simple, and
+    where there is none."""
+    # A line, a dash, and each sign of a flow collection stand for three values at most.
+    if 3 * sum(map(text.count, ("\n", "- ", ",", "{", "["))) > _MOST_NODES or not text.endswith("\n"):
+        return None
+    try:
+        return _documents(text.split("\n")) or None
+    except _OtherFormError:
+        return None
+
+
+class _OtherFormError(Exception):
+    """A line that is not simple, or that does not fit to the lines before it."""
+
+
+def _documents(lines: list[str]) -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    start, number = 0, 0
+    end = len(lines) - 1
+    if end and lines[end - 1] == "...":
+        end -= 1
+    for at in (*(at for at, line in enumerate(lines[:end]) if line == "---"), end):
+        value = _Reader(lines, start, at).read()
+        # Without a separator, nothing begins before there is content.
+        if start or value:
+            number += 1
+        if value:
+            found.append((number, value))
+        start = at + 1
+    return found
+
+
+class _Reader:
+    """Reads a document line by line. `_open` are the mappings and lists around the innermost, each with its column."""
+
+    def __init__(self, lines: list[str], first: int, end: int) -> None:
+        self._lines = lines
+        self._next = first
+        self._end = end
+        self._open: list[tuple[Any, int]] = []
+        self._items: Any = {}
+        self._column = 0
+        self._key: str | None = None
+
+    def read(self) -> dict[str, Any]:
+        root: dict[str, Any] = self._items
+        lines, end = self._lines, self._end
+        while self._next < end:
+            line = lines[self._next]
+            self._next += 1
+            found = _LINE.fullmatch(line)
+            if found is None or (found[6] is not None and not found[2]):
+                if _COMMENT.fullmatch(line):
+                    continue
+                raise _OtherFormError
+            spaces, dashes, plain, quoted, value, text = found.groups()
+            column = len(spaces)
+            if dashes:
+                column = self._enter_list(column, len(dashes) // 2)
+                if text is not None:
+                    self._items.append(self._value(text))
+                    continue
+                items: dict[str, Any] = {}
+                self._items.append(items)
+                self._enter(items, column)
+            else:
+                self._enter_mapping(column)
+            key = _key(plain) if plain is not None else quoted
+            if key in self._items:
+                raise _OtherFormError
+            if value is None:
+                self._key = key
+            else:
+                self._items[key] = self._value(value)
+        if self._key is not None:
+            raise _OtherFormError
+        return root
+
+    def _enter(self, items: Any, column: int) -> None:
+        if len(self._open) > _DEEPEST:
+            raise _OtherFormError
+        self._open.append((self._items, self._column))
+        self._items, self._column = items, column
+
+    def _enter_list(self, column: int, dashes: int) -> int:
+        """Go to the list whose dashes are in this column, and into those that begin on the line. Return the column of
+        what is behind the dashes."""
+        if self._key is not None:
+            if column < self._column:
+                raise _OtherFormError
+            self._below(self._key, [], column)
+        elif self._column != column or type(self._items) is not list:
+            self._leave(column, list)
+        for __ in range(dashes - 1):
+            column += 2
+            items: list[Any] = []
+            self._items.append(items)
+            self._enter(items, column)
+        return column + 2
+
+    def _enter_mapping(self, column: int) -> None:
+        """Go to the mapping whose keys are in this column."""
+        if self._key is None:
+            if self._column != column or type(self._items) is not dict:
+                self._leave(column, dict)
+        elif column > self._column:
+            self._below(self._key, {}, column)
+        else:
+            raise _OtherFormError
+
+    def _below(self, key: str, items: Any, column: int) -> None:
+        self._items[key] = items
+        self._key = None
+        self._enter(items, column)
+
+    def _leave(self, column: int, kind: type) -> None:
+        """Leave what is deeper than the mapping or list in this column."""
+        while self._column != column or type(self._items) is not kind:
+            if not self._open or self._column < column:
+                raise _OtherFormError
+            self._items, self._column = self._open.pop()
+
+    def _value(self, text: str) -> Any:
+        first = text[0]
+        if first == "|":
+            if text not in ("|", "|-"):
+                raise _OtherFormError
+            return self._block() + ("\n" if text == "|" else "")
+        if first in "{[":
+            return _flow(text)
+        return _scalar(text)
+
+    def _block(self) -> str:
+        """The lines of a literal block, without the last line end."""
+        first = self._lines[self._next]
+        indent = first[: len(first) - len(first.lstrip(" "))]
+        # A line of spaces does not say how deep the block is.
+        if len(indent) <= self._column or indent == first:
+            raise _OtherFormError
+        found = []
+        while self._next < self._end and ((line := self._lines[self._next]).startswith(indent) or not line):
+            if not _BLOCK_LINE.fullmatch(line):
+                raise _OtherFormError
+            found.append(line[len(indent) :])
+            self._next += 1
+        if self._next < self._end and not line.strip(" "):
+            # Shorter than the block is deep: more of the block may follow.
+            raise _OtherFormError
+        while not found[-1]:
+            found.pop()
+        return "\n".join(found)
+
+
+@lru_cache(maxsize=1 << 12)
+def _key(text: str) -> str:
+    if text.lower() in _NOT_TEXT:
+        raise _OtherFormError
+    return text
+
+
+@lru_cache(maxsize=1 << 14)
+def _scalar(text: str) -> Any:
+    if PLAIN.fullmatch(text):
+        return resolve(text)
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if found := _TWO_QUOTED.fullmatch(text):
+        return found[1]
+    if found := _ONE_QUOTED.fullmatch(text):
+        return found[1].replace("''", "'")
+    raise _OtherFormError
+
+
+def _flow(text: str) -> Any:
+    """The value of a flow collection that ends with its line."""
+    root: list[Any] = []
+    around: list[Any] = []
+    items: Any = root
+    key: str | None = None
+    # Whether a value was the last, which only a comma or an end may follow.
+    after = False
+    at = 0
+    while at < len(text):
+        found = _FLOW.match(text, at)
+        if found is None or (after and not around) or len(around) > _DEEPEST:
+            raise _OtherFormError
+        at = found.end()
+        sign, written, colon = found.groups()
+        if colon:
+            if after or key is not None:
+                raise _OtherFormError
+            key = _flow_key(items, written)
+        elif sign is None or sign in "{[":
+            value: Any = _scalar(written) if sign is None else {} if sign == "{" else []
+            _put(items, key, value, after)
+            key, after = None, sign is None
+            if sign is not None:
+                around.append(items)
+                items = value
+        elif key is not None or not (after if sign == "," else _ends(items, sign, after)):
+            raise _OtherFormError
+        elif sign == ",":
+            after = False
+        else:
+            items, after = around.pop(), True
+    if around or len(root) != 1:
+        raise _OtherFormError
+    return root[0]
+
+
+def _put(items: Any, key: str | None, value: Any, after: bool) -> None:
+    """Put a value into a flow collection: with a key into a mapping, without one into a list."""
+    if after or (key is None) is not (type(items) is list):
+        raise _OtherFormError
+    if key is None:
+        items.append(value)
+    else:
+        items[key] = value
+
+
+def _ends(items: Any, sign: str, after: bool) -> bool:
+    """Return whether a sign ends a flow collection: it is the one that belongs to it, and no comma is before it."""
+    return type(items) is (dict if sign == "}" else list) and (after or not items)
+
+
+def _flow_key(items: dict[str, Any], written: str) -> str:
+    key = _scalar(written)
+    if (
+        type(items) is not dict
+        or not isinstance(key, str)
+        or key in items
+        or (key == written and key.lower() in _NOT_TEXT)
+    ):
+        raise _OtherFormError
+    return key

@@ -1,0 +1,144 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Cache of which files of a build are what their inputs are composed to, so that they need not be composed again.
+
+For each group of files, a cluster for example, it has a seal: a digest of the inputs and of the files that were made of
+them, keyed with a secret of the user. Inputs and files are as they are now, so a seal can only say that both belong
+together, which no change of the cache makes true: whoever has not the key cannot make a seal, and a seal of another
+fleet, another cluster or another time is of other inputs or files. The code that composes is part of the inputs. So
+the answer of a run is the same with any cache, and without one.
+
+No text of a fleet can be found in it. It is in the cache folder of the user, as what is in the build folder may come
+from others, with Git for example, and belongs into every diff.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file, user_cache
+
+_FOLDER = "builds"
+_KEY = "key"
+_KEY_BYTES = 32
+_SEAL_BYTES = 20
+_FORMAT = 1
+_LARGEST = 16 << 20
+_MOST_BUILDS = 64
+_CODE = ("core", "stores", "usecases")
+_PACKAGES = ("pydantic", "pydantic-core", "PyYAML")
+
+
+class KnownFiles:
+    """The seals of a build folder. Whatever keeps them from being read or written, a run goes on without them."""
+
+    def __init__(self, folder: str | Path, *, write: bool) -> None:
+        """Read the seals of a build folder. Without `write`, nothing is written to the cache."""
+        self._name = f"{hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:40]}.json"
+        self._place = user_cache.folder(_FOLDER, make=write) if _code() else None
+        self._key = _key(self._place, make=write) if self._place else b""
+        self._before = _seals(self._place / self._name) if self._place and self._key else {}
+        self._after: dict[str, str] = {}
+        self._write = write
+
+    def prove(self, group: str, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> bool:
+        """Return True if these files, by name and text, are known to be what these inputs are composed to."""
+        known = self._before.get(group)
+        if known is None:
+            return False
+        seal = _seal(self._key, inputs, files)
+        if not secrets.compare_digest(seal.encode(), known.encode()):
+            return False
+        self._after[group] = seal
+        return True
+
+    def note(self, group: str, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> None:
+        """Note that these inputs were composed to these files."""
+        if self._key and self._write:
+            self._after[group] = _seal(self._key, inputs, files)
+
+    def save(self) -> None:
+        """Write what was proved and noted, if anything of it is new."""
+        if not (self._write and self._place and self._key) or self._after == self._before:
+            return
+        with contextlib.suppress(OSError):
+            atomic_file.write(self._place / self._name, json.dumps({"format": _FORMAT, "seals": self._after}))
+            builds = sorted(self._place.glob("*.json"), key=lambda path: path.stat().st_mtime)
+            for path in builds[:-_MOST_BUILDS]:
+                path.unlink()
+
+
+def _seal(key: bytes, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> str:
+    """The digest of inputs and files, each with its length, so that none can be taken for a part of another."""
+    digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
+    for parts in (inputs, (part for file in files for part in file)):
+        for part in parts:
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(data))
+            digest.update(data)
+        digest.update(b"-")
+    return digest.hexdigest()
+
+
+def _seals(path: Path) -> dict[str, str]:
+    data = _own_content(path, _LARGEST)
+    try:
+        read = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    seals = read.get("seals") if isinstance(read, dict) and read.get("format") == _FORMAT else None
+    if not isinstance(seals, dict):
+        return {}
+    return {group: seal for group, seal in seals.items() if isinstance(seal, str)}
+
+
+def _key(place: Path, *, make: bool) -> bytes:
+    """The key of the user, empty if there is none."""
+    path = place / _KEY
+    found = _own_content(path, _KEY_BYTES, others=0o077)
+    if len(found) != _KEY_BYTES and make:
+        found = secrets.token_bytes(_KEY_BYTES)
+        try:
+            atomic_file.write(path, found)
+        except OSError:
+            return b""
+    return found if len(found) == _KEY_BYTES else b""
+
+
+def _own_content(path: Path, most: int, others: int = 0o022) -> bytes:
+    """The content of a file of this user, which others have none of these rights to; nothing of any other file."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or not user_cache.is_own(status, others) or status.st_size > most:
+                return b""
+            return stream.read()
+    except OSError:
+        return b""
+
+
+@cache
+def _code() -> bytes:
+    """A digest of all that decides what is composed; nothing where the files of the code cannot be read, as in a module
+    that Ansible sends to another machine."""
+    top = Path(__file__).parents[1]
+    try:
+        versions = [importlib.metadata.version(name) for name in _PACKAGES]
+        digest = hashlib.sha256("\n".join([sys.version, *versions]).encode())
+        paths = sorted(path for name in _CODE for path in (top / name).rglob("*.py"))
+        for path in paths:
+            digest.update(str(path.relative_to(top)).encode())
+            digest.update(path.read_bytes())
+    except (OSError, importlib.metadata.PackageNotFoundError):
+        return b""
+    return digest.digest() if paths else b""
