@@ -352,10 +352,14 @@ def _open_folder(path: Path, above: int, *, create: bool) -> int:
     return _open_folder(path, above, create=False)
 
 
-def _open(path: str | Path, flags: int, folder: int | None = None) -> int:
-    """Open a file of the build, by its name in an open folder if that is given. Raises StoreError for a link, and for
-    what is no file."""
-    name = path if folder is None else os.path.basename(path)
+def _open(path: str | Path, flags: int) -> int:
+    """Open a file of the build. Raises StoreError for a link, and for what is no file."""
+    return _open_file(path, path, flags)[0]
+
+
+def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | None = None) -> tuple[int, os.stat_result]:
+    """Open a file of the build, by its name in an open folder if that is given, and return what is known of it. Raises
+    StoreError for a link, and for what is no file."""
     try:
         # Without O_NONBLOCK, a FIFO keeps everybody waiting who opens it.
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
@@ -363,12 +367,13 @@ def _open(path: str | Path, flags: int, folder: int | None = None) -> int:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISREG)
         raise
+    status = os.fstat(descriptor)
     try:
-        _refuse_foreign(path, os.fstat(descriptor).st_mode, stat.S_ISREG)
+        _refuse_foreign(path, status.st_mode, stat.S_ISREG)
     except StoreError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, status
 
 
 def _refuse_foreign(path: str | Path, mode: int, desired: Callable[[int], bool]) -> None:
@@ -406,7 +411,7 @@ def read_text(path: Path, *, cut: bool = False) -> str:
     """The text of a file of the build; with `cut`, one that may end within a character. Raises StoreError, for a link
     and for what is no file too."""
     try:
-        return _decoded(_content(_open(path, os.O_RDONLY)), cut)
+        return _decoded(_content(*_open_file(path, path, os.O_RDONLY)), cut)
     except (OSError, UnicodeDecodeError) as error:
         raise _not_read(path, error) from error
 
@@ -425,31 +430,34 @@ class _Reader:
         """Read the files in an open folder and below, hidden ones left out, and close its descriptor."""
         folders: list[str] = []
         files: list[str] = []
+        links: list[str] = []
         try:
             try:
                 with os.scandir(descriptor) as entries:
                     for entry in entries:
                         (folders if entry.is_dir() else files).append(entry.name)
+                        if entry.is_symlink() and entry.is_dir():
+                            links.append(entry.name)
             except OSError as error:
                 raise _not_read(place, error) from error
-            below = [(each, f"{place}/{each}") for each in sorted(folders)]
-            for __, path in below:
-                refuse_foreign_folder(Path(path))
+            for each in sorted(links):
+                refuse_foreign_folder(Path(place, each))
             for file in sorted(files):
                 if not file.startswith("."):
-                    self.found[f"{name}/{file}"] = self._text(f"{place}/{file}", f"{name}/{file}", descriptor)
+                    self.found[f"{name}/{file}"] = self._text(f"{place}/{file}", f"{name}/{file}", file, descriptor)
                 elif file.endswith(_TEMPORARY):
                     self.half_written.append(Path(place, file))
-            for folder, path in below:
+            for folder in sorted(folders):
+                path = f"{place}/{folder}"
                 self.read(path, f"{name}/{folder}", _opened(Path(path), descriptor))
         finally:
             os.close(descriptor)
 
-    def _text(self, path: str, name: str, folder: int) -> str:
-        """The text of a file, given by its path, its name in the build, and the descriptor of its folder."""
+    def _text(self, path: str, name: str, file: str, folder: int) -> str:
+        """The text of a file, given by its path, its name in the build, and that in an open folder."""
         whole = is_state(name) and not (self._elsewhere and not name.startswith("clusters/"))
         try:
-            text = _decoded(_content(_open(path, os.O_RDONLY, folder)), cut=not whole)
+            text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not whole)
         except (OSError, UnicodeDecodeError) as error:
             raise _not_read(path, error) from error
         if whole:
@@ -472,10 +480,10 @@ def _opened(path: Path, above: int | None = None) -> int:
         raise _not_read(path, error) from error
 
 
-def _content(descriptor: int) -> bytes:
+def _content(descriptor: int, status: os.stat_result) -> bytes:
     """All that is in an open file, which is closed."""
     try:
-        size = os.fstat(descriptor).st_size
+        size = status.st_size
         # One more, so that a file of the size that is known takes one call.
         found = os.read(descriptor, size + 1)
         if len(found) == size:
@@ -518,7 +526,9 @@ def _kind(name: str) -> str:
 
 def is_state(name: str) -> bool:
     """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
-    return _kind(name) in _STATE_KINDS.get(name.partition("/")[0], ())
+    kinds = _STATE_KINDS.get(name.partition("/")[0], ())
+    # Most files are of another kind, which their names say without a look at their form.
+    return name.rpartition("/")[2].partition("-")[0] in kinds and _kind(name) in kinds
 
 
 def _rank(name: str) -> int:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -227,6 +228,24 @@ def build(settings: Settings, render: Callable[[Outcome], str] = draw) -> Outcom
 
     `render` creates the report page. Nothing depends on that, so its errors are only warnings.
     """
+    with _without_collection():
+        return _build(settings, render)
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave out the collection of cycles, which has to go through all objects of a fleet again and again and finds
+    none: what a run makes are trees."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     store = DirectoryStore(settings.folder)
     # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
     # manifests are read under the lock, so that a run that waited does not revert the plan of another one.

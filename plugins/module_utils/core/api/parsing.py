@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
@@ -130,8 +132,40 @@ def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
 
 def construct(model: Callable[Arguments, Built], *__: Arguments.args, **values: Arguments.kwargs) -> Built:
     """Return a model of values that are known to be valid, named as its attributes. Nothing is checked or copied."""
-    built: Built = cast(Any, model).model_construct(**values)
+    known = _fields(cast(Any, model))
+    if known is None or not known.required <= values.keys() <= known.defaults.keys():
+        built: Built = cast(Any, model).model_construct(**values)
+        return built
+    # What pydantic does, without asking each field anew how it is filled.
+    built = cast(Any, model).__new__(model)
+    object.__setattr__(built, "__dict__", {**known.defaults, **values})
+    object.__setattr__(built, "__pydantic_fields_set__", set(values))
+    object.__setattr__(built, "__pydantic_extra__", None)
+    object.__setattr__(built, "__pydantic_private__", None)
     return built
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """Fields of a model in their order, with their defaults, and the names of those without one."""
+
+    defaults: Mapping[str, Any]
+    required: frozenset[str]
+
+
+@cache
+def _fields(model: type[Model]) -> _Fields | None:
+    """The fields of a model; None for one that more is to be done for."""
+    fields = model.model_fields
+    required = frozenset(name for name, field in fields.items() if field.is_required())
+    defaults = {
+        name: None if name in required else field.get_default(call_default_factory=True)
+        for name, field in fields.items()
+    }
+    is_simple = all(value is None or isinstance(value, (str, int, float, tuple)) for value in defaults.values())
+    if not is_simple or model.__private_attributes__ or model.__pydantic_post_init__ or model.__pydantic_root_model__:
+        return None
+    return _Fields(defaults, required)
 
 
 def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> type[Resource]:

@@ -54,11 +54,52 @@ def plain(document: Mapping[Any, Any]) -> Plain:
     """The document as plain data.
 
     Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
-    Raises TooLargeError.
+    Raises TooLargeError. Of a document that is plain already, as YAML is, only the outermost mapping is copied.
     """
+    if _is_plain(document):
+        return Plain(dict(document), (), ())
     copier = _Copier()
     content = copier.mapping(document, (), 0)
     return Plain(content, tuple(copier.nulls), tuple(copier.unreadable))
+
+
+def _is_plain(document: Mapping[Any, Any]) -> bool:
+    """Return whether there is nothing to convert, to note or to refuse in a document, level by level. What is harmless
+    but rare, such as text that is not ASCII, is left to the copier."""
+    level: list[Any] = [document]
+    values = 0
+    for __ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for parent in level:
+            kind = type(parent)
+            if kind is dict:
+                if not all(type(key) is str and key.isascii() for key in parent):
+                    return False
+                # A null of a mapping is noted.
+                items, known = parent.values(), _IN_MAPPINGS
+            elif kind is list:
+                items, known = parent, _IN_LISTS
+            else:
+                return False
+            values += len(items)
+            for item in items:
+                kind = type(item)
+                if kind is dict or kind is list:
+                    below.append(item)
+                elif kind not in known or (
+                    not item.isascii() if kind is str else kind is int and not -_INT64 <= item < _INT64
+                ):
+                    return False
+        if values > MAX_VALUES:
+            return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+_IN_MAPPINGS = frozenset({str, int, float, bool})
+_IN_LISTS = _IN_MAPPINGS | {type(None)}
 
 
 class _Copier:

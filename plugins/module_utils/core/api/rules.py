@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,43 +31,48 @@ def violations(model: Model, *, tolerant: bool) -> list[LocatedViolation]:
 
     `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer.
     """
-    return list(_violations(model, (), tolerant))
+    found: list[LocatedViolation] = []
+    _find(model, (), tolerant, found)
+    return found
 
 
-def _violations(model: Model, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
+def _find(model: Model, loc: Loc, tolerant: bool, found: list[LocatedViolation]) -> None:
     cls = type(model)
-    if len(model.model_fields_set) < cls.MIN_PROPERTIES:
-        yield LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}")
+    if cls.MIN_PROPERTIES and len(model.model_fields_set) < cls.MIN_PROPERTIES:
+        found.append(LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}"))
     for rule in cls.RULES:
-        yield from _check(rule, model, loc, tolerant)
+        found += _check(rule, model, loc, tolerant)
+    values = model.__dict__
     for field in _ruled_fields(cls):
-        value = model.__dict__.get(field.attribute)
+        value = values.get(field.attribute)
         if value is not None:
-            yield from _within(field.shape, value, (*loc, field.wire), tolerant)
+            _find_within(field.shape, value, (*loc, field.wire), tolerant, found)
 
 
-def _within(shape: Shape, value: Any, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
+def _find_within(shape: Shape, value: Any, loc: Loc, tolerant: bool, found: list[LocatedViolation]) -> None:
     if shape.kind == "object":
-        yield from _violations(value, loc, tolerant)
+        _find(value, loc, tolerant, found)
     elif shape.item is not None:
         if shape.list_keys:
-            yield from _duplicates(shape, value, loc)
+            found += _duplicates(shape, value, loc)
         if _ruled(shape.item):
             for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-                yield from _within(shape.item, item, (*loc, key), tolerant)
+                _find_within(shape.item, item, (*loc, key), tolerant, found)
 
 
-def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[LocatedViolation]:
+def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Sequence[LocatedViolation]:
     try:
         answer = rule.check(model)
     except AttributeError:
         if tolerant:
-            return
+            return ()
         raise
-    if isinstance(answer, bool):
-        answer = () if answer else (Violation(),)
-    for found in answer:
-        yield LocatedViolation((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value)
+    if answer is True:
+        return ()
+    return [
+        LocatedViolation((*loc, *each.path), each.message or rule.message, each.hint or rule.hint, each.value)
+        for each in ((Violation(),) if isinstance(answer, bool) else answer)
+    ]
 
 
 def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[LocatedViolation]:

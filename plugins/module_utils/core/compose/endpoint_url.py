@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -57,6 +58,7 @@ class InvalidUrl(ValueError):  # noqa: N818 - the name says what is wrong
     """Reason why requests cannot be sent to a URL. The message never contains a password."""
 
 
+@lru_cache(maxsize=1 << 14)
 def parse_url(url: str) -> Target:
     """Return the target of a URL. Path, query and fragment are ignored. Raises InvalidUrl."""
     # Of signs that can be printed, the space is the only one that is white space.
