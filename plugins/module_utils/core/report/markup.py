@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from html import escape
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
@@ -31,12 +32,17 @@ NOTHING = Markup()
 
 def text(value: object) -> Markup:
     """A value as HTML text, also fit for a quoted attribute. Characters that HTML forbids become U+FFFD."""
-    return value if isinstance(value, Markup) else Markup(escape(_UNFIT.sub("\ufffd", str(value))))
+    return value if type(value) is Markup else _escaped(str(value))
+
+
+@lru_cache(maxsize=1 << 14)
+def _escaped(value: str) -> Markup:
+    return Markup(escape(_UNFIT.sub("\ufffd", value)))
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:
     """Parts one after the other, with (escaped) text between them."""
-    return Markup(text(between).join(text(part) for part in parts))
+    return Markup(text(between).join([part if type(part) is Markup else _escaped(str(part)) for part in parts]))
 
 
 def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:
@@ -44,8 +50,13 @@ def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:
     start = tag
     for key, value in attributes.items():
         if value is not None:
-            start += f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+            start += f'{_attribute(key)}"{text(value)}"'
     return Markup(f"<{start}>") if tag in _VOID else Markup(f"<{start}>{join(content)}</{tag}>")
+
+
+@cache
+def _attribute(key: str) -> str:
+    return f" {key.rstrip('_').replace('_', '-')}="
 
 
 def code(name: str) -> Markup:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -51,6 +51,7 @@ def model(
     to a question, and losses that were tried."""
     shortfalls = survey.shortfalls if survey else ()
     counts = replica_counts(found)
+    composed = frozenset((endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints)
     rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
     return {
         "time": now,
@@ -70,7 +71,8 @@ def model(
             *(_not_survived(each) for each in shortfalls if each.need.is_fatal),
         ],
         "services": [
-            _service(plan, routed, row) for routed, row in zip(plan.traffic.services, found.services, strict=True)
+            _service(plan, routed, row, composed)
+            for routed, row in zip(plan.traffic.services, found.services, strict=True)
         ],
         "clusters": _clusters(plan, found.clusters),
         "replicas": _replicas(plan, found, rows),
@@ -262,10 +264,12 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
     }
 
 
-def _service(plan: Plan, routed: RoutedService, row: ServiceStatus) -> dict[str, Any]:
+def _service(
+    plan: Plan, routed: RoutedService, row: ServiceStatus, composed: Container[tuple[str, str]]
+) -> dict[str, Any]:
+    """Return a service. `composed`: the endpoints of the fleet, by namespace and name."""
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     entries = service.spec.endpoints if service else []
-    composed = {(endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints}
     endpoints = []
     for member in routed.resolution.members:
         endpoint = member.endpoint
