@@ -49,6 +49,10 @@ def _run(task: Task) -> tuple[Task, Counter[str], list[Finding]]:
     return task, outcome.figures, outcome.findings
 
 
+def _name(task: Task) -> str:
+    return f"fleet {task[1]} of seed {task[0]}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="placement", description=__doc__)
     parser.add_argument("--fleets", type=int, default=1000, help="how many fleets (%(default)s)")
@@ -59,24 +63,21 @@ def main() -> int:
     arguments = parser.parse_args()
     tasks = [(arguments.seed, arguments.first + number) for number in range(arguments.fleets)]
     figures: Counter[str] = Counter()
-    findings: dict[str, list[tuple[Task, str]]] = defaultdict(list)
+    findings: dict[str, list[Task]] = defaultdict(list)
     with multiprocessing.Pool(arguments.jobs) as processes:
         for task, counted, found in processes.imap(_run, tasks, chunksize=10):
             figures.update(counted)
             for finding in found:
-                findings[finding.kind].append((task, finding.text))
+                findings[finding.kind].append(task)
+                bound = " (the search ended at its bound)" if counted["reasons that name the bound"] else ""
+                print(f"{finding.kind}, {_name(task)}{bound}: {finding.text}", flush=True)
     for name in FIGURES + FINDINGS:
-        print(f"{name:32}{figures[name]:9}")
-    for kind, cases in findings.items():
-        for (seed, number), message in cases[arguments.show :]:
-            print(f"\n{kind}, fleet {number} of seed {seed}: {message}")
-        for (seed, number), message in cases[: arguments.show]:
-            least = shrink(generate(seed, number), kind)
+        print(f"{name:32}{figures[name]:9}", flush=True)
+    for kind, found_in in findings.items():
+        for task in list(dict.fromkeys(found_in))[: arguments.show]:
+            least = shrink(generate(*task), kind)
             finding = next(one for one in compare(read(least)).findings if one.kind == kind)
-            print(
-                f"\n{kind}, fleet {number} of seed {seed}: {message}\ncut down: {finding.text}\n{text(least)}",
-                flush=True,
-            )
+            print(f"\n{kind}, {_name(task)}, cut down: {finding.text}\n{text(least)}", flush=True)
     return 1 if findings else 0
 
 
