@@ -26,6 +26,8 @@ has is from there, so that the numbers and words of the page are those of the te
     removed    [{namespace, deployment, replica, cluster, action, reason}]
     objects    [{cluster (empty for the control cluster), created, changed, removed (how many)}]
     files      {created, changed, removed: [path]} of these objects
+    distributions [{namespace, deployment, replicas, desired, minimum, topologies, tiers, returns, preempts, leaving,
+                  preempted}], as `output/distribution.py` says; of deployments that ask for one
     what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str]
     survival   {losses, tried (how many), needs}
       needs    [{kind, namespace, name, clusters, is_fatal, places [{cluster (empty for none of the fleet), number}],
@@ -47,6 +49,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.atten
     problems,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.distribution import distribution_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
@@ -76,6 +79,7 @@ def html(model: Mapping[str, Any]) -> str:
     """The page of a model. Its policy allows its own style and script, by their hashes, and nothing else."""
     known = index(model)
     scenarios = (
+        ("distribution", "Order and spread of replicas", distribution_section(model["distributions"], known)),
         ("what-if", "What if", what_if_section(model["what_if"], known)),
         ("losses", "Losses of clusters", losses_section(model["survival"], known)),
     )

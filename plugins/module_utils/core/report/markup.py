@@ -93,6 +93,22 @@ def gauge(part: int, whole: int) -> Markup:
     return el("svg", filled, class_=kind, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
+def measure(number: int, whole: int, marks: Sequence[int] = ()) -> Markup:
+    """A bar of units of a whole, with lines at numbers that are bounds. All is written in words beside it."""
+    part = [el("path", d=f"M0 0h{number}v6H0z")] if number else []
+    lines = [el("path", d=f"M{mark} -2v10", class_="bound", vector_effect="non-scaling-stroke") for mark in marks]
+    return el(
+        "svg",
+        el("path", d=f"M0 0h{whole}v6H0z", class_="rest"),
+        *part,
+        *lines,
+        class_="g units",
+        viewBox=f"0 -2 {whole} 10",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
 def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None = None) -> Markup:
     """Content that shows on demand."""
     return el("details", el("summary", title), *content, open="" if open_ else None, id=id_)

@@ -89,6 +89,8 @@ align-items:start
 svg{display:block;max-width:100%;margin:.4rem 0}
 svg.g{width:100%;height:6px;max-width:24rem;margin:.15rem 0}
 .g{background:var(--free)}.g path{fill:var(--heat)}.over path{fill:var(--bad)}
+svg.units{height:12px;background:none;overflow:visible}
+.units .rest{fill:var(--free)}.units .bound{fill:none;stroke:var(--fg);stroke-width:2px}
 svg.defs{position:absolute;margin:0}
 .n{fill:none;stroke:var(--node)}
 .f,.t{fill:none;stroke-width:14;stroke:var(--free);stroke-dasharray:14 2}
@@ -138,6 +140,8 @@ display:grid;gap:.25rem 1rem;padding:.5rem 0;border-top:1px solid var(--line);
 grid-template-columns:minmax(0,11fr) minmax(0,11fr) minmax(0,8fr)
 }
 .two>li{grid-template-columns:minmax(0,1fr) minmax(0,2fr)}
+.parts{display:grid;gap:0 2rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,21rem),1fr))}
+.half>li{grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
 .load+.load{margin-top:.4rem}
 .hop{position:relative;padding-left:1.4rem}
 .hop::before{content:"\\2192";position:absolute;left:0;color:var(--dim)}
@@ -150,7 +154,7 @@ grid-template-columns:minmax(0,11fr) minmax(0,11fr) minmax(0,8fr)
 pre{margin:0 0 .5rem;font:.85em ui-monospace,monospace;white-space:pre-wrap}
 footer{margin:2rem auto;color:var(--dim);font-size:.87rem}
 @media (max-width:44rem){
-.rt>li,.two>li{grid-template-columns:minmax(0,1fr)}
+.rt>li,.two>li,.half>li{grid-template-columns:minmax(0,1fr)}
 th:first-child{width:47%}
 .hop::before{content:"\\2193"}
 .tiles:not(.small){grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -12,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.distribution import distributions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolPods, pods_by_pool
@@ -95,6 +97,7 @@ def model(
             "changed": _objects(changes.changed),
             "removed": _objects(changes.removed),
         },
+        "distributions": [asdict(each) for each in distributions(plan)],
         "what_if": {**api.wire(what_if_output.document(answer)), "asked": answer.question.parts} if answer else {},
         "survival": _survival(survey or Survey()),
     }

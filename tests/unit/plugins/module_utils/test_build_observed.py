@@ -547,6 +547,95 @@ def test_a_drain_without_room_elsewhere_takes_nothing_away(fleet: Fleet) -> None
     assert fleet.backends() == ["east", "west"]
 
 
+URGENT = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: urgent, namespace: team, annotations: {modelplane.ai/priority: "10"}}
+spec:
+  preemption: LowerPriority
+  template:
+    spec:
+      clusterSelector: {matchLabels: {capacity: reserved}}
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+"""
+PREFERRED = """replicas: 2
+  clusterPreferences: {terms: [{matchLabels: {capacity: reserved}}], return: true}
+"""
+
+
+def sized(fleet: Fleet, east: int, west: int) -> None:
+    """Give the clusters these numbers of nodes, and the first one reserved capacity."""
+    fleet.edit("metadata: {name: east}\n", "metadata: {name: east, labels: {capacity: reserved}}\n")
+    before, between, after = fleet.text.split("nodeCount: 4")
+    fleet.text = f"{before}nodeCount: {east}{between}nodeCount: {west}{after}"
+
+
+def going(outcome: build.Outcome) -> list[tuple[str, str, str]]:
+    """Return the replicas that the page says go, and how the table says why."""
+    page = view_model.model(outcome.plan, outcome.changes, outcome.fleet_status, outcome.now, "")
+    found = [each for row in page["distributions"] for each in (*row["leaving"], *row["preempted"])]
+    lines = " ".join(" ".join(plan_output.table(outcome.plan, 200)).split())
+    assert all(each["reason"] in lines for each in found)
+    return [(each["cluster"], "stays" if each["stays"] else "goes", each["reason"]) for each in found]
+
+
+def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet) -> None:
+    drain(fleet, "east", "NoSchedule")
+    sized(fleet, 2, 4)
+    fleet.edit("replicas: 2\n", PREFERRED)
+    fleet.settle()
+    assert replicas_on(fleet) == {"west": 2}
+    fleet.edit("  taints: [{key: modelplane.ai/maintenance, effect: NoSchedule}]\n", "")
+    engines = fleet.objects("clusters", "Deployment")
+    fleet.shown = lambda _cluster, value: up(value) if value in engines else down(value)
+    first = fleet.run()
+    assert going(first) == [("west", "stays", "returns to preferred clusters, as east has room")]
+    second = fleet.run()
+    assert going(second) == [("west", "stays", "one too many, on a cluster that is less preferred")]
+    assert replicas_on(fleet) == {"east": 1, "west": 2}, "the new one does not serve yet"
+    seen = []
+    fleet.shown = lambda _cluster, value: up(value)
+    while (outcome := fleet.run()).changes:
+        seen.append(replicas_on(fleet))
+        assert len(outcome.plan.leaving) <= 1
+    assert seen[0] == {"east": 1, "west": 1}
+    assert replicas_on(fleet) == {"east": 2}
+    assert fleet.backends() == ["east", "east"]
+
+
+def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
+    sized(fleet, 1, 2)
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 1, "west": 1}
+    fleet.text += URGENT
+    engines = fleet.objects("clusters", "Deployment")
+    fleet.shown = lambda _cluster, value: up(value) if value in engines else down(value)
+    reason = "preempted by team/urgent, which has a higher priority"
+    for outcome in (fleet.run(), fleet.run()):
+        assert going(outcome) == [("east", "stays", reason)]
+        rows = [row for each in outcome.fleet_status.deployments for row in each.replicas if row.status == "Leaving"]
+        assert [row.message for row in rows] == [f"{reason}; stays until another serves"]
+    assert replicas_on(fleet) == {"east": 2, "west": 2}, "the new ones do not serve yet"
+    assert fleet.backends() == ["east", "west"]
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 1, "west": 2}
+    assert fleet.backends() == ["west", "west"]
+
+
+def test_a_preempted_replica_without_another_place_goes_at_once(fleet: Fleet) -> None:
+    sized(fleet, 1, 1)
+    fleet.settle()
+    fleet.text += URGENT
+    assert going(fleet.run()) == [("east", "goes", "preempted by team/urgent, which has a higher priority")]
+    assert replicas_on(fleet) == {"east": 1, "west": 1}
+    assert fleet.backends() == ["west"]
+
+
 def test_no_schedule_leaves_what_runs(fleet: Fleet) -> None:
     fleet.settle()
     drain(fleet, "west", "NoSchedule")

@@ -33,6 +33,7 @@ def empty() -> dict[str, Any]:
         "removed": [],
         "objects": [],
         "files": {"created": [], "changed": [], "removed": []},
+        "distributions": [],
         "what_if": {},
         "survival": {"losses": 0, "tried": 0, "needs": []},
     }  # fmt: skip
@@ -167,6 +168,56 @@ def _findings(replica_: str) -> list[dict[str, Any]]:
                 message="InsufficientCapacity: No cluster has room for 2 more replicas.",
                 hint="Add nodes to pool gpu-l4 of gcp-central, or ask for fewer replicas or devices."),
     ]  # fmt: skip
+
+
+def distributed() -> dict[str, Any]:
+    """The small model with a deployment that has all of spread, minimum, preferred clusters and preemption."""
+    model = small()
+    places = {each["name"]: each for each in model["clusters"]}
+    new, held = (each for each in model["replicas"] if each["deployment"] in ("embed", "llama-405b"))
+    returns, goes = (
+        {key: each[key] for key in ("namespace", "deployment", "replica", "cluster")} for each in (new, held)
+    )
+    region = {"us-central": 1, "us-west": 4, "": 1}
+    model["distributions"] = [
+        {
+            "namespace": "ml-team", "deployment": "llama-405b", "replicas": 6, "desired": 7, "minimum": 2,
+            "topologies": [
+                topology("topology.example.com/region", region, places, minimum=2, skew=2),
+                topology("provider", {"gcp": 3, "aws": 3}, places, skew=1, required=False),
+            ],
+            "tiers": [
+                {"labels": {"capacity": "reserved", "tier": "prod"}, "replicas": 2, "places": at({"aws-west": 2})},
+                {"labels": {"capacity": "on-demand"}, "replicas": 3, "places": at({"gcp-central": 3, "lab": 0})},
+                {"labels": {}, "replicas": 1, "places": at({"other-1": 1, "other-0": 0})},
+            ],
+            "returns": True, "preempts": True,
+            "leaving": [
+                returns | {"stays": True, "reason": "returns to preferred clusters, as aws-west has room"},
+            ],
+            "preempted": [
+                goes | {"stays": False, "reason": "preempted by ml-team/llama-405b, which has a higher priority"},
+            ],
+        },
+    ]  # fmt: skip
+    return model
+
+
+def at(numbers: dict[str, int]) -> list[dict[str, Any]]:
+    return [{"cluster": name, "replicas": number} for name, number in numbers.items()]
+
+
+def topology(
+    key: str, values: dict[str, int], places: dict[str, Any], *, skew: int, required: bool = True, **rest: Any
+) -> dict[str, Any]:
+    """A label with its values, each of which one cluster has."""
+    rows = [
+        {"value": value, "replicas": number, "takes_new": value != "", "places": at({name: number})}
+        for (value, number), name in zip(values.items(), places, strict=False)
+    ]
+    fewest = min((value for value in values if value), key=lambda value: values[value])
+    entry = {"key": key, "values": rows, "max_skew": skew, "most": values[fewest] + skew, "fewest": fewest}
+    return entry | {"minimum": None, "required": required} | rest
 
 
 def _split(prefill: dict[str, Any]) -> dict[str, Any]:

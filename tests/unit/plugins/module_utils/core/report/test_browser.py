@@ -18,14 +18,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[5] / "report"))
 
 import browser
-from sample_models import empty, large, small
+from sample_models import distributed, empty, large, small
 
 pytestmark = pytest.mark.integration
 
-MODELS = {"small": small, "empty": empty, "many clusters": lambda: large(61, 12)}
+MODELS = {"small": small, "distributed": distributed, "empty": empty, "many clusters": lambda: large(61, 12)}
 # Model, width, and whether it is dark.
 SHOWN = [
     *itertools.product(["small"], [1280, 390], [False, True]),
+    ("distributed", 1280, False),
+    ("distributed", 390, True),
     ("empty", 390, False),
     ("many clusters", 1280, True),
 ]

@@ -27,12 +27,13 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sample_models import cluster, empty, endpoint, large, occupant, pool, replica, small
+from sample_models import cluster, distributed, empty, endpoint, large, occupant, pool, replica, small
 
 Model = dict[str, Any]
 MODELS: dict[str, Callable[[], Model]] = {
     "empty": empty,
     "small": small,
+    "distributed": distributed,
     "medium": lambda: large(40, 90),
 }
 # Words that are part of the form of a model, not of its text.
@@ -123,7 +124,8 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 
 def parent_is_free(value: dict[str, Any]) -> bool:
     """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
-    fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase"}
+    fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase", "needs", "key"}
+    fixed.add("replicas")
     return not value.keys() & fixed
 
 
@@ -191,6 +193,25 @@ def test_every_item_of_a_model_is_there() -> None:
     assert "2026-11-26 19:00:06 UTC , manifests of commit 8f0c2a1b8f0c or edited since" in shown
 
 
+def test_distributions_are_written_in_words_beside_their_bars() -> None:
+    shown = re.sub(r"\s+", " ", Page(report.html(distributed())).text)
+    for text in (
+        "Over topology.example.com/region At least 2 each.",
+        "At most 3 each now: us-central has fewest, 1, and maxSkew is 2.",
+        "us-central gcp-central 1 1 replica 1 too few",
+        "us-west aws-west 4 4 replicas 1 too many",
+        "without the label lab 1 1 replica 1 too many takes nothing new",
+        "If possible at most 4 each now: gcp has fewest, 3, and maxSkew is 1.",
+        "capacity: reserved , tier: prod aws-west 2 2 of 6 replicas",
+        "All other clusters other-1 1, other-0 0 1 of 6 replicas",
+        "leaving llama-405b-90ad4410fe of ml-team/llama-405b on aws-west "
+        "returns to preferred clusters, as aws-west has room; stays until another serves",
+        "removed embed-00aa12bb34 of search/embed on aws-west preempted by ml-team/llama-405b",
+    ):
+        assert text in shown
+    assert "Order and spread of replicas" not in Page(report.html(small())).text
+
+
 def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
     model = large(40, 90)
     page = Page(report.html(model))
@@ -203,7 +224,7 @@ def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_name_becomes_markup(hostile: str) -> None:
-    model = small()
+    model = distributed()
     # A slash more in a path is a folder more.
     calm = Page(report.html(renamed(model, lambda text: text + re.sub("[^/]", "-", hostile) + "x")))
     page = Page(report.html(renamed(model, lambda text: f"{text}{hostile}x")))
@@ -327,6 +348,8 @@ REASONS = (
     "caches.clusters.message",
     "pending.refusals.reason",
     "removed.reason",
+    "distributions.leaving.reason",
+    "distributions.preempted.reason",
 )
 
 
@@ -340,7 +363,7 @@ def reworded(value: Any, path: str, text: str) -> Any:
 
 @functools.cache
 def page_with(path: str, reason: str) -> Page:
-    model = small()
+    model = distributed()
     # Of all clusters, of one without a pool, and of more than are listed.
     names = [entry["name"] for entry in model["clusters"]]
     for clusters in (names, names[:1], [*names, *(f"gone-{number}" for number in range(20))]):

@@ -1,0 +1,200 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Distribution of replicas over clusters as a plan decides it, of deployments that ask for more than any cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Dropped,
+    Minimum,
+    Spread,
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster and how many replicas of the deployment it has."""
+
+    cluster: str
+    replicas: int
+
+
+@dataclass(frozen=True)
+class LabelValue:
+    """A value of a label of clusters. `takes_new`: whether there is a cluster with it that takes new replicas."""
+
+    value: str
+    replicas: int
+    takes_new: bool
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A label of clusters that a deployment names in `spread` or `minAvailable`.
+
+    `minimum` is what each value has at least, `most` what `max_skew` allows now, beside the value `fewest`; all are
+    None where nothing is asked for. Unless `required`, `most` only orders clusters.
+    """
+
+    key: str
+    values: tuple[LabelValue, ...]
+    minimum: int | None
+    max_skew: int | None
+    most: int | None
+    fewest: str
+    required: bool
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Clusters of one term of `clusterPreferences`; without labels all others."""
+
+    labels: Mapping[str, str]
+    replicas: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A replica that goes for another one: it returns to preferred clusters, or is preempted."""
+
+    namespace: str
+    deployment: str
+    replica: str
+    cluster: str
+    stays: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The replicas of a deployment. `leaving` are its own replicas, `preempted` those of others that it preempts."""
+
+    namespace: str
+    deployment: str
+    replicas: int
+    desired: int
+    minimum: int | None
+    topologies: tuple[Topology, ...]
+    tiers: tuple[Tier, ...]
+    returns: bool
+    preempts: bool
+    leaving: tuple[Leaving, ...]
+    preempted: tuple[Leaving, ...]
+
+
+def distributions(plan: Plan) -> list[Distribution]:
+    """Return the distribution of each deployment that asks for a spread, preferences, a minimum or preemption, by
+    name."""
+    asking = sorted((each for each in plan.deployments if _asks(each)), key=lambda each: each.key)
+    counts: dict[tuple[str, str], Counter[str]] = {each.key: Counter() for each in asking}
+    for placement in plan.schedule.placements:
+        if (placement.namespace, placement.deployment) in counts:
+            counts[placement.namespace, placement.deployment][placement.cluster] += 1
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
+    return [_distribution(each, plan, counts[each.key], stay) for each in asking]
+
+
+def _asks(deployment: Deployment) -> bool:
+    return bool(deployment.spread or deployment.minimum or deployment.preferences or deployment.preempts)
+
+
+def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay: set[tuple[str, str]]) -> Distribution:
+    eligible = {cluster.name for cluster in plan.capacity if not cluster_refusal(deployment, cluster)}
+    clusters = [cluster for cluster in plan.capacity if cluster.name in eligible or counts[cluster.name]]
+    spread = {entry.topology_key: entry for entry in deployment.spread}
+    minimum = {entry.topology_key: entry for entry in deployment.minimum}
+    dropped = plan.schedule.dropped
+    own = [entry for entry in dropped if (entry.replica.namespace, entry.replica.deployment) == deployment.key]
+    name = "/".join(deployment.key)
+    return Distribution(
+        deployment.namespace,
+        deployment.name,
+        replicas=counts.total(),
+        desired=deployment.replicas,
+        minimum=minimum[""].replicas if "" in minimum else None,
+        topologies=tuple(
+            _topology(key, spread.get(key), minimum.get(key), clusters, eligible, counts)
+            for key in dict.fromkeys((*spread, *minimum))
+            if key
+        ),
+        tiers=_tiers(deployment, clusters, counts),
+        returns=deployment.returns,
+        preempts=deployment.preempts,
+        leaving=tuple(_leaving(entry, stay) for entry in own if entry.may_stay),
+        preempted=tuple(_leaving(entry, stay) for entry in dropped if entry.preempted_by == name),
+    )
+
+
+def _topology(
+    key: str,
+    spread: Spread | None,
+    minimum: Minimum | None,
+    clusters: Sequence[Cluster],
+    eligible: set[str],
+    counts: Counter[str],
+) -> Topology:
+    by_value: dict[str, list[Cluster]] = {}
+    for cluster in clusters:
+        by_value.setdefault(domain(cluster, key), []).append(cluster)
+    values = tuple(
+        LabelValue(
+            value,
+            sum(counts[cluster.name] for cluster in members),
+            any(cluster.name in eligible for cluster in members),
+            _places(members, counts),
+        )
+        for value, members in sorted(by_value.items())
+    )
+    fewest = min(
+        (each for each in values if each.value and each.takes_new),
+        key=lambda each: (each.replicas, each.value),
+        default=None,
+    )
+    return Topology(
+        key,
+        values,
+        minimum=minimum.replicas if minimum else None,
+        max_skew=spread.max_skew if spread else None,
+        most=fewest.replicas + spread.max_skew if spread and fewest else None,
+        fewest=fewest.value if fewest else "",
+        required=bool(spread and spread.required),
+    )
+
+
+def _tiers(deployment: Deployment, clusters: Sequence[Cluster], counts: Counter[str]) -> tuple[Tier, ...]:
+    if not deployment.preferences:
+        return ()
+    members: list[list[Cluster]] = [[] for __ in range(len(deployment.preferences) + 1)]
+    for cluster in clusters:
+        members[tier(deployment, cluster)].append(cluster)
+    return tuple(
+        Tier(dict(labels), sum(counts[cluster.name] for cluster in group), _places(group, counts))
+        for labels, group in zip((*deployment.preferences, {}), members, strict=True)
+    )
+
+
+def _places(clusters: Sequence[Cluster], counts: Counter[str]) -> tuple[Place, ...]:
+    return tuple(Place(cluster.name, counts[cluster.name]) for cluster in clusters)
+
+
+def _leaving(entry: Dropped, stay: set[tuple[str, str]]) -> Leaving:
+    replica = entry.replica
+    return Leaving(
+        replica.namespace,
+        replica.deployment,
+        replica.name,
+        replica.cluster,
+        stays=(replica.namespace, replica.name) in stay,
+        reason=entry.reason,
+    )
