@@ -45,6 +45,7 @@ NAMES = (
     "service-and-provider",
     "autoscaling",
     "mixed-hardware",
+    "regions",
     "capacity-block",
     "air-gap",
     "gitops",

@@ -156,7 +156,7 @@ def test_the_index_has_all_recipes_and_no_other() -> None:
     assert {path.name for path in FOLDER.iterdir() if path.is_dir()} == {str(recipe) for recipe in RECIPES}
     links = re.findall(r"\]\(([\w-]+)/README\.md\)", examples.index_table())
     assert links == [str(recipe) for recipe in RECIPES]
-    assert len(links) == 12
+    assert len(links) == 13
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
