@@ -6,7 +6,8 @@ Each row runs in a process of its own. `load` is the time to read the fleet from
 the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
 is the number of nodes of each replica; where it is more than the 4 of a pool, the pools of a cluster share a fabric and
 every replica is spread over several. The table after it is of whole runs: manifests in, a build folder out
-(`builds.py`); those after that are of live clusters (`live.py`).
+(`builds.py`); the next is of losses of clusters that are tried (`survival.py`), in seconds of processor time; those
+after that are of live clusters (`live.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ MANY = ((100, 3, 1_000, 1_000), (1_000, 5, 1_000, 1_000), (1_000, 5, 2_000, 20_0
 GANGS = ((100, 3, 10, 100, 10), (1_000, 5, 10, 1_000, 10), (1_000, 5, 1_000, 1_000, 10), (100, 5, 100, 200, 15))
 # (clusters, deployments and as many services)
 BUILDS = ((30, 100), (300, 1_000))
+# (clusters, services of a deployment each that have to survive the loss of any cluster): of the second, GPUs are taken
+# to the last one, so that no loss leaves room for what it displaces.
+SURVIVALS = ((300, 2_000), (300, 2_133))
 NODES = 4
 KINDS = (
     ("L4", 1, "23034Mi"),
@@ -158,6 +162,8 @@ HEADING = (
 )
 WIDTHS = (8, 5, 11, 8, 6, 4, 6, 8, 8, 8, 6)
 BUILD_HEADING = ("clusters", "deployments", "services", "placed", "files", "first s", "second s", "MiB", "folder MiB")
+SURVIVAL_HEADING = ("clusters", "services", "losses", "unmet", "plan s", "losses s", "MiB")
+SURVIVAL_WIDTHS = (8, 8, 6, 6, 8, 8, 6)
 BUILD_WIDTHS = (8, 11, 8, 6, 6, 8, 8, 6, 10)
 
 
@@ -193,6 +199,14 @@ def main() -> int:
         times = (f"{found[name]:.1f}" for name in ("first", "second"))
         sizes = (f"{found[name]:.0f}" for name in ("memory", "folder"))
         print(row((*counts, *times, *sizes), BUILD_WIDTHS), flush=True)
+    print()
+    print(row(SURVIVAL_HEADING, SURVIVAL_WIDTHS))
+    for clusters, deployments in SURVIVALS:
+        found = measured(str(Path(__file__).with_name("survival.py")), clusters, deployments)
+        counts = (f"{number:,}" for number in (clusters, deployments, found["losses"], found["unmet"]))
+        print(
+            row((*counts, f"{found['plan']:.1f}", f"{found['survey']:.1f}", f"{found['memory']:.0f}"), SURVIVAL_WIDTHS)
+        )
     print(flush=True)
     return subprocess.run([sys.executable, str(Path(__file__).with_name("live.py"))], check=False).returncode
 

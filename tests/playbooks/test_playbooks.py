@@ -205,6 +205,58 @@ def test_queries_select_from_the_document(tmp_path: Path) -> None:
     assert "query is no JMESPath expression" in wrong
 
 
+def test_a_question_is_answered_and_nothing_is_written(tmp_path: Path) -> None:
+    build, page, more = tmp_path / "build", tmp_path / "page.html", tmp_path / "more.yaml"
+    lost = {"lose": ["eks-us-west"], "scale": {"ml-team/qwen3-small": 9}}
+    given = {"fleet_build": str(build), "fleet_what_if": lost}
+    first = failed(play("plan", inventory=SAMPLE, fleet_strict="pending", fleet_report=str(page), **given))
+    assert re.search(r"…a80ea00c48 +eks-us-west +gke-us-central +gpu-l4 +1 gpu", first)
+    assert re.search(r"ml-team/qwen +4 +3 +9", first)
+    assert "pending: ml-team/qwen3-small: InsufficientCapacity: 7 of 9 replicas scheduled" in first
+    assert "kimi-k2" not in first.partition("TASK [Show the plan]")[2], "it has no place in the plan either"
+    assert "What if" in page.read_text()
+    assert not build.exists()
+
+    changed(play("plan", inventory=SAMPLE, fleet_build=str(build)))
+    before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    added = (QUICKSTART / "clusters.yaml").read_text().split("---")[2].replace("byo-us-east", "byo-two")
+    more.write_text(added)
+    lost = {"lose": [{"matchLabels": {"modelplane.ai/region": "us-east"}, "cluster": "byo-us-east"}], "add": str(more)}
+    given = {"fleet_build": str(build), "fleet_what_if": lost, "fleet_output": "json"}
+    for arguments in ([], ["--check"]):
+        output = play("plan", *arguments, inventory=SAMPLE, fleet_query="moves[].[fromCluster, toCluster]", **given)
+        assert changed(output) == 0
+        shown = re.sub(r"\s", "", output.partition("TASK [Show the plan]")[2])
+        assert "msg:--byo-us-east-byo-two" in shown
+        assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+    refused = failed(play("reconcile", inventory=SAMPLE, **given))
+    assert "ask with the playbook plan or status" in refused
+    unknown = {"lose": [{"cluster": "byo-us-east", "pool": "gpu-h200"}], "sacle": {}}
+    output = failed(play("plan", inventory=SAMPLE, **{**given, "fleet_what_if": unknown}))
+    assert "fleet_what_if.sacle: Is not a known field. Did you mean scale?" in output
+    assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+
+def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path) -> None:
+    shutil.copytree(QUICKSTART, tmp_path / "manifests")
+    service = {"endpoints": [{"selector": {"matchLabels": {"modelplane.ai/deployment": "llama-405b"}}}]}
+    service = {"kind": "ModelService", "metadata": {"name": "llama", "namespace": "ml-team"}, "spec": service}
+    service["apiVersion"] = "modelplane.ai/v1alpha1"
+    (tmp_path / "manifests/llama.yaml").write_text(json.dumps(service))
+    given = {"fleet_build": str(tmp_path / "build"), "fleet_resources": str(tmp_path / "manifests")}
+    given["fleet_resources"] = [given["fleet_resources"], str(ROOT / "playbooks/files/classes")]
+    output = failed(play("plan", **given, fleet_survive={"clusters": 1}))
+    assert "survival: service ml-team/llama has no endpoint after a loss of byo-us-east" in output
+    assert "another cluster like byo-us-east, with 2 nodes in pool gpu-h100 would heal it" in output
+    assert "ml-team/qwen has no endpoint" not in output, "it has one outside of the fleet"
+    assert (tmp_path / "build/plan.json").is_file(), "what the run does is the same"
+    assert "does not survive" in (tmp_path / "build/report.html").read_text()
+    warned = play("plan", **given, fleet_survive={"clusters": 1, "whenUnsatisfiable": "Warn"})
+    assert changed(warned) == 0
+    assert "[WARNING]: survival: service ml-team/llama has no endpoint" in " ".join(warned.split())
+
+
 def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path / "build")}
     assert "control: --limit leaves it out" in failed(play("plan", "--limit", "eks-us-west", **given))

@@ -8,7 +8,7 @@ Only replicas are placed, and nothing is composed but endpoints, so that many sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -57,13 +57,16 @@ class Scenario:
         """Place what is missing. Raises PlanError."""
         return _schedule(self.deployments, self.clusters, self.running, self.options)
 
-    def schedule_missing(self) -> Schedule:
-        """Place what is missing, and decide on nothing else: what runs of other deployments only takes capacity.
+    def schedule_missing(self, among: Container[Key] | None = None) -> Schedule:
+        """Place what is missing of these deployments, of all without them, and decide on nothing else: what runs of
+        other ones only takes capacity. Raises PlanError.
 
-        Of the deployments that it decides on, the answer is that of `schedule`. Raises PlanError."""
+        The answer is that of `schedule` for them, where others are complete or found no room before: as nothing that
+        runs moves, what a loss leaves of the fleet has no more room for those than the whole fleet had."""
         left = self.replicas()
         missing = [each for each in self.deployments if each.replicas > left[each.key]]
-        return _schedule(missing, self.clusters, self.running, self.options)
+        chosen = [each for each in missing if among is None or each.key in among]
+        return _schedule(chosen, self.clusters, self.running, self.options)
 
     def replicas(self) -> Counter[Key]:
         """Return how many replicas of each deployment run."""

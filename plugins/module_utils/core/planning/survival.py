@@ -190,10 +190,9 @@ def survey(
     asked = _Asked(scenario, of_fleet, required or {})
     needs = asked.needs(scenario)
     losses = _losses(needs, scenario.clusters)
-    failed = _failed(scenario, needs, losses[:MOST_LOSSES])
     healer = _Healer(scenario, asked)
-    found = [healer.shortfall(needs[position], lost) for position, lost in sorted(failed.items())]
-    return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(each for each in found if each))
+    found = [healer.healed(each) for each in _shortfalls(scenario, asked, needs, losses[:MOST_LOSSES])]
+    return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
 
 
 class _Asked:
@@ -271,17 +270,28 @@ def _losses(needs: Iterable[Need], clusters: Iterable[Cluster]) -> list[Clusters
     return sorted(found, key=lambda each: (len(each), each))
 
 
-def _failed(scenario: Scenario, needs: Sequence[Need], losses: Iterable[Clusters]) -> dict[int, list[Clusters]]:
-    """Return the losses that needs do not survive, by the position of the need; (): not even without one."""
-    failed: dict[int, list[Clusters]] = {position: [()] for position, need in enumerate(needs) if need.is_unmet}
-    for lost in filter(None, losses):
-        hurt = [position for position, need in enumerate(needs) if not need.is_unmet and need.hurt(lost)]
-        after, __ = without(scenario, Loss(frozenset(lost)))
-        left = _left([needs[position] for position in hurt], lost, after, after.schedule_missing())
-        for position, number in zip(hurt, left, strict=True):
-            if number < needs[position].least:
-                failed.setdefault(position, []).append(lost)
-    return failed
+def _shortfalls(
+    scenario: Scenario, asked: _Asked, needs: Sequence[Need], losses: Iterable[Clusters]
+) -> list[Shortfall]:
+    """Return the needs that are not met after some of these losses, or not even without one; each with the first."""
+    found: dict[int, Shortfall] = {}
+    unmet = [need for need in needs if need.is_unmet]
+    for lost in [*([()] if unmet else []), *losses]:
+        hurt = [need for need in needs if need.is_unmet is not bool(lost) and need.hurt(lost)]
+        after, displaced = without(scenario, Loss(frozenset(lost)))
+        among = {(each.replica.namespace, each.replica.deployment) for each in displaced} if lost else None
+        decided = after.schedule_missing(among)
+        for need, left in zip(hurt, _left(hurt, lost, after, decided), strict=True):
+            if left >= need.least:
+                continue
+            first = found.get(id(need))
+            if first is None:
+                behind = asked.behind(need)
+                pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
+                found[id(need)] = Shortfall(need, lost, left, pending)
+            else:
+                found[id(need)] = replace(first, losses=first.losses + 1)
+    return [found[id(need)] for need in needs if id(need) in found]
 
 
 def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
@@ -310,39 +320,30 @@ class _Healer:
         self._scenario, self._asked = scenario, asked
         self._tries = MOST_TRIES
 
-    def shortfall(self, need: Need, losses: Sequence[Clusters]) -> Shortfall | None:
-        """Return a need that is not met after these losses, with what would heal it; None when a plan of the whole
-        fleet meets it."""
-        lost = losses[0]
-        after, __ = without(self._scenario, Loss(frozenset(lost)))
-        decided = after.schedule()
-        (left,) = _left([need], lost, after, decided)
-        if left >= need.least:
-            return None
-        behind = self._asked.behind(need)
-        pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
-        found = Shortfall(need, lost, left, pending, len(losses), is_searched=self._tries > 0)
-        for addition in sorted(self._additions(lost, behind, pending), key=cost):
+    def healed(self, found: Shortfall) -> Shortfall:
+        """Return a shortfall with the cheapest addition that heals it."""
+        for addition in sorted(self._additions(found), key=cost):
             if self._tries <= 0:
-                break
+                return replace(found, is_searched=False)
             self._tries -= 1
-            if self._heals(addition, need):
+            if self._heals(addition, found.need):
                 return replace(found, remedy=addition)
         return found
 
-    def _additions(self, lost: Clusters, behind: Sequence[Key], pending: Sequence[Pending]) -> Iterator[Addition]:
+    def _additions(self, found: Shortfall) -> Iterator[Addition]:
+        behind = self._asked.behind(found.need)
         for key, number in itertools.product(behind, range(1, _MOST_REPLICAS + 1)):
             yield Addition(deployment=key, replicas=number)
         full = {
             (cluster, refusal.pool)
-            for each in pending
+            for each in found.pending
             for refusal in each.refusals
             if refusal.is_full and refusal.pool
             for cluster in refusal.clusters
         }
         for (cluster, pool), number in itertools.product(sorted(full)[:_MOST_POOLS], range(1, _MOST_NODES + 1)):
             yield Addition(cluster=cluster, pools=(pool,), nodes=number)
-        for cluster in lost:
+        for cluster in found.lost:
             here = [
                 each
                 for each in self._scenario.running
@@ -358,7 +359,9 @@ class _Healer:
         grown = grown.with_new(grown.schedule_missing())
         needs = self._asked.needs(grown, only=need)
         losses = _losses(needs, grown.clusters)
-        return len(losses) <= MOST_LOSSES and not any(_failed(grown, needs, [lost]) for lost in losses or [()])
+        return len(losses) <= MOST_LOSSES and not any(
+            _shortfalls(grown, self._asked, needs, [lost]) for lost in losses or [()]
+        )
 
 
 def _with(scenario: Scenario, addition: Addition) -> Scenario:

@@ -137,6 +137,7 @@ ADDITIONS = {
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",
     r"ModelCache status\.clusters\[\]\.artifact": "a phase holds only for what was staged",
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
+    r"ModelService spec\.survive(\..*)?": "a plan knows what a loss of a cluster leaves",
     r"InferenceGateway spec\.listeners(\[\].*)?": "listeners for HTTPS",
     r"ServingStack spec\.gateway\.listeners\[\]\.(hostname|tls(\..*)?)": "listeners for HTTPS",
     r"InferenceCluster status\.gateway\.url": "gateways may take HTTPS alone",

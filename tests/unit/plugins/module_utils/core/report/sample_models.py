@@ -152,7 +152,42 @@ def small() -> dict[str, Any]:
         "services": 2, "clusters": 3, "objects": 78, "desired": 9, "placed": 7, "pending": 2, "serving": 5
     }  # fmt: skip
     model["findings"] = _findings(names[1])
+    model["what_if"] = _answer(names)
+    model["survival"] = _survival()
     return model
+
+
+def _answer(names: list[str]) -> dict[str, Any]:
+    counts = {"namespace": "ml-team", "before": 2, "atOnce": 1, "after": 1}
+    return {
+        "asked": ["cluster aws-west is lost"],
+        "question": {"lose": [{"cluster": "aws-west"}]},
+        "moves": [
+            {"namespace": "search", "deployment": "embed", "fromReplica": names[4], "fromCluster": "aws-west",
+             "reason": "cluster aws-west is lost"},
+            {"namespace": "ml-team", "deployment": "qwen3-8b", "fromReplica": names[1], "fromCluster": "aws-west",
+             "toReplica": "qwen3-8b-0f", "toCluster": "gcp-central", "toPools": ["gpu-l4"], "reason": ""},
+            {"namespace": "ml-team", "deployment": "qwen3-8b", "toReplica": "qwen3-8b-1f", "toCluster": "gcp-central",
+             "toPools": ["gpu-l4"], "reason": ""},
+        ],
+        "pending": [{**_pending(), "replicas": 1, "message": "0 of 1 replicas scheduled (checked 2 clusters)"}],
+        "services": [{"name": "chat", **counts}],
+        "deployments": [{"name": "qwen3-8b", **counts}],
+    }  # fmt: skip
+
+
+def _survival() -> dict[str, Any]:
+    need = {"kind": "service", "namespace": "ml-team", "clusters": 1, "is_fatal": True}
+    places = [{"cluster": "", "number": 1}, {"cluster": "aws-west", "number": 2}]
+    return {
+        "losses": 3,
+        "tried": 3,
+        "needs": [
+            {**need, "name": "chat", "places": places, "what": "", "why": [], "heals": ""},
+            {**need, "name": "embed", "places": places[1:], "what": "service ml-team/embed has no endpoint",
+             "why": ["no room"], "heals": "1 more node of pool gpu-l4 on gcp-central would heal it"},
+        ],
+    }  # fmt: skip
 
 
 def _findings(replica_: str) -> list[dict[str, Any]]:
@@ -164,6 +199,8 @@ def _findings(replica_: str) -> list[dict[str, Any]]:
         finding("unready", "replica", replica_, namespace="ml-team", cluster="gcp-central", status="ImagePullBackOff",
                 message='pod qwen-x: container engine: Back-off pulling image "vllm/vllm-openai:v0.23"',
                 command="kubectl -n mp-ml-team-51733 describe pod qwen-x"),
+        finding("survival", "service", "embed", namespace="ml-team", message="service ml-team/embed has no endpoint",
+                hint="1 more node of pool gpu-l4 on gcp-central would heal it"),
         finding("pending", "deployment", "kimi-k2", namespace="research", status="2 of 3 replicas pending",
                 message="InsufficientCapacity: No cluster has room for 2 more replicas.",
                 hint="Add nodes to pool gpu-l4 of gcp-central, or ask for fewer replicas or devices."),

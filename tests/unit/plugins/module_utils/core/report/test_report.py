@@ -37,7 +37,8 @@ MODELS: dict[str, Callable[[], Model]] = {
     "medium": lambda: large(40, 90),
 }
 # Words that are part of the form of a model, not of its text.
-FORM = {"DRA", "Synthetic", "pending", "unready", "unreachable", "cluster", "deployment", "replica", "service"}
+FORM = {"DRA", "Synthetic", "pending", "unready", "unreachable", "survival"}
+FORM |= {"cluster", "deployment", "replica", "service"}
 VOID = {"input", "meta"}
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -125,7 +126,7 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 def parent_is_free(value: dict[str, Any]) -> bool:
     """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
     fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase", "needs", "key"}
-    fixed.add("replicas")
+    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool"}
     return not value.keys() & fixed
 
 
@@ -188,7 +189,7 @@ def test_every_item_of_a_model_is_there() -> None:
         text for text in desired if text.replace("`", "").rstrip("/") not in shown and text.capitalize() not in shown
     ]
     assert not missing
-    for text in ("5 of 9 replicas serve", "2 pending", "4 problems", "2 services", "3 clusters", "78 objects"):
+    for text in ("5 of 9 replicas serve", "2 pending", "5 problems", "2 services", "3 clusters", "78 objects"):
         assert text in shown
     assert "2026-11-26 19:00:06 UTC , manifests of commit 8f0c2a1b8f0c or edited since" in shown
 
@@ -244,6 +245,24 @@ def test_any_text_is_shown_as_it_is(name: str) -> None:
     unfit = "\x0b\x0c\r\x7f\u200e\u200f\ufffe\uffff"
     if all(ord(sign) >= 0xA0 and sign not in unfit and not 0x2028 <= ord(sign) <= 0x206F for sign in name):
         assert f"[{name}]" in page.text or any(0xFDD0 <= ord(sign) <= 0xFDEF for sign in name)
+
+
+def test_an_answer_has_the_question_the_moves_and_the_numbers() -> None:
+    page = Page(report.html(small()))
+    assert "cluster aws-west is lost" in page.text
+    assert "no place" in page.text
+    assert "Services, and their usable endpoints" in page.text
+    assert "what-if" in page.values("id")
+    assert "what-if" not in Page(report.html(empty())).values("id")
+
+
+def test_losses_that_are_not_survived_are_wrong_and_say_what_would_heal() -> None:
+    page = Page(report.html(small()))
+    assert "does not survive" in page.text
+    assert page.text.count("1 more node of pool gpu-l4 on gcp-central would heal it") == 2
+    assert "3 losses of 3 that can matter were tried." in page.text
+    assert "outside of the fleet" in page.text
+    assert "losses" not in Page(report.html(empty())).values("id")
 
 
 def test_equal_models_give_equal_pages() -> None:

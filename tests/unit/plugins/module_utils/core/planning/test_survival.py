@@ -1,0 +1,196 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Losses of clusters that services have to survive."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, survival
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.loss import Loss, without
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
+    Scenario,
+    usable_endpoints,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
+    planned as everything_runs,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Shortfall, Survey, survey
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scheduling"))
+
+import fleets
+from asked_fleet import cluster, deployment, planned, provider, service
+
+ONE = Survival(clusters=1)
+
+
+def surveyed(
+    fleet: Plan, of_fleet: Survival | None = ONE, required: dict[tuple[str, str], int] | None = None
+) -> Survey:
+    return survey(fleet, Options(), of_fleet, required)
+
+
+def only(found: Survey) -> Shortfall:
+    (shortfall,) = found.shortfalls
+    return shortfall
+
+
+def test_nothing_is_tried_where_nothing_has_to_be_survived() -> None:
+    fleet = planned(cluster("a", gpu=1), deployment("one", 1), service("one", "one"))
+    assert surveyed(fleet, None) == Survey()
+
+
+def test_a_service_survives_where_its_replica_finds_another_place() -> None:
+    fleet = planned(cluster("a", gpu=1), cluster("b", gpu=1), deployment("one", 1), service("one", "one"))
+    found = surveyed(fleet)
+    assert (found.losses, found.tried, found.shortfalls) == (1, 1, ())
+
+
+def test_a_loss_that_is_not_survived_is_named_with_the_reason_and_the_cheapest_addition() -> None:
+    fleet = planned(
+        cluster("a", gpu=1), cluster("b", gpu=1), deployment("one", 1), deployment("two", 1), service("one", "one")
+    )
+    found = only(surveyed(fleet))
+    assert (found.lost, found.left) == (("a",), 0)
+    assert str(found.remedy) == "1 more node of pool gpu on b"
+    assert "service team/one has no endpoint after a loss of a." in str(found)
+    assert "team/one: 0 of 1 replicas scheduled" in str(found)
+    assert str(found).endswith("1 more node of pool gpu on b would heal it")
+
+
+def test_replicas_on_hardware_that_is_there_are_cheaper_than_hardware() -> None:
+    fleet = planned(
+        cluster("a", gpu=2),
+        cluster("b", gpu=1),
+        deployment("high", 1, priority=5),
+        deployment("low", 1),
+        service("low", "low"),
+    )
+    found = only(surveyed(fleet))
+    assert found.lost == ("a",)
+    assert str(found.remedy) == "1 more replica of team/low"
+
+
+def test_another_cluster_is_proposed_where_no_pool_could_take_it() -> None:
+    fleet = planned(
+        cluster("a", gpu=1), cluster("b", "east", gpu=1), deployment("one", 1, "west"), service("one", "one")
+    )
+    assert str(only(surveyed(fleet)).remedy) == "another cluster like a, with 1 node in pool gpu"
+
+
+def test_an_endpoint_outside_of_the_fleet_survives_every_loss() -> None:
+    fleet = planned(cluster("a", gpu=1), deployment("one", 1), service("one", "one"), provider("one"))
+    assert surveyed(fleet) == Survey(surveyed(fleet).needs, 0, 0, ())
+
+
+def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
+    fleet = planned(cluster("a", gpu=0), deployment("one", 1), service("one", "one"))
+    found = only(surveyed(fleet))
+    assert found.lost == ()
+    assert "service team/one has no endpoint even without a loss" in str(found)
+    assert str(found).endswith("Nothing was found that would heal it"), "a node alone would be lost with its cluster"
+
+
+def test_the_field_of_a_service_wins_and_says_what_is_only_a_warning() -> None:
+    fleet = planned(
+        cluster("a", gpu=2),
+        deployment("one", 1),
+        deployment("two", 1),
+        service("one", "one", survive={"whenUnsatisfiable": "Warn"}),
+        service("two", "two"),
+    )
+    assert {each.need.name: each.need.is_fatal for each in surveyed(fleet).shortfalls} == {"one": False, "two": True}
+    assert [each.need.name for each in surveyed(fleet, None).shortfalls] == ["one"]
+
+
+def test_two_clusters_are_lost_in_pairs_with_every_other_one() -> None:
+    fleet = planned(*(cluster(name, gpu=1) for name in "abcd"), deployment("one", 1), service("one", "one"))
+    found = surveyed(fleet, Survival(clusters=2))
+    assert (found.losses, found.shortfalls) == (4, ())
+    full = planned(
+        cluster("a", gpu=1), cluster("b", gpu=1), cluster("c", gpu=1), deployment("one", 1), deployment("x", 1),
+        service("one", "one"),
+    )  # fmt: skip
+    lost = only(surveyed(full, Survival(clusters=2)))
+    assert (lost.lost, lost.losses) == (("a", "c"), 1)
+
+
+def test_a_deployment_below_what_is_required_is_named() -> None:
+    fleet = planned(cluster("a", gpu=1), cluster("b", gpu=1), deployment("one", 2), service("one", "one"))
+    found = only(surveyed(fleet, required={("team", "one"): 2}))
+    assert str(found).startswith(
+        "deployment team/one has 1 of 2 replicas after a loss of a, the first of 2 such losses"
+    )
+    assert surveyed(fleet, required={("team", "one"): 1}).shortfalls == ()
+
+
+def test_losses_that_are_left_out_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survival, "MOST_LOSSES", 1)
+    fleet = planned(*(cluster(name, gpu=1) for name in "abcd"), deployment("one", 1), service("one", "one"))
+    found = surveyed(fleet, Survival(clusters=2))
+    assert found.left_out.startswith("1 of 4 losses that services have to survive were tried")
+
+
+def brute(fleet: Plan, lost: tuple[str, ...]) -> dict[str, int]:
+    """Usable endpoints of each service after a loss, by a plan of the whole fleet."""
+    after, __ = without(everything_runs(fleet, Options()), Loss(frozenset(lost)))
+    after = after.after(after.schedule())
+    return {key[1]: len(found) for key, found in usable_endpoints(after, after.resources.values()).items()}
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=4),
+    st.integers(1, 2),
+)
+def test_the_losses_that_are_found_are_those_of_all_plans(
+    nodes: list[int], asked: list[tuple[int, int]], most: int
+) -> None:
+    """No loss that is left out, as it could not matter, leaves a service without an endpoint."""
+    names = [f"c{number}" for number in range(len(nodes))]
+    fleet = planned(
+        *(cluster(name, gpu=number) for name, number in zip(names, nodes, strict=True)),
+        *(deployment(f"d{at}", replicas, priority=rank) for at, (replicas, rank) in enumerate(asked)),
+        *(service(f"d{at}", f"d{at}") for at in range(len(asked))),
+    )
+    unmet = {
+        name
+        for size in range(most + 1)
+        for lost in itertools.combinations(names, size)
+        for name, left in brute(fleet, lost).items()
+        if not left
+    }
+    assert {each.need.name for each in surveyed(fleet, Survival(clusters=most)).shortfalls} == unmet
+
+
+@given(fleets.clusters(), fleets.deployments())
+def test_placing_what_is_missing_alone_is_what_a_plan_of_all_would_place(clusters: list, deployments: list) -> None:
+    for options in fleets.OPTIONS:
+        decided = schedule(deployments, clusters, (), options)
+        context = Context(Fleet())
+        running = tuple(fleets.replicas_of(decided))
+        whole = Scenario(context, tuple(deployments), tuple(clusters), running, {}, options)
+        for lost in clusters:
+            after, displaced = without(whole, Loss(frozenset([lost.name])))
+            keys = {(each.replica.namespace, each.replica.deployment) for each in displaced}
+            assert new(after.schedule_missing(keys), keys) == new(after.schedule(), keys)
+
+
+def new(decided: Schedule, keys: set[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    return [
+        (each.deployment, each.cluster, each.index)
+        for each in decided.placements
+        if each.state == "new" and (each.namespace, each.deployment) in keys
+    ]
