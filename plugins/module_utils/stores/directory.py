@@ -616,6 +616,13 @@ def file_text(name: str, text: str) -> str:
     return STATE_HEADER + text + _END if is_state(name) else HEADER + text
 
 
+def object_text(text: str) -> str:
+    """The YAML in a text of `file_text`; another text as it is."""
+    if text.startswith(STATE_HEADER) and text.endswith(f"\n{_END}"):
+        return text[len(STATE_HEADER) : -len(_END)]
+    return text.removeprefix(HEADER)
+
+
 def object_path(top: str, value: Mapping[str, object]) -> str:
     """Return where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
     Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""

@@ -54,7 +54,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run, manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
@@ -74,7 +74,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     is_state,
     is_whole_report,
     object_path,
-    state_files,
     status_files,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
@@ -200,7 +199,7 @@ def read_manifests(
 
 def scheduled(folder: str) -> list[api.Resource]:
     """Return the ModelReplicas and ModelEndpoints in a build folder. Raises StoreError."""
-    return _existing(folder, DirectoryStore(folder).read())
+    return last_run.existing(folder, DirectoryStore(folder).read())
 
 
 def decide(settings: Settings) -> Outcome:
@@ -337,7 +336,7 @@ def _fleet(
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
         loaded = _load(settings)
-        state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
+        state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before))
         published: Sequence[Object] = ()
         if settings.control_unread:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
@@ -566,30 +565,6 @@ def _refuse_partial_fleet(kinds: set[str]) -> None:
             f"the build folder has replicas, but the manifests have no {' and no '.join(missing)}: everything would be "
             "removed. Give all manifests of the fleet, or set fleet_allow_empty to true if that is intended"
         )
-
-
-def _existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
-    """Return the ModelReplicas and ModelEndpoints of the last run."""
-    found: list[api.Resource] = []
-    for name, text in state_files(files).items():
-        place = os.path.join(folder, name)
-        read = list(documents(Source(place, text.encode())))
-        if not read:
-            raise StoreError(f"{place} was modified (it is empty); {HOW_TO_RESTORE}")
-        for document in read:
-            problems = list(document.problems)
-            if not problems:
-                try:
-                    resource = api.parse(document.value)
-                    if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
-                        problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=place)]
-                    found.append(resource)
-                except api.InvalidResource as error:
-                    problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
-            if problems:
-                lines = "\n".join(str(problem) for problem in problems)
-                raise StoreError(f"{place} was modified; {HOW_TO_RESTORE}:\n{lines}")
-    return found
 
 
 def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:

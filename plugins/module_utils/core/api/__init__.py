@@ -8,7 +8,7 @@ CustomResourceDefinitions are made from the same models by `crd.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing 
     construct,
     read,
     read_part,
+    read_with,
     wire,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
@@ -64,6 +65,12 @@ def parse(document: Mapping[str, Any]) -> Resource:
     return read(document, KINDS)
 
 
+def parse_with(document: Mapping[str, Any], place: tuple[str, str], part: Sequence[Model]) -> Resource | None:
+    """The resource of a document to which a list is added that was a part of another valid one; None where there is
+    anything to say about the rest of it."""
+    return read_with(document, KINDS, place, part)
+
+
 __all__ = [
     "GROUP_INFRASTRUCTURE",
     "GROUP_MODELS",
@@ -87,5 +94,6 @@ __all__ = [
     "construct",
     "parse",
     "read_part",
+    "parse_with",
     "wire",
 ]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
     MAX_VALUES,
     Loc,
     TooLargeError,
+    is_plain,
     plain,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import (
@@ -119,6 +120,27 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
     if problems:
         raise InvalidResource(_distinct(problems))
     return part
+
+
+def read_with(
+    document: Mapping[str, Any], kinds: Mapping[str, type[Resource]], place: tuple[str, str], part: Sequence[Model]
+) -> Resource | None:
+    """The resource of a document to which a valid list of models is added at a place that it leaves out, without
+    checking these once more. None where anything is to be said about the rest, or to be filled in."""
+    kind = kinds.get(document.get("kind", ""))
+    above, field = place
+    if kind is None or not is_plain(document) or field in document[above]:
+        return None
+    metadata = document.get("metadata")
+    if document.get("apiVersion") != kind.group_version() or not isinstance(metadata, dict):
+        return None
+    if ("namespace" in metadata) is not kind.NAMESPACED:
+        return None
+    try:
+        resource = kind.model_validate({**document, above: {**document[above], field: list(part)}})
+    except ValidationError:
+        return None
+    return None if violations(resource, tolerant=False, checked=frozenset(map(id, part))) else resource
 
 
 def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:

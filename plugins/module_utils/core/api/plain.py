@@ -56,14 +56,14 @@ def plain(document: Mapping[Any, Any]) -> Plain:
     Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
     Raises TooLargeError. Of a document that is plain already, as YAML is, only the outermost mapping is copied.
     """
-    if _is_plain(document):
+    if is_plain(document):
         return Plain(dict(document), (), ())
     copier = _Copier()
     content = copier.mapping(document, (), 0)
     return Plain(content, tuple(copier.nulls), tuple(copier.unreadable))
 
 
-def _is_plain(document: Mapping[Any, Any]) -> bool:
+def is_plain(document: Mapping[Any, Any]) -> bool:
     """Return whether there is nothing to convert, to note or to refuse in a document, level by level. What is harmless
     but rare, such as text that is not ASCII, is left to the copier."""
     level: list[Any] = [document]

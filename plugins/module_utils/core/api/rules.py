@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -26,38 +26,47 @@ class LocatedViolation:
     value: object = None
 
 
-def violations(model: Model, *, tolerant: bool) -> list[LocatedViolation]:
+def violations(model: Model, *, tolerant: bool, checked: Container[int] = ()) -> list[LocatedViolation]:
     """Every rule that does not hold in a resource and its parts.
 
-    `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer.
+    `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer. `checked`:
+    parts (by `id`) in which all rules are known to hold.
     """
-    found: list[LocatedViolation] = []
-    _find(model, (), tolerant, found)
-    return found
+    search = _Search(tolerant, checked)
+    search.within_model(model, ())
+    return search.found
 
 
-def _find(model: Model, loc: Loc, tolerant: bool, found: list[LocatedViolation]) -> None:
-    cls = type(model)
-    if cls.MIN_PROPERTIES and len(model.model_fields_set) < cls.MIN_PROPERTIES:
-        found.append(LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}"))
-    for rule in cls.RULES:
-        found += _check(rule, model, loc, tolerant)
-    values = model.__dict__
-    for field in _ruled_fields(cls):
-        value = values.get(field.attribute)
-        if value is not None:
-            _find_within(field.shape, value, (*loc, field.wire), tolerant, found)
+@dataclass
+class _Search:
+    """Search for what does not hold; `found` is what was found."""
 
+    tolerant: bool
+    checked: Container[int]
+    found: list[LocatedViolation] = field(default_factory=list)
 
-def _find_within(shape: Shape, value: Any, loc: Loc, tolerant: bool, found: list[LocatedViolation]) -> None:
-    if shape.kind == "object":
-        _find(value, loc, tolerant, found)
-    elif shape.item is not None:
-        if shape.list_keys:
-            found += _duplicates(shape, value, loc)
-        if _ruled(shape.item):
-            for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-                _find_within(shape.item, item, (*loc, key), tolerant, found)
+    def within_model(self, model: Model, loc: Loc) -> None:
+        cls = type(model)
+        if cls.MIN_PROPERTIES and len(model.model_fields_set) < cls.MIN_PROPERTIES:
+            self.found.append(LocatedViolation(loc, EMPTY, f"Give {' or '.join(fields_of(cls))}"))
+        for rule in cls.RULES:
+            self.found += _check(rule, model, loc, self.tolerant)
+        values = model.__dict__
+        for part in _ruled_fields(cls):
+            value = values.get(part.attribute)
+            if value is not None:
+                self.within(part.shape, value, (*loc, part.wire))
+
+    def within(self, shape: Shape, value: Any, loc: Loc) -> None:
+        if shape.kind == "object":
+            if id(value) not in self.checked:
+                self.within_model(value, loc)
+        elif shape.item is not None:
+            if shape.list_keys:
+                self.found += _duplicates(shape, value, loc)
+            if _ruled(shape.item):
+                for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+                    self.within(shape.item, item, (*loc, key))
 
 
 def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Sequence[LocatedViolation]:
@@ -103,14 +112,14 @@ def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc],
     values: dict[str, Any] = {}
     present = set()
     unset = []
-    for field in fields_of(cls).values():
-        if field.wire not in content:
+    for part in fields_of(cls).values():
+        if part.wire not in content:
             continue
-        present.add(field.attribute)
+        present.add(part.attribute)
         try:
-            values[field.wire] = _partial_value(field.shape, content[field.wire], wrong, (*loc, field.wire))
+            values[part.wire] = _partial_value(part.shape, content[part.wire], wrong, (*loc, part.wire))
         except _UnreadableError:
-            unset.append(field.attribute)
+            unset.append(part.attribute)
     model = cls.model_construct(present, **values)
     for attribute in unset:
         model.__dict__.pop(attribute, None)

@@ -96,6 +96,8 @@ def test_what_is_left_to_libyaml(name: str) -> None:
 
 VALUES = """x
 x y
+--x=y
+-x
 1
 -7
 0
