@@ -1,30 +1,48 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Measure what a whole run costs: `builds.py CLUSTERS DEPLOYMENTS` writes the manifests of a fleet and builds it twice.
+"""Measure what whole runs cost: `builds.py CLUSTERS POOLS DEPLOYMENTS REPLICAS [--plan]` writes manifests of a fleet,
+and builds it.
 
-Printed is one JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), seconds of the
-`first` build into an empty folder and of the `second`, which finds nothing to do, and the peak `memory` (MiB).
+Printed is one JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), and the `cpu`
+seconds and peak `memory` (MiB) of each run, all of which are processes of their own: the `first` build into an empty
+folder, one with `nothing` to do, and one after the `change` of a deployment. `libyaml` is what bare parsing of the same
+manifests and of the state (ModelReplicas and ModelEndpoints) takes: its events, from which nothing is made. With
+`--plan`, the fleet is only planned, in check mode.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import resource
+import os
+import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 
-FLEET = """
+# Of one file of manifests.
+RESOURCES = 1_000
+STATE = ("modelreplica-", "modelendpoint-")
+NODES = 4
+KINDS = (
+    ("l4", 1, "23034Mi"),
+    ("l40s", 4, "46068Mi"),
+    ("a100", 8, "81920Mi"),
+    ("h100", 8, "81559Mi"),
+    ("h200", 8, "143771Mi"),
+)
+CLASS = """---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceClass
-metadata: {name: h100}
+metadata: {name: NAME}
 spec:
   devices:
-  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8, capacity: {memory: {value: 81559Mi}}}
----
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: COUNT, capacity: {memory: MEMORY}}
+"""
+GATEWAY = """---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway
 metadata: {name: default}
@@ -36,20 +54,25 @@ kind: InferenceCluster
 metadata: {name: NAME, labels: {region: REGION}}
 spec:
   cluster: {source: Existing, existing: {secretRef: {name: NAME}}}
-  nodePools: [{name: gpu, className: h100, nodeCount: 4}]
+  nodePools:
 """
+POOL = "  - {name: NAME, className: CLASS, nodeCount: NODES}\n"
 MODEL = """---
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelDeployment
 metadata: {name: NAME, namespace: TEAM}
 spec:
-  replicas: 1
+  replicas: REPLICAS
   template:
     spec:
       engines:
       - name: main
         members:
-        - nodeSelector: {devices: [{name: gpu, count: COUNT, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}]}
+        - nodeSelector:
+            devices:
+            - name: gpu
+              count: COUNT
+              selectors: [{cel: 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("MEMORY")) >= 0'}]
           template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
 ---
 apiVersion: modelplane.ai/v1alpha1
@@ -66,40 +89,110 @@ def filled(template: str, **values: object) -> str:
     return template
 
 
-def manifests(clusters: int, deployments: int) -> str:
-    """A class, a gateway, clusters of 32 GPUs, and deployments of one replica with 1 to 8 GPUs and a service each."""
-    fleet = [filled(CLUSTER, NAME=f"c{number:04}", REGION=f"r{number % 10}") for number in range(clusters)]
-    models = [
-        filled(MODEL, NAME=f"m{number:05}", TEAM=f"team-{number % 20}", COUNT=1 + number % 8)
-        for number in range(deployments)
-    ]
-    return "".join((FLEET, *fleet, *models))
+def cluster(number: int, pools: int) -> str:
+    name = f"c{number:05}"
+    kinds = (KINDS[pool % len(KINDS)][0] for pool in range(pools))
+    below = (filled(POOL, NAME=f"pool-{pool}", CLASS=kind, NODES=NODES) for pool, kind in enumerate(kinds))
+    return "".join((filled(CLUSTER, NAME=name, REGION=f"r{number % 20}"), *below))
 
 
-def main(clusters: int, deployments: int) -> None:
+def model(number: int, replicas: int) -> str:
+    """A deployment that no other one is like, and its service."""
+    values = {"NAME": f"m{number:05}", "TEAM": f"team-{number % 20}", "COUNT": 1 + number % 4, "REPLICAS": replicas}
+    return filled(MODEL, MEMORY=f"{40_000 + number % 4_000}Mi", **values)
+
+
+def write(folder: Path, clusters: int, pools: int, deployments: int, replicas: int) -> None:
+    """Write the manifests of a fleet: classes, a gateway, clusters, and deployments with a service each."""
+    folder.mkdir()
+    classes = [filled(CLASS, NAME=name, COUNT=count, MEMORY=f"{{value: {memory}}}") for name, count, memory in KINDS]
+    (folder / "fleet.yaml").write_text("".join((*classes, GATEWAY)), encoding="utf-8")
+    for kind, found in (
+        ("clusters", [cluster(number, pools) for number in range(clusters)]),
+        ("models", [model(number, replicas // deployments) for number in range(deployments)]),
+    ):
+        for start in range(0, len(found), RESOURCES):
+            text = "".join(found[start : start + RESOURCES])
+            (folder / f"{kind}-{start // RESOURCES:03}.yaml").write_text(text, encoding="utf-8")
+
+
+def change(folder: Path) -> None:
+    """Ask for one replica more of one deployment."""
+    path = folder / "models-000.yaml"
+    before, field, rest = path.read_text(encoding="utf-8").partition("  replicas: ")
+    number, line_end, after = rest.partition("\n")
+    path.write_text(f"{before}{field}{int(number) + 1}{line_end}{after}", encoding="utf-8")
+
+
+def run(place: Path, *, check_mode: bool) -> None:
+    """Build the fleet in this process, and print what came of it."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 
-    with tempfile.TemporaryDirectory() as place:
-        fleet, folder = Path(place) / "fleet.yaml", Path(place) / "build"
-        fleet.write_text(manifests(clusters, deployments), encoding="utf-8")
-        seconds = []
-        for _ in range(2):
-            begin = time.perf_counter()
-            outcome = build(Settings((str(fleet),), str(folder)))
-            seconds.append(time.perf_counter() - begin)
-        if outcome.changes:
-            sys.exit("the second build changed something")
-        files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    found = {
-        "placed": len(outcome.plan.replicas),
-        "files": len(files),
-        "folder": sum(files) / 2**20,
-        "first": seconds[0],
-        "second": seconds[1],
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-    print(json.dumps(found))
+    outcome = build(Settings((str(place / "manifests"),), str(place / "build"), check_mode=check_mode))
+    changes = (*outcome.changes.added, *outcome.changes.changed, *outcome.changes.removed)
+    print(json.dumps({"placed": len(outcome.plan.replicas), "changes": len(changes)}), flush=True)
+    # Taking apart what a process has, before it ends anyway, is no part of a run.
+    os._exit(0)
+
+
+def parse(place: Path) -> None:
+    """Parse manifests and state by libyaml."""
+    import yaml
+
+    for path in (*(place / "manifests").rglob("*.yaml"), *state(place / "build")):
+        for _ in yaml.parse(path.read_bytes(), Loader=yaml.CSafeLoader):
+            pass
+
+
+def state(build: Path) -> Iterator[Path]:
+    return (path for path in (build / "control").rglob("*.yaml") if path.name.startswith(STATE))
+
+
+def measured(step: str, place: Path) -> dict[str, float]:
+    """Return what a step costs, in a process of its own with an empty cache in the folder."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(place / "cache")}
+    command = [sys.executable, __file__, "--step", step, str(place)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        output = process.stdout.read() if process.stdout else ""
+        _, status, spent = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{step} failed")
+    found = json.loads(output) if output else {}
+    return {**found, "cpu": spent.ru_utime + spent.ru_stime, "memory": spent.ru_maxrss / 1024}
+
+
+def main(sizes: list[int], *, plan: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="modelplane-bench.") as folder:
+        place = Path(folder)
+        write(place / "manifests", *sizes)
+        found = {"first": measured("plan" if plan else "first", place)}
+        if not plan:
+            found["nothing"] = measured("nothing", place)
+            if found["nothing"]["changes"]:
+                sys.exit("the second build changed something")
+            start = measured("start", place)
+            found["libyaml"] = measured("libyaml", place)
+            found["libyaml"]["cpu"] -= start["cpu"]
+            change(place / "manifests")
+            found["change"] = measured("change", place)
+            if not found["change"]["changes"]:
+                sys.exit("the build after a change changed nothing")
+        files = [path.stat().st_size for path in (place / "build").rglob("*") if path.is_file()]
+    print(json.dumps({"files": len(files), "folder": sum(files) / 2**20, **found}))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sizes", nargs="+", help="clusters, pools, deployments, replicas; or the folder of a step")
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--step", choices=("plan", "first", "nothing", "start", "libyaml", "change"))
+    chosen = parser.parse_args()
+    if chosen.step == "start":
+        import yaml  # noqa: F401
+    elif chosen.step == "libyaml":
+        parse(Path(*chosen.sizes))
+    elif chosen.step:
+        run(Path(*chosen.sizes), check_mode=chosen.step == "plan")
+    else:
+        main([int(number) for number in chosen.sizes], plan=chosen.plan)

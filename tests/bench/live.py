@@ -92,9 +92,47 @@ LOOP_PLAYBOOK = """
       loop: "{{ lookup('ansible.builtin.file', 'OBJECTS/' ~ inventory_hostname ~ '.json') | from_json }}"
       loop_control: {label: "{{ item.metadata.name }}"}
 """
-FLEET = builds.FLEET.replace("count: 8", "count: 1")
-CLUSTER = builds.CLUSTER.replace("nodeCount: 4", "nodeCount: 2")
-MODEL = builds.MODEL.replace("replicas: 1", "replicas: 2")
+FLEET = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: h100}
+spec:
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 1, capacity: {memory: {value: 81559Mi}}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: default}
+spec: {backend: Traefik, traefik: {version: "40.2.0"}}
+"""
+CLUSTER = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: NAME, labels: {region: REGION}}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: NAME}}}
+  nodePools: [{name: gpu, className: h100, nodeCount: 2}]
+"""
+MODEL = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: NAME, namespace: TEAM}
+spec:
+  replicas: 2
+  template:
+    spec:
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, count: COUNT, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: NAME, namespace: TEAM}
+spec:
+  endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: NAME}}}]
+"""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ Each row runs in a process of its own. `load` is the time to read the fleet from
 the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
 is the number of nodes of each replica; where it is more than the 4 of a pool, the pools of a cluster share a fabric and
 every replica is spread over several. The table after it is of whole runs: manifests in, a build folder out
-(`builds.py`); the next is of losses of clusters that are tried (`survival.py`), in seconds of processor time; those
-after that are of live clusters (`live.py`).
+(`builds.py`), in seconds of CPU, and as often as libyaml alone takes for the manifests and the state; the next is of
+losses of clusters that are tried (`survival.py`), in seconds of CPU; those after that are of exact placement beside the
+sequential answer (`exactness.py`), and of live clusters (`live.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 
@@ -30,8 +32,8 @@ OTHERS = (0, 1_000)
 MANY = ((100, 3, 1_000, 1_000), (1_000, 5, 1_000, 1_000), (1_000, 5, 2_000, 20_000))
 # (clusters, pools, deployments, replicas in all, nodes of a gang); of the last, half find no room.
 GANGS = ((100, 3, 10, 100, 10), (1_000, 5, 10, 1_000, 10), (1_000, 5, 1_000, 1_000, 10), (100, 5, 100, 200, 15))
-# (clusters, deployments and as many services)
-BUILDS = ((30, 100), (300, 1_000))
+# (clusters, pools, deployments and as many services, replicas); the last is only planned.
+BUILDS = ((30, 5, 100, 100), (100, 5, 100, 1_000), (1_000, 5, 1_000, 10_000), (10_000, 5, 1_000, 10_000))
 # (clusters, services of a deployment each that have to survive the loss of any cluster): of the second, GPUs are taken
 # to the last one, so that no loss leaves room for what it displaces.
 SURVIVALS = ((300, 2_000), (300, 2_133))
@@ -161,21 +163,40 @@ HEADING = (
     "MiB",
 )
 WIDTHS = (8, 5, 11, 8, 6, 4, 6, 8, 8, 8, 6)
-BUILD_HEADING = ("clusters", "deployments", "services", "placed", "files", "first s", "second s", "MiB", "folder MiB")
+BUILD_HEADING = (
+    *("clusters", "pools", "deployments", "replicas", "files", "first s", "MiB"),
+    *("nothing s", "MiB", "change s", "MiB", "libyaml s", "times", "folder MiB"),
+)
+BUILD_WIDTHS = (8, 5, 11, 8, 7, 7, 5, 9, 5, 8, 5, 9, 5, 10)
 SURVIVAL_HEADING = ("clusters", "services", "losses", "unmet", "plan s", "losses s", "MiB")
 SURVIVAL_WIDTHS = (8, 8, 6, 6, 8, 8, 6)
-BUILD_WIDTHS = (8, 11, 8, 6, 6, 8, 8, 6, 10)
 
 
 def row(cells: Sequence[object], widths: Sequence[int]) -> str:
     return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def measured(script: str, *arguments: int) -> dict[str, float]:
+def measured(script: str, *arguments: int | str) -> dict[str, Any]:
     """Return what a script that runs by itself found."""
     command = [sys.executable, script, *map(str, arguments)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
+
+
+def build_row(sizes: Sequence[int], *, is_plan: bool) -> list[str]:
+    """Return the cells of a fleet that is built, or only planned."""
+    found: dict[str, Any] = measured(
+        str(Path(__file__).with_name("builds.py")), *sizes, *(["--plan"] if is_plan else [])
+    )
+    cells = [f"{number:,}" for number in (*sizes, found["files"])]
+    for step in ("first", "nothing", "change"):
+        cells += [
+            f"{found[step][name]:.{digits}f}" if step in found else "" for name, digits in (("cpu", 1), ("memory", 0))
+        ]
+    if is_plan:
+        return [*cells, "", "", ""]
+    bare = found["libyaml"]["cpu"]
+    return [*cells, f"{bare:.2f}", f"{found['nothing']['cpu'] / bare:.1f}", f"{found['folder']:.0f}"]
 
 
 def main() -> int:
@@ -193,12 +214,8 @@ def main() -> int:
         print(row((*counts, *times, f"{found['memory']:.0f}"), WIDTHS), flush=True)
     print()
     print(row(BUILD_HEADING, BUILD_WIDTHS))
-    for clusters, deployments in BUILDS:
-        found = measured(str(Path(__file__).with_name("builds.py")), clusters, deployments)
-        counts = (f"{number:,}" for number in (clusters, deployments, deployments, found["placed"], found["files"]))
-        times = (f"{found[name]:.1f}" for name in ("first", "second"))
-        sizes = (f"{found[name]:.0f}" for name in ("memory", "folder"))
-        print(row((*counts, *times, *sizes), BUILD_WIDTHS), flush=True)
+    for sizes in BUILDS:
+        print(row(build_row(sizes, is_plan=sizes == BUILDS[-1]), BUILD_WIDTHS), flush=True)
     print()
     print(row(SURVIVAL_HEADING, SURVIVAL_WIDTHS))
     for clusters, deployments in SURVIVALS:
@@ -207,8 +224,12 @@ def main() -> int:
         print(
             row((*counts, f"{found['plan']:.1f}", f"{found['survey']:.1f}", f"{found['memory']:.0f}"), SURVIVAL_WIDTHS)
         )
-    print(flush=True)
-    return subprocess.run([sys.executable, str(Path(__file__).with_name("live.py"))], check=False).returncode
+    for script in ("exactness.py", "live.py"):
+        print(flush=True)
+        found = subprocess.run([sys.executable, str(Path(__file__).with_name(script))], check=False)
+        if found.returncode:
+            return found.returncode
+    return 0
 
 
 if __name__ == "__main__":

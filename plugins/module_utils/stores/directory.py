@@ -201,9 +201,9 @@ class DirectoryStore:
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
         """Return what has to be done to get from one set of files to another."""
         return Changes(
-            tuple(sorted(set(after) - set(before))),
-            tuple(sorted(name for name in set(after) & set(before) if after[name] != before[name])),
-            tuple(sorted(set(before) - set(after))),
+            tuple(sorted(name for name in after if name not in before)),
+            tuple(sorted(name for name, text in after.items() if before.get(name, text) != text)),
+            tuple(sorted(name for name in before if name not in after)),
         )
 
     @property

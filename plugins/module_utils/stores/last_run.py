@@ -32,11 +32,11 @@ def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
     for name, text in state_files(files).items():
         head, separator, tail = object_text(text).partition(_ENGINES)
         known = engines.get(tail) if separator else None
-        resource = _with_engines(head + "\n", known) if known else None
-        if resource is not None:
-            found.append(resource)
+        if known and (sharing := _with_engines(head + "\n", known)):
+            found.append(sharing)
             continue
-        read = _resources(os.path.join(folder, name), text)
+        simple = _simple(text)
+        read = [simple] if simple else _resources(os.path.join(folder, name), text)
         found += read
         if separator and len(read) == 1 and isinstance(read[0], api.ModelReplica) and _is_list_of_engines(tail):
             engines[tail] = list(read[0].spec.engines)
@@ -62,6 +62,18 @@ def _is_list_of_engines(tail: str) -> bool:
         and read is not None
         and [list(value) + list(value["spec"]) for __, value in read] == [["spec", "engines"]]
     )
+
+
+def _simple(text: str) -> api.Resource | None:
+    """Return what is in a file of the state if there is nothing to say about it."""
+    read = yaml_lines.read(object_text(text))
+    if read is None or len(read) != 1:
+        return None
+    try:
+        resource = api.parse(read[0][1])
+    except api.InvalidResource:
+        return None
+    return resource if isinstance(resource, (api.ModelReplica, api.ModelEndpoint)) else None
 
 
 def _resources(place: str, text: str) -> list[api.Resource]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -28,12 +29,16 @@ class EarlierObjects:
     def __init__(self, folder: str, files: Mapping[str, str]) -> None:
         self._folder = folder
         self._files = files
-        self._by_namespace: dict[str, list[str]] = {}
-        for name in sorted(files):
+
+    @cached_property
+    def _by_namespace(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._files):
             parts = name.split("/")
             if parts[0] in ("control", "clusters"):
                 namespace = parts[-2] if parts[-3:-2] == ["namespaces"] else ""
-                self._by_namespace.setdefault(namespace, []).append(name)
+                found.setdefault(namespace, []).append(name)
+        return found
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object with its workload cluster, or "" for the control cluster."""
