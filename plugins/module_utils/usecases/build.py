@@ -218,6 +218,7 @@ def draw(outcome: Outcome) -> str:
             outcome.commit,
             answer=outcome.answer,
             survey=outcome.survey,
+            cost_before=outcome.cost_before,
         )
     )
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import text_table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     HOURS_PER_MONTH,
@@ -299,43 +300,106 @@ def _amount(text: str) -> Fraction:
     return Fraction(Decimal(text))
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line about a cost, as people read it. `share`: of the cost of the fleet, in percent."""
+
+    name: str
+    nodes: str
+    per_hour: str
+    per_month: str
+    change: str
+    share: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return self.name, self.nodes, self.per_hour, self.per_month, self.change
+
+
+def deployment_lines(found: FleetCost, last: Before | None) -> list[Line]:
+    """Return a line for each deployment. `last`: what the last plan cost."""
+    lines = []
+    for each in found.deployments:
+        unpriced = each.unpriced_replicas
+        notes = (f"{are(unpriced, 'replica')} on nodes whose price is not known",) if unpriced else ()
+        earlier = last.deployments.get((each.namespace, each.name), Fraction(0)) if last else None
+        name = f"{each.namespace}/{each.name or '-'}"
+        lines.append(_line(name, "-", each, found, earlier, notes, is_partial=bool(unpriced)))
+    return lines
+
+
+def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
+    """Return a line for each cluster. `last`: what the last plan cost."""
+    return [
+        _line(
+            each.name,
+            str(each.nodes),
+            each,
+            found,
+            last.clusters.get(each.name, Fraction(0)) if last else None,
+            tuple(_cluster_notes(each)),
+            is_partial=bool(each.unpriced_nodes),
+        )
+        for each in found.clusters
+    ]
+
+
+def fleet_line(found: FleetCost, last: Before | None) -> Line:
+    """Return the line of the fleet. `last`: what the last plan cost."""
+    is_partial = bool(found.unpriced_nodes or found.unknown_clusters)
+    earlier = last.total if last else None
+    return _line("all", str(found.nodes), found, found, earlier, tuple(_notes(found)), is_partial=is_partial)
+
+
 def table(found: FleetCost | None, last: Before | None = None, width: int = 72) -> list[str]:
     """Return the cost as a table: deployments, clusters, and all. `last`: what the last plan cost.
 
     A cost that has unknown parts is marked as what it is at least."""
     if found is None:
         return []
-    rows: list[Row] = []
-    for deployment in found.deployments:
-        name = f"{deployment.namespace}/{deployment.name or '-'}"
-        key, unpriced = (deployment.namespace, deployment.name), deployment.unpriced_replicas
-        notes = [f"{are(unpriced, 'replica')} on nodes whose price is not known"] if unpriced else []
-        earlier = last.deployments.get(key, Fraction(0)) if last else None
-        rows.append(((name, "-", *_cells(deployment, earlier, is_partial=bool(unpriced))), notes))
-    for cluster in found.clusters:
-        earlier = last.clusters.get(cluster.name, Fraction(0)) if last else None
-        cells = _cells(cluster, earlier, is_partial=bool(cluster.unpriced_nodes))
-        rows.append(((f"cluster {cluster.name}", str(cluster.nodes), *cells), _cluster_notes(cluster)))
-    is_partial = bool(found.unpriced_nodes or found.unknown_clusters)
-    cells = _cells(found, last.total if last else None, is_partial=is_partial)
-    rows.append((("all", str(found.nodes), *cells), _notes(found)))
-    titles = (f"COST IN {found.currency}", "NODES", "PER HOUR", "PER MONTH", *(("CHANGE",) if last else ()))
-    return lines(*_right(titles, rows), width)
+    clusters = [replace(each, name=f"cluster {each.name}") for each in cluster_lines(found, last)]
+    every = [*deployment_lines(found, last), *clusters, fleet_line(found, last)]
+    columns = 5 if last else 4
+    rows = [(each.cells[:columns], list(each.notes)) for each in every]
+    titles = (f"COST IN {found.currency}", "NODES", "PER HOUR", "PER MONTH", "CHANGE")[:columns]
+    return text_table.lines(*_right(titles, rows), width)
 
 
-def _cells(cost: Cost, earlier: Fraction | None, *, is_partial: bool) -> tuple[str, ...]:
-    """Return the cells of amounts. `earlier`: what it cost for an hour; None for a table without changes."""
+def _line(
+    name: str,
+    nodes: str,
+    cost: Cost,
+    found: FleetCost,
+    earlier: Fraction | None,
+    notes: tuple[str, ...],
+    *,
+    is_partial: bool,
+) -> Line:
     if cost.per_hour is None or cost.per_month is None:
-        return ("unknown", "unknown", *(() if earlier is None else ("-",)))
+        return Line(name, nodes, "unknown", "unknown", "-", 0, notes)
+    now, total = _amount(cost.per_hour), _amount(found.per_hour or "0")
     mark = "≥ " if is_partial else ""
-    amounts = (f"{mark}{money(_amount(cost.per_hour))}", f"{mark}{money(_amount(cost.per_month))}")
-    return amounts if earlier is None else (*amounts, change_text(_amount(cost.per_hour) - earlier))
+    return Line(
+        name,
+        nodes,
+        f"{mark}{money(now)}",
+        f"{mark}{money(_amount(cost.per_month))}",
+        "-" if earlier is None else change_text(now - earlier),
+        round(100 * now / total) if total else 0,
+        notes,
+    )
 
 
 def change_text(difference: Fraction) -> str:
     """Return a change of a cost as text: `+1.20`, `-1.20`, or `-` for none."""
     shown = money(difference)
     return f"+{shown}" if difference > 0 else shown if difference else "-"
+
+
+def oldest(found: FleetCost) -> str:
+    """Return the day of the oldest price that the cost is of; empty without one."""
+    return min((pool.as_of for cluster in found.clusters for pool in cluster.pools if pool.as_of), default="")
 
 
 def _right(titles: Sequence[str], rows: Sequence[Row]) -> tuple[tuple[str, ...], list[Row]]:

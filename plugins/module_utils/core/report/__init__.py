@@ -32,6 +32,9 @@ has is from there, so that the numbers and words of the page are those of the te
     survival   {losses, tried (how many), needs}
       needs    [{kind, namespace, name, clusters, is_fatal, places [{cluster (empty for none of the fleet), number}],
                what (empty when it survives all), why [str], heals}]
+    cost       {} for a fleet that knows no prices, else {currency, hours (of a month), as_of, clusters, deployments,
+               notes [str]}; of clusters the last one is the fleet
+      clusters, deployments  [{name, nodes, per_hour, per_month, change (texts), share (percent), notes [str]}]
 
 The order of lists is kept, except where the page sorts by name for itself; equal models give equal bytes.
 """
@@ -49,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.atten
     problems,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.cost import cost_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.distribution import distribution_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
@@ -87,6 +91,7 @@ def html(model: Mapping[str, Any]) -> str:
         ("attention", "What is wrong", attention_section(model, known)),
         ("picture", "Services, clusters and pools", picture_section(model, known)),
         *(section for section in scenarios if section[2]),
+        *(section for section in (("cost", "What it costs", cost_section(model["cost"], known)),) if section[2]),
         ("changes", "What changes", changes_section(model, known)),
         ("fleet", "Clusters in detail", fleet_section(model, known)),
         ("caches", "Model caches", caches_section(model["caches"], known)),

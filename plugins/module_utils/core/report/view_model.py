@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import Changes
@@ -48,10 +49,12 @@ def model(
     *,
     answer: Answer | None = None,
     survey: Survey | None = None,
+    cost_before: cost_output.Before | None = None,
 ) -> dict[str, Any]:
     """Return all values of the page as plain data: the rows of the status, with what the plan has beyond it, the answer
-    to a question, and losses that were tried."""
+    to a question, and losses that were tried. `cost_before`: what the last plan cost."""
     shortfalls = survey.shortfalls if survey else ()
+    cost = cost_output.fleet_cost(plan)
     counts = replica_counts(found)
     composed = frozenset((endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints)
     rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
@@ -100,6 +103,20 @@ def model(
         "distributions": [asdict(each) for each in distributions(plan)],
         "what_if": {**api.wire(what_if_output.document(answer)), "asked": answer.question.parts} if answer else {},
         "survival": _survival(survey or Survey()),
+        "cost": _cost(cost, cost_before) if cost else {},
+    }
+
+
+def _cost(found: cost_output.FleetCost, before: cost_output.Before | None) -> dict[str, Any]:
+    total = cost_output.fleet_line(found, before)
+    oldest = cost_output.oldest(found)
+    return {
+        "currency": found.currency,
+        "hours": found.hours_per_month,
+        "as_of": f"The oldest price is of {oldest}." if oldest else "",
+        "clusters": [asdict(each) for each in (*cost_output.cluster_lines(found, before), replace(total, notes=()))],
+        "deployments": [asdict(each) for each in cost_output.deployment_lines(found, before)],
+        "notes": list(total.notes),
     }
 
 

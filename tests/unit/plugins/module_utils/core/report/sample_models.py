@@ -36,6 +36,7 @@ def empty() -> dict[str, Any]:
         "distributions": [],
         "what_if": {},
         "survival": {"losses": 0, "tried": 0, "needs": []},
+        "cost": {},
     }  # fmt: skip
 
 
@@ -86,6 +87,11 @@ def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
     return entry | {"url": f"http://edge.example.net/ml-team/{name}/", "replica": name} | rest
 
 
+def cost(name: str, nodes: str, hour: str, month: str, change: str, share: int, *notes: str) -> dict[str, Any]:
+    amounts = {"per_hour": hour, "per_month": month, "change": change, "share": share}
+    return {"name": name, "nodes": nodes, **amounts, "notes": list(notes)}
+
+
 def small() -> dict[str, Any]:
     """Three clusters with one thing of every kind and state."""
     qwen = [occupant("ml-team", "qwen3-8b", f"qwen3-8b-{end}") for end in ("3fa91c0d11", "77be02a4c9")]
@@ -97,6 +103,17 @@ def small() -> dict[str, Any]:
     swapped = occupant("search", "rerank", "rerank-4b1d2f3a6c", devices={"gpu": 1})
     h100 = pool("gpu-h100", 6, "H100", llama, mixed, decode, fabric="efa-a", devices=[DEVICES["H100"], NIC, FABRIC])
     model = empty()
+    model["cost"] = {
+        "currency": "USD", "hours": 730, "as_of": "The oldest price is of 2026-11-01.",
+        "clusters": [
+            cost("gcp-central", "10", "7.00", "5,110.00", "+0.70", 14),
+            cost("aws-west", "7", "42.50", "31,025.00", "-", 86),
+            cost("lab", "64", "unknown", "unknown", "-", 0, "without 64 nodes whose price is not known: 64 of big"),
+            cost("all", "81", "≥ 49.50", "≥ 36,135.00", "+0.70", 100),
+        ],
+        "deployments": [cost("ml-team/qwen3-8b", "-", "1.40", "1,022.00", "+0.70", 3)],
+        "notes": ["without 64 nodes whose price is not known"],
+    }  # fmt: skip
     model["clusters"] = [
         cluster("gcp-central", pool("gpu-l4", 8, "L4", *qwen, manual), pool("system", 2, "L4", devices=[])),
         cluster(
