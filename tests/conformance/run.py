@@ -9,8 +9,8 @@ A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Two kinds of ca
 Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `fill` (false: keep only) and `expect`
 ({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
 is how the reference implementation decides, unless the case has `options` (`accounting`, `search`). A member that is
-spread over a fabric also lists its `pools` ({name, pods}); the reference implementation has no such thing, so these
-cases say what docs/scheduling.md says.
+spread over a fabric also lists its `pools` ({name, pods}), and limits on cost need the prices of `classes`; the
+reference implementation has no such things, so these cases say what docs/scheduling.md and docs/cost.md say.
 
 A case of several deployments has the rest in `others`; what is placed for one of those names it by `deployment`.
 Beside `placements`, `expect` may list `dropped`, the replicas that go ({replica, reason}, with `mayStay`: true for one
@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Deployment,
@@ -57,10 +58,13 @@ REFERENCE = Options(accounting="Nodes", search="Greedy")
 
 def decide(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to a placement case, in the form of its `expect`."""
-    desired = replace(deployment(case["deployment"]), hold="" if case.get("fill", True) else "only what runs is kept")
-    others = [deployment(document) for document in case.get("others", ())]
+    classes = {each["metadata"]["name"]: parsed(each) for each in case.get("classes", [])}
+    prices = PriceBook(classes)
+    desired = deployment(case["deployment"], prices.currency)
+    desired = replace(desired, hold="" if case.get("fill", True) else "only what runs is kept")
+    others = [deployment(document, prices.currency) for document in case.get("others", ())]
     catalogue = adapters.DeviceCatalogue()
-    clusters = [adapters.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
+    clusters = [adapters.cluster(parsed(cluster), classes, catalogue, prices=prices) for cluster in case["clusters"]]
     options = replace(REFERENCE, **case.get("options", {}))
     replicas = [adapters.replica(parsed(document)) for document in case["replicas"]]
     decided = schedule([desired, *others], clusters, replicas, options)
@@ -79,9 +83,9 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key in ("placements", *case["expect"])}
 
 
-def deployment(document: dict[str, Any]) -> Deployment:
-    """A deployment whose candidates are all clusters of the case."""
-    return replace(adapters.deployment(parsed(document), {}), cluster_selector={})
+def deployment(document: dict[str, Any], currency: str) -> Deployment:
+    """A deployment whose candidates are all clusters of the case; `currency`: that of the prices."""
+    return replace(adapters.deployment(parsed(document), {}, currency), cluster_selector={})
 
 
 def parsed(document: dict[str, Any]) -> Any:

@@ -78,6 +78,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_what_if": {"type": "raw"},
     "fleet_survive": {"type": "raw"},
     "fleet_prices": {"type": "str"},
+    "fleet_price_logins": {"type": "raw"},
     **{
         f"fleet_{name}": {key: value for key, value in option.items() if key != "default"}
         for name, option in SCHEDULING.items()

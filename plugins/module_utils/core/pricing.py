@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name, short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Document, Source, documents
 
 HOURS_PER_MONTH = 730
@@ -219,7 +219,7 @@ def _contradictions(catalogue: Catalogue) -> Iterator[Problem]:
     for index, entry in enumerate(catalogue.prices):
         path = f"prices[{index}]"
         if entry.provider not in registry.BY_SOURCE:
-            hint = nearest_name(entry.provider, registry.BY_SOURCE)
+            hint = f"One of {', '.join(registry.BY_SOURCE)}"
             yield Problem("is no cloud of a fleet", f"{path}.provider", short(entry.provider), hint)
         for field, option in _OPTIONS.items():
             if entry.amount(option) is None:

@@ -24,7 +24,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_prices
 
 _MODE = 0o644
-_FIELDS = {"OnDemand": "on_demand", "Spot": "spot", "Reserved": "reserved"}
+_FIELDS = {"OnDemand": "onDemand", "Spot": "spot", "Reserved": "reserved"}
+# Of an entry, in the order in which people read them.
+_ORDER = ("provider", "machine", "region", "zone", *_FIELDS.values(), "asOf", "source")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def update(
     if not machines:
         return Updated(before, before, (), ())
     quotes = quote(machines, known.currency)
-    after = to_yaml(api.wire(updated(known, _entries(provider, quotes.found, day)), set_only=False))
+    after = _written(updated(known, _entries(provider, quotes.found, day)))
     if after != before and not check_mode:
         try:
             atomic_file.write(path, after, _MODE)
@@ -92,7 +94,7 @@ def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntr
                 "provider": provider,
                 "machine": machine,
                 **({"region": region} if region else {"zone": zone}),
-                **{_WIRE[field]: amount for field, amount in options.items()},
+                **options,
                 "asOf": day,
                 "source": source,
             }
@@ -101,7 +103,11 @@ def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntr
     ]
 
 
-_WIRE = {"on_demand": "onDemand", "spot": "spot", "reserved": "reserved"}
+def _written(catalogue: Catalogue) -> str:
+    """Return the text of a catalogue."""
+    document = api.wire(catalogue)
+    prices = [{field: entry[field] for field in _ORDER if field in entry} for entry in document["prices"]]
+    return to_yaml({"currency": document["currency"], "prices": prices})
 
 
 def _amount(price: Decimal) -> str:

@@ -198,6 +198,12 @@ class _Fleet:
     def of_kind(self, kind: str) -> Iterable[Any]:
         return self._by_kind[kind].values()
 
+    @cached_property
+    def first_priced_class(self) -> Any:
+        """Return the first InferenceClass with prices, by name; None without one."""
+        priced = (each for each in self.of_kind("InferenceClass") if each.spec.pricing)
+        return min(priced, key=lambda each: each.name, default=None)
+
     def names(self, kind: str, namespace: str) -> Sequence[str]:
         """Return the existing names, sorted."""
         return self._names.get((kind, namespace), ())
@@ -446,6 +452,15 @@ def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield Problem(f"is not a valid device of Kubernetes: {error}", f"spec.devices[{index}]", hint=hint)
 
 
+def _class_currency(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
+    pricing = inference_class.spec.pricing
+    first = fleet.first_priced_class
+    if pricing and first and pricing.currency != first.spec.pricing.currency:
+        message = f"differs from InferenceClass {first.name}, whose prices are in {first.spec.pricing.currency}"
+        hint = "Prices of a fleet are compared and added, so all are in one currency"
+        yield Problem(message, "spec.pricing.currency", pricing.currency, hint)
+
+
 def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
     if source == "Existing":
         return
@@ -600,7 +615,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "InferenceClass": (_class_devices,),
+    "InferenceClass": (_class_devices, _class_currency),
     "InferenceGateway": (_gateway_name,),
     "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs),
     **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
