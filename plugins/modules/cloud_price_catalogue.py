@@ -49,6 +49,8 @@ attributes:
   idempotent:
     support: partial
     description: Each entry has the day on which the price was valid, so that the catalogue changes with it.
+notes:
+  - O(region) is not needed. Prices are asked for the regions of the clusters.
 seealso:
   - module: modelplane.fleet.build
 """

@@ -168,6 +168,16 @@ def test_errors_of_a_catalogue_have_their_place(text: str, line: str) -> None:
     assert str(caught.value).startswith(line)
 
 
+def test_the_example_is_a_catalogue_whose_prices_name_their_sources() -> None:
+    path = Path(__file__).parents[5] / "docs/cost/prices.yaml"
+    example = read_catalogue(Source("prices.yaml", path.read_bytes()))
+    assert {(entry.provider, entry.region) for entry in example.prices} == {
+        ("EKS", "us-west-2"),
+        ("GKE", "us-central1"),
+    }
+    assert all(" at " in entry.source for entry in example.prices)
+
+
 def test_a_fleet_has_one_currency() -> None:
     euros = inference_class(pricing={"currency": "EUR", "asOf": "2026-11-01", "onDemand": "1.00"})
     with pytest.raises(PlanError, match="the price catalogue in USD and InferenceClass l4 in EUR"):

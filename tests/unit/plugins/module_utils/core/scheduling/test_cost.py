@@ -159,6 +159,18 @@ def test_spread_comes_before_the_price() -> None:
     assert places(schedule([desired], fleet, [])) == [("a", "gpu")] * 2 + [("c", "gpu")] * 2
 
 
+def test_a_replica_returns_to_preferred_clusters_within_the_ceiling() -> None:
+    fleet = [
+        fleets.cluster("a", pool("gpu", 1, "2.00"), labels={REGION: "east"}),
+        fleets.cluster("b", pool("gpu", 1, "2.00"), labels={REGION: "west"}),
+    ]
+    running = fleets.replicas_of(schedule([fleets.deployment("d", 1)], fleet, []))
+    for ceiling, expected in (("3.00", "a"), ("4.00", "b")):
+        limits = CostLimits(Decimal(ceiling), "USD")
+        desired = fleets.deployment("d", 1, cost=limits, preferences=({REGION: "west"},), returns=True)
+        assert places(schedule([desired], fleet, running)) == [(expected, "gpu")]
+
+
 def test_other_deployments_do_not_move_what_was_chosen_for_its_price() -> None:
     fleet = [
         fleets.cluster("a", pool("gpu", 1, "9.00"), labels={REGION: "east"}),
