@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule, Words
 
 PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
-"""How a node is bought."""
+"""Way to buy a node."""
 
 Amount = Annotated[
     str,
@@ -87,7 +87,7 @@ class LocalPrices(Prices):
 
 
 class Pricing(Prices):
-    """What a node costs. It wins over the price catalogue of the fleet."""
+    """Prices of a node. They win over the price catalogue of the fleet."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

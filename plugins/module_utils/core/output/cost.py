@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a plan costs: of each cluster, of each deployment, and of the fleet.
+"""Cost of a plan: of each cluster, of each deployment, and of the fleet.
 
 A cluster costs the nodes that the plan keeps running, whether pods are on them or not; a deployment costs the shares of
 nodes whose devices it claims. The difference between both is what idle devices cost. Nodes without a known price are
@@ -84,7 +84,7 @@ class DeploymentCost(Cost):
 
 
 class FleetCost(Cost):
-    """What a plan costs."""
+    """Cost of a plan."""
 
     currency: str = Field(description="Currency of all amounts.")
     hours_per_month: int = Field(default=HOURS_PER_MONTH, description="Hours that a month counts.")
@@ -270,7 +270,7 @@ def _shares(
 
 @dataclass(frozen=True)
 class Before:
-    """What the last plan cost for an hour: of all, of each cluster and of each deployment."""
+    """Cost of the last plan for an hour: of all, of each cluster and of each deployment."""
 
     total: Fraction
     clusters: Mapping[str, Fraction]

@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 @dataclass(frozen=True)
 class Spent:
-    """What replicas cost together for an hour, and how many are on spot nodes. `unpriced`: replicas with a pod on a
+    """Cost of replicas together for an hour, and how many are on spot nodes. `unpriced`: replicas with a pod on a
     node whose price is not known; they are not part of the cost."""
 
     cost: Fraction = Fraction(0)

@@ -190,7 +190,7 @@ class Minimum:
 
 @dataclass(frozen=True)
 class CostLimits:
-    """What the replicas of a deployment may cost together, and how many of them may be on spot nodes.
+    """Limits on what the replicas of a deployment cost together, and on how many of them are on spot nodes.
 
     `ceiling` is an amount for an hour in `currency`, that of the prices of pools; `invalid` says why it cannot be
     compared with them. `most_spot` and `least_on_demand` count replicas; one with a pod on a spot node is on spot

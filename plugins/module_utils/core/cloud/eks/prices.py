@@ -36,8 +36,8 @@ def currency(region: str) -> str:
 
 def filters(machine: str, region: str) -> list[dict[str, str]]:
     """Return the filters of GetProducts for an instance type in a region."""
-    wanted = {"instanceType": machine, "regionCode": region, **_ATTRIBUTES}
-    return [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+    attributes = {"instanceType": machine, "regionCode": region, **_ATTRIBUTES}
+    return [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
 
 
 def on_demand(products: Iterable[str | Mapping[str, Any]], region: str) -> set[Decimal]:

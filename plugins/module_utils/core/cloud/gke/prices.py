@@ -3,7 +3,7 @@
 """Prices of machine types of Compute Engine, of SKUs of the Cloud Billing Catalog API.
 
 A machine type has no price of its own: its vCPUs, its memory and its GPUs have. Which SKUs these are is in no field but
-the description, so only families whose descriptions are known are priced. Local SSDs that a machine type brings are not
+the description, so only families whose descriptions are known are priced. Local SSDs that a machine type has are not
 part of its price here.
 """
 
@@ -72,7 +72,7 @@ def machine_price(
 
 
 def has_local_disks(machine: Mapping[str, Any]) -> bool:
-    """Return whether a machine type brings local SSDs."""
+    """Return whether a machine type has local SSDs."""
     return bool((machine.get("bundledLocalSsds") or {}).get("partitionCount"))
 
 
@@ -87,10 +87,10 @@ def _price(beginnings: Iterable[str], skus: Iterable[Mapping[str, Any]], unit: s
     found = {
         _unit_price(sku, unit, currency) for sku in skus if str(sku.get("description", "")).lower().startswith(expected)
     }
-    wanted = " or ".join(f"{each.strip()} …" for each in beginnings)
+    expected_text = " or ".join(f"{each.strip()} …" for each in beginnings)
     if len(found) != 1:
         number = "no SKU" if not found else "several prices"
-        raise NoPriceError(f"the catalogue has {number} for {wanted}")
+        raise NoPriceError(f"the catalogue has {number} for {expected_text}")
     return found.pop()
 
 
