@@ -93,7 +93,7 @@ __all__ = [
     "ServingStack",
     "construct",
     "parse",
-    "read_part",
     "parse_with",
+    "read_part",
     "wire",
 ]
