@@ -527,7 +527,7 @@ def _kind(name: str) -> str:
 def is_state(name: str) -> bool:
     """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
     kinds = _STATE_KINDS.get(name.partition("/")[0], ())
-    # Most files are of another kind, which their names say without a look at their form.
+    # Most files are of another kind, as their names say already.
     return name.rpartition("/")[2].partition("-")[0] in kinds and _kind(name) in kinds
 
 

@@ -93,10 +93,10 @@ def gauge(part: int, whole: int) -> Markup:
     return el("svg", filled, class_=kind, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
-def measure(number: int, whole: int, marks: Sequence[int] = ()) -> Markup:
+def measure(number: int, whole: int, bounds: Sequence[int] = ()) -> Markup:
     """A bar of units of a whole, with lines at numbers that are bounds. All is written in words beside it."""
     part = [el("path", d=f"M0 0h{number}v6H0z")] if number else []
-    lines = [el("path", d=f"M{mark} -2v10", class_="bound", vector_effect="non-scaling-stroke") for mark in marks]
+    lines = [el("path", d=f"M{bound} -2v10", class_="bound", vector_effect="non-scaling-stroke") for bound in bounds]
     return el(
         "svg",
         el("path", d=f"M0 0h{whole}v6H0z", class_="rest"),

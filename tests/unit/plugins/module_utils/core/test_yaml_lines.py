@@ -77,7 +77,7 @@ OTHER = {
 
 
 def general(text: str) -> list[tuple[int, Any]]:
-    """What libyaml's events give, and nothing where there is any problem."""
+    """Values of libyaml's events, and nothing where there is any problem."""
     reader = yaml_documents._FileReader("x", text, yaml_documents.MAX_NODES, yaml_documents.MAX_DOCUMENTS)
     read = list(reader.read())
     return [] if any(each.problems for each in read) else [(each.number, each.value) for each in read]
