@@ -110,18 +110,43 @@ def _of_pool(facts: Facts, pool: PoolKey, reason: str) -> Iterator[str]:
     for free, there, device in _DEVICES.findall(reason):
         kind = _kind(facts, pool, device)
         total = nodes.devices[kind] * nodes.count
-        question, used = _packing(facts, pool, kind)
-        question.model.add(cp_model.LinearExpr.sum(used) == total - int(free))
-        if int(there) != total or facts.ask(question.possible) is False:
+        if int(there) != total or not _may_leave(facts, pool, kind, int(free)):
             yield f"no packing leaves {free} of {there} {device}"
     for device, most in _ON_ONE_NODE.findall(reason):
-        kind = _kind(facts, pool, device)
-        question, used = _packing(facts, pool, kind)
-        if used:
-            question.model.maximize(nodes.devices[kind] - used[0])
-        best = facts.ask(question.most) if used else 0
+        best = _largest(facts, pool, _kind(facts, pool, device))
         if best not in (None, int(most)):
             yield f"some packing leaves {best} {device} on one node"
+
+
+def _may_leave(facts: Facts, pool: PoolKey, kind: int, free: int) -> bool:
+    """Return whether some packing of what is on a pool leaves so many devices of a kind, or that is not known."""
+    total = facts.nodes[pool].devices[kind] * facts.nodes[pool].count
+    least, most = _taken(facts, pool, kind)
+    if least == most:
+        return total - least == free
+    question, used = _packing(facts, pool, kind)
+    question.model.add(cp_model.LinearExpr.sum(used) == total - free)
+    return facts.ask(question.possible) is not False
+
+
+def _largest(facts: Facts, pool: PoolKey, kind: int) -> int | None:
+    """Return the largest number of devices of a kind that some packing leaves on one node; None if not known."""
+    nodes = facts.nodes[pool]
+    least, most = _taken(facts, pool, kind)
+    if not most or least == nodes.devices[kind] * nodes.count:
+        return 0 if most or not nodes.count else nodes.devices[kind]
+    question, used = _packing(facts, pool, kind)
+    question.model.maximize(nodes.devices[kind] - used[0])
+    return facts.ask(question.most)
+
+
+def _taken(facts: Facts, pool: PoolKey, kind: int) -> tuple[int, int]:
+    """Return how many devices of a kind what is on a pool takes, at least and at most, by choice of other kinds."""
+    load = facts.load(facts.everything).get(pool, Counter())
+    taken = [
+        (times * count, [vector[kind] for vector in charges]) for pods, times in load.items() for charges, count in pods
+    ]
+    return sum(pods * min(each) for pods, each in taken), sum(pods * max(each) for pods, each in taken)
 
 
 def _packing(facts: Facts, pool: PoolKey, kind: int) -> tuple[Question, list[cp_model.LinearExpr]]:

