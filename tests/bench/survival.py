@@ -4,7 +4,7 @@
 survive the loss of any cluster.
 
 Printed is one JSON object: seconds of processor time of the `plan` (manifests read before it) and of the `survey`, the
-`losses` that it planned, the `needs` that it checked, how many are `unmet`, and the peak `memory` (MiB).
+`losses` that it planned, the number of `needs`, how many are `unmet`, and the peak `memory` (MiB).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 usage: run.py FILE…
 
-A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Two kinds of case are known.
+A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Three kinds of case are known.
 
 Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `fill` (false: keep only) and `expect`
 ({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
@@ -19,6 +19,10 @@ that may stay until another one serves), and `refused`, the reasons by which clu
 
 Selector: `expression`, `device` and `expect` (match, no-match, compile-error). Where `kubernetes` records what
 Kubernetes itself says, that counts; an error at evaluation is no match.
+
+Survival: `resources` (all manifests of a fleet) and `expect`: how many `losses` can matter, and the services that are
+`unmet` after one, each with the first, with what is left, and with the remedy ("" for none). The reference
+implementation has no such thing, so these cases say what docs/what-if.md says.
 
 Prints every disagreement and, last, `N passed, M failed`. Exits 1 when one failed or a file cannot be read.
 """
@@ -41,6 +45,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -135,6 +141,22 @@ def member_shown(member: PlacedMember) -> dict[str, Any]:
     return found
 
 
+def survived(case: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a survival case, in the form of its `expect`."""
+    found = survey(plan([parsed(document) for document in case["resources"]]), Options())
+    unmet = [
+        {
+            "service": "/".join(each.need.key),
+            "fails": each.need.is_fatal,
+            "lost": list(each.lost),
+            "left": each.left,
+            "remedy": str(each.remedy or ""),
+        }
+        for each in found.shortfalls
+    ]
+    return {"losses": found.losses, "unmet": unmet}
+
+
 def expected(expect: dict[str, Any]) -> dict[str, Any]:
     if "placements" not in expect:
         return expect
@@ -166,7 +188,7 @@ def check(case: dict[str, Any]) -> str:
     if "expression" in case:
         got, want = verdict(case), desired_verdict(case)
         return "" if got == want else f"{case['expression']}\n    want {want}\n    got  {got}"
-    answer, want_answer = decide(case), expected(case["expect"])
+    answer, want_answer = (survived if "resources" in case else decide)(case), expected(case["expect"])
     if answer == want_answer:
         return ""
     lines = []
