@@ -302,14 +302,15 @@ def _amount(text: str) -> Fraction:
 
 @dataclass(frozen=True)
 class Line:
-    """A line about a cost, as people read it. `share`: of the cost of the fleet, in percent."""
+    """A line about a cost, as people read it. `share`: of the cost of the fleet, in percent; None
+    where that is not known."""
 
     name: str
     nodes: str
     per_hour: str
     per_month: str
     change: str
-    share: int
+    share: int | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -377,7 +378,7 @@ def _line(
     is_partial: bool,
 ) -> Line:
     if cost.per_hour is None or cost.per_month is None:
-        return Line(name, nodes, "unknown", "unknown", "-", 0, notes)
+        return Line(name, nodes, "unknown", "unknown", "-", None, notes)
     now, total = _amount(cost.per_hour), _amount(found.per_hour or "0")
     mark = "≥ " if is_partial else ""
     return Line(

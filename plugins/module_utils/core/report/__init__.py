@@ -34,7 +34,7 @@ has is from there, so that the numbers and words of the page are those of the te
                what (empty when it survives all), why [str], heals}]
     cost       {} for a fleet that knows no prices, else {currency, hours (of a month), as_of, clusters, deployments,
                notes [str]}; of clusters the last one is the fleet
-      clusters, deployments  [{name, nodes, per_hour, per_month, change (texts), share (percent), notes [str]}]
+      clusters, deployments  [{name, nodes, per_hour, per_month, change (texts), share (percent, or None), notes [str]}]
 
 The order of lists is kept, except where the page sorts by name for itself; equal models give equal bytes.
 """

@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     NOTHING,
     Markup,
     code,
+    count,
     el,
     gauge,
     items,
@@ -19,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     link,
 )
 
-_TITLES = ("Nodes", "Per hour", "Per month", "Change", "Share")
+_TITLES = ("Per hour", "Per month", "Change")
 
 
 def cost_section(cost: Mapping[str, Any], known: Index) -> Markup:
@@ -37,7 +38,7 @@ def cost_section(cost: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _table(caption: str, title: str, rows: list[Mapping[str, Any]], elements: Mapping[Any, str]) -> Markup:
-    heads = [el("th", each, scope="col") for each in (title, *_TITLES)]
+    heads = [el("th", title, scope="col"), *(el("th", each, scope="col", class_="n") for each in _TITLES)]
     return el(
         "table",
         el("caption", caption),
@@ -48,10 +49,14 @@ def _table(caption: str, title: str, rows: list[Mapping[str, Any]], elements: Ma
 
 
 def _row(row: Mapping[str, Any], elements: Mapping[Any, str]) -> Markup:
-    notes = [el("div", note, class_="m") for note in row["notes"]]
+    nodes = count(int(row["nodes"]), "node") if row["nodes"].isdecimal() else ""
+    share = row["share"]
+    what = ", ".join(part for part in (nodes, "" if share is None else f"{share}%") if part)
+    notes = [el("div", note, class_="m") for note in (what, *row["notes"]) if note]
+    name = link(elements.get(row["name"]), code(row["name"]))
     return el(
         "tr",
-        el("th", link(elements.get(row["name"]), code(row["name"])), *notes, scope="row"),
-        *(el("td", row[key], class_="n") for key in ("nodes", "per_hour", "per_month", "change")),
-        el("td", gauge(row["share"], 100), f"{row['share']}%", class_="n"),
+        el("th", name, NOTHING if share is None else gauge(share, 100), *notes, scope="row"),
+        # An amount is not broken into lines.
+        *(el("td", row[key].replace(" ", "\u00a0"), class_="n") for key in ("per_hour", "per_month", "change")),
     )

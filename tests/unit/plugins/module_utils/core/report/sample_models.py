@@ -87,7 +87,7 @@ def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
     return entry | {"url": f"http://edge.example.net/ml-team/{name}/", "replica": name} | rest
 
 
-def cost(name: str, nodes: str, hour: str, month: str, change: str, share: int, *notes: str) -> dict[str, Any]:
+def cost(name: str, nodes: str, hour: str, month: str, change: str, share: int | None, *notes: str) -> dict[str, Any]:
     amounts = {"per_hour": hour, "per_month": month, "change": change, "share": share}
     return {"name": name, "nodes": nodes, **amounts, "notes": list(notes)}
 
@@ -108,7 +108,7 @@ def small() -> dict[str, Any]:
         "clusters": [
             cost("gcp-central", "10", "7.00", "5,110.00", "+0.70", 14),
             cost("aws-west", "7", "42.50", "31,025.00", "-", 86),
-            cost("lab", "64", "unknown", "unknown", "-", 0, "without 64 nodes whose price is not known: 64 of big"),
+            cost("lab", "64", "unknown", "unknown", "-", None, "without 64 nodes whose price is not known: 64 of big"),
             cost("all", "81", "≥ 49.50", "≥ 36,135.00", "+0.70", 100),
         ],
         "deployments": [cost("ml-team/qwen3-8b", "-", "1.40", "1,022.00", "+0.70", 3)],
