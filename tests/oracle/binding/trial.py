@@ -1,0 +1,212 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Plans of random fleets on a real control plane: what is composed, in a random order, until every pod has a node.
+
+kube-scheduler and its allocation of devices are real. All clusters of a fleet are node pools of the one control plane.
+Each order has nodes and a namespace of its own, so that the next one need not wait for the end of the one before.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, compose, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Placement,
+    Pool,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.kube import workers
+from ansible_collections.modelplane.fleet.tests.kube.client import Object
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
+from ansible_collections.modelplane.fleet.tests.oracle.placement.written import GPU, NIC, ROOT, Fleet, read
+from ansible_collections.modelplane.fleet.tests.written import parsed
+
+OTHER = "other.example.com"
+_SAME_DRIVER = f'device.driver == "{GPU}"'
+_IS_OTHER = f'"other" in device.attributes["{GPU}"]'
+DEVICE_CLASSES: Mapping[str, tuple[str, ...]] = {
+    GPU: (_SAME_DRIVER, f"!({_IS_OTHER})"),
+    OTHER: (_SAME_DRIVER, _IS_OTHER),
+    NIC: (f'device.driver == "{NIC}"',),
+}
+"""The DeviceClasses that generated fleets claim through. They have no device in common."""
+
+_WITH_PODS = frozenset({"Deployment", "LeaderWorkerSet"})
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan on nodes and in a namespace of its own. `loads`: the objects of each replica in the order of a user."""
+
+    name: str
+    clusters: tuple[Cluster, ...]
+    placements: tuple[Placement, ...]
+    loads: tuple[tuple[Object, ...], ...]
+
+    @property
+    def namespace(self) -> str:
+        return names.workload_namespace(self.name)
+
+    @property
+    def pods(self) -> int:
+        """How many pods claim devices."""
+        return sum(
+            engine.copies * member.pods
+            for placement in self.placements
+            for engine in placement.engines
+            for member in engine.members
+            if member.device_requests
+        )
+
+
+def trial(seed: int, number: int, name: str) -> Trial:
+    """Return the plan for a random fleet, whose pools and namespace have names of this trial."""
+    written = generate(seed, number)
+    fleet = read({**written, "running": []})
+    return plan(fleet, name)
+
+
+def plan(fleet: Fleet, name: str) -> Trial:
+    """Return the plan for a fleet on pools and in a namespace of its own."""
+    clusters = tuple(replace(one, pools=tuple(_renamed(pool, name, one.name) for pool in one.pools)) for one in fleet.clusters)
+    deployments = [replace(one, namespace=name) for one in fleet.deployments]
+    decided = schedule(deployments, clusters, (), fleet.options)
+    by_name = {one.name: one for one in deployments}
+    loads = tuple(_objects(by_name[one.deployment], one) for one in decided.placements)
+    return Trial(name, clusters, decided.placements, loads)
+
+
+def _renamed(pool: Pool, name: str, cluster: str) -> Pool:
+    return replace(pool, name=f"{name}-{cluster}-{pool.name}")
+
+
+def _objects(deployment: Deployment, placement: Placement) -> tuple[Object, ...]:
+    """Return what the pods of a replica with claims are made of."""
+    replica = compose.model_replica(_manifest(deployment), placement.cluster, placement.index, placement.engines)
+    return tuple(
+        each
+        for each in compose.replica_objects(replica)
+        if each["kind"] in {"ResourceClaimTemplate", "LeaderWorkerSet"}
+        or (each["kind"] == "Deployment" and "resourceClaims" in each["spec"]["template"]["spec"])
+    )
+
+
+def _manifest(deployment: Deployment) -> Any:
+    """Return the ModelDeployment of which this is the scheduler's form."""
+    container = {"name": "engine", "image": "registry.example.com/engine:v1"}
+    engines = [
+        {
+            "name": engine.name,
+            "copies": engine.copies,
+            "members": [
+                {
+                    "role": member.role,
+                    **({"worker": {"nodes": member.pods}} if member.role == "Worker" else {}),
+                    "template": {"spec": {"containers": [container]}},
+                }
+                for member in engine.members
+            ],
+        }
+        for engine in deployment.engines
+    ]
+    spec = {"replicas": deployment.replicas, "template": {"spec": {"engines": engines}}}
+    metadata = {"name": deployment.name, "namespace": deployment.namespace}
+    return parsed({"metadata": metadata, "spec": spec}, api.ModelDeployment)
+
+
+def prepare(plane: ControlPlane) -> None:
+    """Give a control plane the DeviceClasses."""
+    for name, expressions in DEVICE_CLASSES.items():
+        plane.add_device_class(name, *expressions)
+
+
+def run(plane: ControlPlane, tried: Trial, chance: random.Random, *, patience: float) -> list[str]:
+    """Apply a plan in an order of chance. Return the pods without a node once none got one for `patience` seconds."""
+    plane.objects.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tried.namespace}}])
+    plane.objects.apply(list(_nodes(tried.clusters)))
+    loads = list(tried.loads)
+    chance.shuffle(loads)
+    for load in loads:
+        claims = [each for each in load if each["kind"] not in _WITH_PODS]
+        workloads = [each for each in load if each["kind"] in _WITH_PODS]
+        chance.shuffle(workloads)
+        plane.objects.apply([*claims, *workloads])
+    try:
+        return _unbound(plane, tried, patience)
+    finally:
+        _remove(plane, tried)
+
+
+def _unbound(plane: ControlPlane, tried: Trial, patience: float) -> list[str]:
+    since, before = time.monotonic(), -1
+    while True:
+        pods = plane.objects.list("v1", "Pod", tried.namespace, labels=f"{names.REPLICA_LABEL}")
+        claiming = [pod for pod in pods if pod["spec"].get("resourceClaims")]
+        bound = sum("nodeName" in pod["spec"] for pod in claiming)
+        if bound == tried.pods == len(claiming):
+            return []
+        if bound != before:
+            since, before = time.monotonic(), bound
+        if time.monotonic() - since > patience:
+            missing = tried.pods - len(claiming)
+            waiting = [pod["metadata"]["name"] for pod in claiming if "nodeName" not in pod["spec"]]
+            return [*waiting, *(f"missing-{number}" for number in range(missing))]
+        time.sleep(_POLL_SECONDS)
+
+
+def _nodes(clusters: Iterable[Cluster]) -> Iterator[Object]:
+    """Return the nodes of all pools, with what their drivers publish: devices first, so that they are there in time."""
+    for pool in (pool for cluster in clusters for pool in cluster.pools):
+        made = workers.nodes(pool.name, pool.nodes, labels={names.POOL_LABEL: pool.name}, taints=(), capacity={})
+        for node in made:
+            name = node["metadata"]["name"]
+            for driver in sorted({device.driver for device in pool.devices if device.claim == "DRA"}):
+                yield from workers.slices(name, driver, list(_published(pool, driver)), 1)
+        yield from made
+
+
+def _published(pool: Pool, driver: str) -> Iterator[Object]:
+    for device in pool.devices:
+        if device.claim != "DRA" or device.driver != driver:
+            continue
+        attributes: dict[str, Any] = {name: {"string": str(value)} for name, value in device.attributes.items()}
+        # A node has one root where the class does not tell: then all its devices go together.
+        attributes.setdefault(ROOT, {"string": "only"})
+        if device.device_class_name == OTHER:
+            attributes["other"] = {"bool": True}
+        capacity = {name: {"value": str(value)} for name, value in device.capacity.items()}
+        for number in range(device.count):
+            yield {"name": f"{device.name}-{number}", "attributes": attributes, "capacity": capacity}
+
+
+def _remove(plane: ControlPlane, tried: Trial) -> None:
+    plane.objects.delete("v1", "Namespace", tried.namespace)
+    for each in reversed(list(_nodes(tried.clusters))):
+        plane.objects.delete(each["apiVersion"], each["kind"], each["metadata"]["name"])
+
+
+def shapes(placements: Sequence[Placement]) -> str:
+    """Return what is placed, a line for each replica."""
+    return "\n".join(
+        f"  {one.deployment} {one.index} on {one.cluster}: "
+        + "; ".join(
+            f"{engine.name} x{engine.copies} "
+            + ", ".join(
+                f"{member.role} {member.pods} pods of "
+                + "+".join(f"{entry['count']} {entry['name']}" for entry in member.device_requests)
+                + f" on {member.pools if hasattr(member, 'pools') else member.pods_by_pool}"
+                for member in engine.members
+            )
+            for engine in one.engines
+        )
+        for one in placements
+    )
