@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--plans", type=int, default=100)
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--patience", type=float, default=6.0, help="seconds without a pod that gets a node")
+    parser.add_argument("--unbound", action="store_true", help="compose as if nothing was planned but pools")
     given = parser.parse_args()
     plans = orders = pods = stranded = unbound = 0
     with tempfile.TemporaryDirectory() as folder, ControlPlane(find(), "binding", Path(folder)) as plane:
@@ -32,17 +33,18 @@ def main() -> int:
             before = orders
             worst = 0
             for order in range(given.orders):
-                tried = trial.trial(given.seed, number, f"t{number}-{order}")
+                tried = trial.trial(given.seed, number, f"t{number}-{order}", bound=not given.unbound)
                 if not tried.pods:
                     break
                 since = time.monotonic()
-                left = trial.run(
-                    plane, tried, random.Random(f"{given.seed}/{number}/{order}"), patience=given.patience
-                )
+                left = trial.run(plane, tried, random.Random(f"{given.seed}/{number}/{order}"), patience=given.patience)
                 orders, pods = orders + 1, pods + tried.pods
                 if left:
                     unbound += len(left)
-                    print(f"plan {number} order {order}: {len(left)} of {tried.pods} pods have no node: {left}")
+                    print(
+                        f"plan {number} order {order}: {len(left)} of {tried.pods} pods have no node: {left}",
+                        flush=True,
+                    )
                     if not worst:
                         print(trial.shapes(tried.placements))
                 worst = max(worst, len(left))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, compose, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -68,18 +69,22 @@ class Trial:
         )
 
 
-def trial(seed: int, number: int, name: str) -> Trial:
-    """Return the plan for a random fleet, whose pools and namespace have names of this trial."""
+def trial(seed: int, number: int, name: str, *, bound: bool = True) -> Trial:
+    """Return the plan for a random fleet, whose pools and namespace have names of this trial. Without `bound`, pods
+    and claims are not limited to what is planned."""
     written = generate(seed, number)
-    fleet = read({**written, "running": []})
-    return plan(fleet, name)
+    return plan(read({**written, "running": []}), name, bound=bound)
 
 
-def plan(fleet: Fleet, name: str) -> Trial:
+def plan(fleet: Fleet, name: str, *, bound: bool = True) -> Trial:
     """Return the plan for a fleet on pools and in a namespace of its own."""
-    clusters = tuple(replace(one, pools=tuple(_renamed(pool, name, one.name) for pool in one.pools)) for one in fleet.clusters)
+    clusters = tuple(
+        replace(one, pools=tuple(_renamed(pool, name, one.name) for pool in one.pools)) for one in fleet.clusters
+    )
     deployments = [replace(one, namespace=name) for one in fleet.deployments]
     decided = schedule(deployments, clusters, (), fleet.options)
+    if bound:
+        decided = bind(decided, clusters, (), fleet.options)
     by_name = {one.name: one for one in deployments}
     loads = tuple(_objects(by_name[one.deployment], one) for one in decided.placements)
     return Trial(name, clusters, decided.placements, loads)
@@ -203,7 +208,7 @@ def shapes(placements: Sequence[Placement]) -> str:
             + ", ".join(
                 f"{member.role} {member.pods} pods of "
                 + "+".join(f"{entry['count']} {entry['name']}" for entry in member.device_requests)
-                + f" on {member.pools if hasattr(member, 'pools') else member.pods_by_pool}"
+                + f" on {', '.join(pool for pool, __ in member.pods_by_pool)} {member.planned_nodes or ''}"
                 for member in engine.members
             )
             for engine in one.engines

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
@@ -78,9 +78,34 @@ class ResolvedDeviceRequest(Model):
         min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the request."
     )
     device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass to claim through.")
+    device: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "Planned device of the InferenceClass, where others of it have the DeviceClass too; the last selector then "
+            "accepts this one only."
+        ),
+    )
     count: int = Field(default=1, ge=1, le=64, description="How many devices.")
     selectors: Annotated[list[Selector], Atomic()] | None = Field(
-        default=None, max_length=8, description="Conditions of the deployment, unchanged."
+        default=None, max_length=9, description="Conditions of the deployment, unchanged, then that of device."
+    )
+
+
+class PlannedNodes(Model):
+    """How the pods of a member share nodes with others."""
+
+    path: Annotated[list[Annotated[int, Field(ge=1)]], Atomic()] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4,
+        description="Numbers of planned nodes, unique in the pool: last the pods' own, before it those they go beside.",
+    )
+    use: Literal["Together", "OnePerNode", "Alone", "Any"] = Field(
+        description=(
+            "Together: all pods share one node with those of the same number. OnePerNode: each pod has another node. "
+            "Alone: no other pods are on their nodes. Any: they go where there is room."
+        )
     )
 
 
@@ -138,6 +163,9 @@ class PlacedMember(Model):
     )
     device_constraints: Annotated[list[DeviceConstraint], Atomic()] | None = Field(
         default=None, max_length=8, description="What the devices that a pod claims must have in common."
+    )
+    planned_nodes: PlannedNodes | None = Field(
+        default=None, description="How the pods share nodes with others; absent is where there is room."
     )
     worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
     template: PodTemplate = Field(description="The pod.")

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_
     container_security_context,
     pod_security_context,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import share_nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 
 DEFAULT_SHARED_MEMORY = "16Gi"
@@ -46,7 +47,9 @@ def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequenc
     metadata: dict[str, Any] = {"labels": {**own, **member.owner.identity_labels(), **managed_labels}}
     if written and written.annotations:
         metadata["annotations"] = dict(written.annotations)
-    return {"metadata": metadata, "spec": _pod_spec(member, env)}
+    template = {"metadata": metadata, "spec": _pod_spec(member, env)}
+    share_nodes(template, member)
+    return template
 
 
 def health_probe(port: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
     MountedCache,
     PlacedEngine,
     PlacedMember,
+    PlannedNodes,
     PoolShare,
     ReplicaServing,
     ResolvedDeviceRequest,
@@ -92,6 +93,13 @@ def _member(written: Member, placed: scheduled.PlacedMember) -> PlacedMember:
         node_pools=[api.construct(PoolShare, name=pool, pods=pods) for pool, pods in placed.shares] or None,
         device_requests=[ResolvedDeviceRequest.model_validate(request) for request in placed.device_requests] or None,
         device_constraints=[DeviceConstraint.model_validate(each) for each in placed.device_constraints] or None,
+        planned_nodes=_planned_nodes(placed.planned_nodes),
         worker=written.worker,
         template=written.template,
     )
+
+
+def _planned_nodes(planned: scheduled.PlannedNodes | None) -> PlannedNodes | None:
+    if planned is None:
+        return None
+    return api.construct(PlannedNodes, path=list(planned.path) or None, use=planned.use)

@@ -11,6 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import on_one_node
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
     member_template,
     pod_labels,
@@ -61,8 +62,11 @@ def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> i
 
 
 def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
-    """Return the PodDisruptionBudget of an engine with several copies: one copy at a time is evicted."""
-    if copies < 2:
+    """Return the PodDisruptionBudget of an engine with several copies: one copy at a time is evicted.
+
+    Copies that share a planned node have none. Each would wait for the node of the others, and a drain for each.
+    """
+    if copies < 2 or any(map(on_one_node, parts)):
         return ()
     metadata = serving_member(parts).owner.metadata(workload["metadata"]["name"])
     return (disruption_budget(metadata, pod_labels(workload)),)

@@ -118,5 +118,9 @@ def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict
         "topologyKey": constants.HOSTNAME_LABEL,
     }
     affinity = template["spec"].setdefault("affinity", {})
-    affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    apart = affinity.setdefault("podAntiAffinity", {})
+    apart["requiredDuringSchedulingIgnoredDuringExecution"] = [
+        term,
+        *apart.get("requiredDuringSchedulingIgnoredDuringExecution", ()),
+    ]
     return template

@@ -42,6 +42,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.wor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PricingError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -156,6 +157,7 @@ def plan(
     existing_replicas = [*running, *(adapters.replica(replica) for replica in manual.values())]
     try:
         decided = schedule(deployments, capacity, existing_replicas, options)
+        decided = bind(decided, capacity, existing_replicas, options)
     except SelectorBudgetError as error:
         raise PlanError(str(error)) from error
     desired = tuple(_replica(placement, volumes) for placement in decided.placements)

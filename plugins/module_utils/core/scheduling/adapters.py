@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Minimum,
     PlacedEngine,
     PlacedMember,
+    PlannedNodes,
     Pool,
     Replica,
     Request,
@@ -337,6 +338,10 @@ def replica(resource: api.ModelReplica) -> Replica:
     )
 
 
+def _planned_nodes(planned: model_replica.PlannedNodes | None) -> PlannedNodes | None:
+    return PlannedNodes(tuple(planned.path or ()), planned.use) if planned else None
+
+
 def _placed_member(member: model_replica.PlacedMember) -> PlacedMember:
     shares: dict[str, int] = {}
     for share in member.node_pools or ():
@@ -349,4 +354,5 @@ def _placed_member(member: model_replica.PlacedMember) -> PlacedMember:
         pods=member.worker.nodes if member.worker else 1,
         shares=tuple(shares.items()) if spread else (),
         device_constraints=tuple(api.wire(constraint) for constraint in member.device_constraints or ()),
+        planned_nodes=_planned_nodes(member.planned_nodes),
     )

@@ -14,11 +14,14 @@ its node, so that no other pod can take the one that it needs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import SelectorError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    SelectorError,
+    compile_selector,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Constraint,
@@ -30,6 +33,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 Vector = tuple[int, ...]
+Kind = tuple[str, str]
+"""Name of a kind of device, and the selector that tells it from other kinds of its DeviceClass."""
 
 # A pod with 16 requests over 16 kinds of device has more assignments than can be searched. An answer that would need
 # more than these counts as undecided.
@@ -44,16 +49,28 @@ class Resolution:
     `device_classes`: per request the DeviceClass to claim through, None for a Synthetic device. `vectors`: the device
     counts a node may be charged with, one entry per device of the pool, in the order in which they are tried. Several
     vectors belong to one resolution when kinds of device share a DeviceClass: the claim is then the same. `unpublished`
-    are the attributes of constraints for which devices are charged whole.
+    are the attributes of constraints for which devices are charged whole. `kinds`: what claims of a running replica say
+    of the kinds of device that they accept, by the name of the request.
     """
 
     device_classes: tuple[str | None, ...]
     vectors: tuple[Vector, ...]
     unpublished: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, Kind], ...] = ()
 
     @property
     def claims(self) -> bool:
         return any(name is not None for name in self.device_classes)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to allocate a claim: what it takes from a node, and by request the position of the kind of device that
+    serves it and the positions of all kinds that the request accepts."""
+
+    vector: Vector
+    kinds: tuple[int, ...]
+    accepted: tuple[tuple[int, ...], ...]
 
 
 # Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
@@ -139,6 +156,51 @@ class Matcher:
             self._alive[id(devices)] = devices
             found = self._observed[key] = self._observe(entries, bound, devices)
         return found
+
+    def ways(
+        self,
+        claimed: tuple[Mapping[str, Any], ...],
+        constraints: tuple[Mapping[str, Any], ...],
+        devices: tuple[Device, ...],
+    ) -> tuple[Way, ...]:
+        """Return the ways to allocate the claim of a pod on a node with these devices, each with one kind of device for
+        each request, the first choice first."""
+        entries = [_claimed_request(entry) for entry in claimed]
+        requests = tuple(request for __, request in entries)
+        accepted = tuple(
+            tuple(
+                position
+                for position in self.candidates(request, devices)
+                if devices[position].claim == "DRA" and devices[position].device_class_name == device_class
+            )
+            for device_class, request in entries
+        )
+        node = _Node(requests, tuple(map(_claimed_constraint, constraints)), devices)
+        found: dict[Vector, Way] = {}
+        for assignment in _assignments(node, list(accepted))[0]:
+            vector = node.vector(assignment)
+            found.setdefault(vector, Way(vector, assignment, accepted))
+        return tuple(found[vector] for vector in _least(found)[:MAX_VECTORS])
+
+    def narrowed(
+        self, member: Member, resolution: Resolution, kinds: Mapping[str, Kind], devices: tuple[Device, ...]
+    ) -> Resolution:
+        """Return a resolution for a running pod whose claim accepts only these kinds of device, by request; as it was
+        when the pool has them no longer."""
+        requests = tuple(
+            replace(request, selectors=(*request.selectors, kinds[request.name][1]))
+            if request.name in kinds
+            else request
+            for request in member.requests
+        )
+        try:
+            for __, selector in kinds.values():
+                compile_selector(selector)
+        except SelectorError:
+            return resolution
+        alike = self.resolve(replace(member, requests=requests), devices)
+        found = next((one for one in alike if one.device_classes == resolution.device_classes), None)
+        return replace(found, kinds=tuple(kinds.items())) if found else resolution
 
     def _resolve(
         self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
@@ -323,16 +385,37 @@ def _covers(vector: Vector, other: Vector) -> bool:
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
     """The `deviceRequests` of a ModelReplica's member: what of the pod's requests is claimed through DRA."""
+    kinds = dict(resolution.kinds)
     return tuple(
-        {
-            "name": request.name,
-            "deviceClassName": device_class,
-            "count": request.count,
-            "selectors": [{"cel": text} for text in request.selectors],
-        }
+        with_kind(
+            {
+                "name": request.name,
+                "deviceClassName": device_class,
+                "count": request.count,
+                "selectors": [{"cel": text} for text in request.selectors],
+            },
+            kinds.get(request.name),
+        )
         for request, device_class in zip(member.requests, resolution.device_classes, strict=True)
         if device_class is not None
     )
+
+
+def with_kind(entry: Mapping[str, Any], kind: Kind | None) -> Mapping[str, Any]:
+    """Return an entry of `deviceRequests` that accepts one kind of device only; as it is without a kind."""
+    if kind is None:
+        return entry
+    name, selector = kind
+    return {**entry, "device": name, "selectors": [*entry["selectors"], {"cel": selector}]}
+
+
+def kinds_of(claimed: Iterable[Mapping[str, Any]]) -> dict[str, Kind]:
+    """Return the kinds of device that entries of `deviceRequests` are limited to, by request."""
+    return {
+        str(entry["name"]): (str(entry["device"]), str(entry["selectors"][-1].get("cel", "")))
+        for entry in claimed
+        if entry.get("device") and entry.get("selectors")
+    }
 
 
 def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:

@@ -238,14 +238,32 @@ class Deployment:
         return (self.namespace, self.name)
 
 
+PlannedUse = Literal["Together", "OnePerNode", "Alone", "Any"]
+
+
+@dataclass(frozen=True)
+class PlannedNodes:
+    """How the pods of a member share nodes of their pool with others.
+
+    `path` are numbers that are unique in the pool. `Together`: all pods share one node with pods of the same number.
+    `OnePerNode`: each has another node; with a path of several numbers, one that has a pod of the number before the
+    last. `Alone`: no other pods on their nodes. `Any`, without a path: anywhere, beside pods of any number.
+    """
+
+    path: tuple[int, ...]
+    use: PlannedUse
+
+
 @dataclass(frozen=True)
 class PlacedMember:
     """Nodes of the pods of a member, and what each claims.
 
     `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
-    deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
+    deviceClassName, device (the kind, where other kinds of the pool have the DeviceClass too; the last selector then
+    tells them apart), count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
     named by `device_constraints`, which have the shape of `deviceConstraints[]` there: requests, matchAttribute.
     `shares` are (pool, pods per copy) when the pods are spread over several pools of one fabric; `pool` is the first.
+    Without `planned_nodes` pods go where they can.
     """
 
     pool: str
@@ -254,6 +272,7 @@ class PlacedMember:
     pods: int = 1
     shares: tuple[tuple[str, int], ...] = ()
     device_constraints: tuple[Mapping[str, Any], ...] = ()
+    planned_nodes: PlannedNodes | None = None
 
     @property
     def pods_by_pool(self) -> tuple[tuple[str, int], ...]:

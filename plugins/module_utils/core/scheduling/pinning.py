@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.l
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Resolution,
     device_requests,
+    kinds_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -119,8 +120,19 @@ def _parts(
             if resolution is not None
         )
         if len(parts) == len(shares):
-            return parts
+            return _as_claimed(member, observed, parts, view, capacity)
     return ()
+
+
+def _as_claimed(
+    member: Member, observed: PlacedMember, parts: tuple[Part, ...], view: View, capacity: FleetCapacity
+) -> tuple[Part, ...]:
+    """Return the parts of a member with the kinds of device that its claim is limited to already."""
+    kinds = kinds_of(observed.device_requests)
+    if not kinds:
+        return parts
+    narrowed = capacity.matcher.narrowed
+    return tuple(replace(part, resolution=narrowed(member, part.resolution, kinds, view(part.pool))) for part in parts)
 
 
 def _same(option: Resolution, others: Sequence[Resolution]) -> Resolution | None:

@@ -1,0 +1,98 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Planned nodes of pods: the label and the affinity by which pods share nodes as the plan has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+
+_ANY = "any"
+# What kube-scheduler spreads by default would count as much as the affinity. A skew that is never reached turns it off.
+_NO_SPREAD = {
+    "maxSkew": 2**31 - 1,
+    "topologyKey": constants.HOSTNAME_LABEL,
+    "whenUnsatisfiable": "ScheduleAnyway",
+}
+
+
+def share_nodes(template: dict[str, Any], member: Member) -> None:
+    """Add planned nodes to a pod template; one without any stays as it is.
+
+    A pod has a label for each number of its path. It runs beside no pod that has another number at the same place, nor
+    beside one without any. Pods that share one node attract each other: the first takes any node, the others follow.
+    Pods beside others wait for these.
+    """
+    planned = member.placed.planned_nodes
+    if planned is None:
+        return
+    labels = template["metadata"]["labels"]
+    if not planned.path:
+        labels[_key(0)] = _ANY
+        return
+    values = [names.label_value(f"{member.placed.node_pool_name}.{number}") for number in planned.path]
+    labels.update({_key(place): value for place, value in enumerate(values)})
+    last = len(values) - 1
+    own = _is(last, values[last])
+    apart = [_term(*_FLEET, {"key": _key(0), "operator": "NotIn", "values": [values[0], _ANY]})]
+    apart += [
+        _term(_is(place - 1, values[place - 1]), _has(place), _is(place, values[place], operator="NotIn"))
+        for place in range(1, len(values))
+    ]
+    if planned.use == "OnePerNode":
+        apart.append(_term(own, _lacks(last + 1)))
+    affinity = template["spec"].setdefault("affinity", {})
+    affinity.setdefault("podAntiAffinity", {}).setdefault(_REQUIRED, []).extend(apart)
+    if planned.use == "Together":
+        affinity["podAffinity"] = {_REQUIRED: [_term(own)]}
+        return
+    # Of several nodes the ones that pods of the number have already.
+    affinity["podAffinity"] = {_PREFERRED: [{"weight": 100, "podAffinityTerm": _term(own)}]}
+    if last:
+        affinity["podAffinity"][_REQUIRED] = [_term(_is(last - 1, values[last - 1]), _lacks(last))]
+    spread = {**_NO_SPREAD, "labelSelector": {"matchLabels": {_key(0): values[0]}}}
+    template["spec"]["topologySpreadConstraints"] = [spread]
+
+
+def on_one_node(member: Member) -> bool:
+    """Return True when all pods of a member share one planned node."""
+    planned = member.placed.planned_nodes
+    return planned is not None and planned.use == "Together"
+
+
+def _key(place: int) -> str:
+    """Return the label of a number of a path, by its place."""
+    return constants.PLANNED_NODE_LABEL if not place else f"{constants.PLANNED_NODE_LABEL}-{place + 1}"
+
+
+def _is(place: int, value: str, operator: str = "In") -> dict[str, Any]:
+    return {"key": _key(place), "operator": operator, "values": [value]}
+
+
+def _has(place: int) -> dict[str, Any]:
+    return {"key": _key(place), "operator": "Exists"}
+
+
+def _lacks(place: int) -> dict[str, Any]:
+    return {"key": _key(place), "operator": "DoesNotExist"}
+
+
+_FLEET = (
+    {"key": names.REPLICA_LABEL, "operator": "Exists"},
+    {"key": constants.PICKER_LABEL, "operator": "DoesNotExist"},
+)
+"""Pods of replicas that may claim devices."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _term(*expressions: dict[str, Any]) -> dict[str, Any]:
+    """Return pods of any namespace on one node."""
+    return {
+        "labelSelector": {"matchExpressions": list(expressions)},
+        "namespaceSelector": {},
+        "topologyKey": constants.HOSTNAME_LABEL,
+    }

@@ -1,0 +1,294 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Placements that clusters can bind as they are planned, in whatever order their pods come.
+
+A plan promises that some packing of all pods onto the nodes of a pool exists. The cluster's own scheduler takes any
+node with room and any device that a claim accepts, so it may end in another packing, in which a pod finds no place.
+`bind` limits claims to the planned kind of device, and gives pods numbers of planned nodes by which they are kept
+together and apart. It changes nothing about pods that run, and nothing where neither is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
+    Kind,
+    Matcher,
+    Vector,
+    Way,
+    with_kind,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Options,
+    PlacedEngine,
+    PlacedMember,
+    Placement,
+    PlannedNodes,
+    Pool,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import Pods, may_strand, plan_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Group, pack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+
+Place = tuple[int, int, int]
+"""Of a placed member: the positions of its placement, engine and member."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The pods of a member on one pool. `open`: they do not exist yet, or an edit replaces them."""
+
+    engine: tuple[str, int, int]
+    place: Place | None
+    member: PlacedMember
+    copies: int
+    pods: int
+    vectors: tuple[Vector, ...]
+    open: bool
+
+
+def bind(
+    decided: Schedule, clusters: Iterable[Cluster], replicas: Iterable[Replica], options: Options | None = None
+) -> Schedule:
+    """Return the schedule with claims and planned nodes such that its pods can be bound.
+
+    The other arguments are those that it was decided from. What a kept replica has stays as it is.
+    """
+    options = options or Options()
+    existing = {(replica.namespace, replica.name): replica for replica in replicas}
+    before = [existing.get((one.namespace, one.replica)) if one.replica else None for one in decided.placements]
+    placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
+    if options.accounting == "Devices":
+        placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
+        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped}
+        others = [replica for key, replica in sorted(existing.items()) if key not in placed]
+        numbers = [replica for replica in others if (replica.namespace, replica.name) in dropped]
+        charged = [replica for replica in others if (replica.namespace, replica.name) not in dropped]
+        binder = _Binder(options, placements, before)
+        for cluster in clusters:
+            binder.bind(cluster, charged, numbers)
+        placements = binder.placements
+    return replace(decided, placements=tuple(placements))
+
+
+def _carried(placement: Placement, before: Replica | None) -> Placement:
+    """Return a placement with the planned nodes that its replica has."""
+    if before is None or not any(member.planned_nodes for engine in before.engines for member in engine.members):
+        return placement
+    known = {
+        (engine.name, member.role, member.pool): member.planned_nodes
+        for engine in before.engines
+        for member in engine.members
+    }
+    engines = tuple(
+        replace(
+            engine,
+            members=tuple(
+                replace(member, planned_nodes=known.get((engine.name, member.role, member.pool)))
+                for member in engine.members
+            ),
+        )
+        for engine in placement.engines
+    )
+    return replace(placement, engines=engines)
+
+
+class _Binder:
+    """The placements of a schedule, which get claims and planned nodes pool by pool."""
+
+    def __init__(self, options: Options, placements: list[Placement], before: Sequence[Replica | None]) -> None:
+        self.placements = placements
+        self._before = before
+        self._matcher = Matcher("Exact", Evaluations(options.selector_budget))
+        self._work = Work(options.search_budget)
+        self._on: dict[str, list[int]] = {}
+        for at, placement in enumerate(placements):
+            self._on.setdefault(placement.cluster, []).append(at)
+
+    def bind(self, cluster: Cluster, others: Iterable[Replica], leaving: Iterable[Replica]) -> None:
+        """Bind what is new on a cluster. `others` are further replicas, `leaving` those that go."""
+        placed = self._on.get(cluster.name, [])
+        if not any(self._is_open(at) for at in placed):
+            return
+        pools = {pool.name: pool for pool in cluster.pools}
+        parts: dict[str, list[_Part]] = {}
+        for at in placed:
+            for part in self._parts(self.placements[at].engines, pools, at):
+                parts.setdefault(part[0], []).append(part[1])
+        for number, replica in enumerate(one for one in others if one.cluster == cluster.name):
+            for part in self._parts(replica.engines, pools, -1 - number):
+                parts.setdefault(part[0], []).append(part[1])
+        taken: dict[str, set[int]] = {}
+        for replica in leaving:
+            if replica.cluster == cluster.name:
+                for engine in replica.engines:
+                    for member in engine.members:
+                        taken.setdefault(member.pool, set()).update(
+                            member.planned_nodes.path if member.planned_nodes else ()
+                        )
+        for name, found in sorted(parts.items()):
+            if any(part.open for part in found):
+                self._bind_pool(pools[name], found, taken.get(name, set()))
+
+    def _is_open(self, at: int) -> bool:
+        """Return whether a placement has pods that do not exist as it has them."""
+        before = self._before[at]
+        placement = self.placements[at]
+        if placement.state == "new" or before is None:
+            return placement.state != "held"
+        return any(self._changed(at, engine, member) for engine in placement.engines for member in engine.members)
+
+    def _changed(self, at: int, engine: PlacedEngine, member: PlacedMember) -> bool:
+        """Return whether the claims of a member are others than those of its running pods."""
+        placement, before = self.placements[at], self._before[at]
+        if placement.state == "held":
+            return False
+        if placement.state == "new" or before is None:
+            return True
+        for old in before.engines:
+            for known in old.members:
+                if (old.name, known.role) == (engine.name, member.role):
+                    return (known.pool, known.pods, old.copies, _amounts(known)) != (
+                        member.pool,
+                        member.pods,
+                        engine.copies,
+                        _amounts(member),
+                    )
+        return True
+
+    def _parts(
+        self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
+    ) -> Iterator[tuple[str, _Part]]:
+        for number, engine in enumerate(engines):
+            for position, member in enumerate(engine.members):
+                if not member.device_requests:
+                    continue
+                for name, pods in member.pods_by_pool:
+                    if name not in pools:
+                        continue
+                    vectors = self._matcher.observed(
+                        member.device_requests, member.device_constraints, pools[name].devices
+                    )
+                    if vectors:
+                        place = (at, number, position) if at >= 0 else None
+                        is_open = at >= 0 and self._changed(at, engine, member)
+                        yield (
+                            name,
+                            _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open),
+                        )
+
+    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> None:
+        node = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
+        if sum(map(bool, node)) > 1:
+            parts = self._narrow(pool, node, parts)
+        self._number(pool, node, parts, taken)
+
+    # Kinds of device
+
+    def _narrow(self, pool: Pool, node: Vector, parts: list[_Part]) -> list[_Part]:
+        """Limit claims to one kind of device where others of the pool could serve them too.
+
+        Each in turn takes the first kind with which the rest can still be packed. A member whose pods need several
+        kinds to fit, and one that is spread over pools, claim what the deployment accepts.
+        """
+        parts = list(parts)
+        for at, part in enumerate(parts):
+            if not part.open or part.place is None or part.member.shares:
+                continue
+            member = part.member
+            ways = self._matcher.ways(member.device_requests, member.device_constraints, pool.devices)
+            for way in ways:
+                if all(len(accepted) == 1 for accepted in way.accepted):
+                    break
+                narrowed = replace(part, vectors=(way.vector,))
+                if len(ways) > 1 and not self._packs(pool, node, [*parts[:at], narrowed, *parts[at + 1 :]]):
+                    continue
+                kinds = _kinds(pool, way)
+                if kinds is None:
+                    break
+                parts[at] = replace(narrowed, member=self._set(part.place, device_requests=_limited(member, kinds)))
+                break
+        return parts
+
+    def _packs(self, pool: Pool, node: Vector, parts: Sequence[_Part]) -> bool:
+        engines: dict[tuple[str, int, int], list[_Part]] = {}
+        for part in parts:
+            engines.setdefault(part.engine, []).append(part)
+        load: Counter[Group] = Counter()
+        for same in engines.values():
+            demand = Demand(same[0].copies, tuple(PodSet(part.pods, part.vectors) for part in same))
+            load[demand.group] += demand.copies
+        return pack(node, pool.nodes, tuple(sorted(load.items())), self._work).free is not None
+
+    # Planned nodes
+
+    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> None:
+        pods = [
+            Pods(
+                part.engine,
+                part.copies,
+                part.pods,
+                part.vectors,
+                part.member.planned_nodes,
+                part.open and part.place is not None and not part.member.shares,
+            )
+            for part in parts
+        ]
+        numbered = any(part.member.planned_nodes and not part.open for part in parts)
+        if not numbered and not may_strand(node, pool.nodes, pods):
+            return
+        planned = plan_pool(node, pool.nodes, pods, taken, self._work)
+        if planned is None:
+            if not numbered:
+                return
+            planned = [PlannedNodes((), "Any")] * len(parts)
+        for part, nodes in zip(parts, planned, strict=True):
+            if part.open and part.place is not None:
+                self._set(part.place, planned_nodes=nodes)
+
+    def _set(self, place: Place, **changes: Any) -> PlacedMember:
+        at, number, position = place
+        placement = self.placements[at]
+        engine = placement.engines[number]
+        member = replace(engine.members[position], **changes)
+        members = (*engine.members[:position], member, *engine.members[position + 1 :])
+        engines = (*placement.engines[:number], replace(engine, members=members), *placement.engines[number + 1 :])
+        self.placements[at] = replace(placement, engines=engines)
+        return member
+
+
+def _amounts(member: PlacedMember) -> list[tuple[str, str, int]]:
+    return [
+        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)))
+        for entry in member.device_requests
+    ]
+
+
+def _kinds(pool: Pool, way: Way) -> list[Kind | None] | None:
+    """Return the kind to limit each request to, None where it accepts one only; None when kinds that it accepts cannot
+    be told apart."""
+    found: list[Kind | None] = []
+    for position, accepted in zip(way.kinds, way.accepted, strict=True):
+        others = [pool.devices[other] for other in accepted if other != position]
+        if not others:
+            found.append(None)
+            continue
+        selector = distinguish(pool.devices[position], others)
+        if selector is None:
+            return None
+        found.append((pool.devices[position].name, selector))
+    return found
+
+
+def _limited(member: PlacedMember, kinds: Sequence[Kind | None]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(with_kind(entry, kind) for entry, kind in zip(member.device_requests, kinds, strict=True))
