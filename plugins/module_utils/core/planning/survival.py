@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sce
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
+    Deployment,
     Options,
     Pending,
     Schedule,
@@ -178,21 +179,27 @@ class Survey:
         return f"{self.tried} of {self.losses} losses that services have to survive were tried, single clusters first"
 
 
-def survey(
-    plan: Plan, options: Options, of_fleet: Survival | None = None, required: Mapping[Key, int] | None = None
-) -> Survey:
+def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Survey:
     """Try the losses that services of a planned fleet have to survive. Raises PlanError.
 
-    `of_fleet`: what services without a field `survive` have to survive. `required`: how many replicas of a deployment
+    `of_fleet`: what services without a field `survive` have to survive. The replicas of `minAvailable` of a deployment
     have to be left after the losses that its services, or all of the fleet, have to survive.
     """
     scenario = planned(plan, options)
-    asked = _Asked(scenario, of_fleet, required or {})
+    asked = _Asked(scenario, of_fleet, _required(plan.deployments))
     needs = asked.needs(scenario)
     losses = _losses(needs, scenario.clusters)
     healer = _Healer(scenario, asked)
     found = [healer.healed(each) for each in _shortfalls(scenario, asked, needs, losses[:MOST_LOSSES])]
     return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
+
+
+def _required(deployments: Iterable[Deployment]) -> dict[Key, int]:
+    """Return how many replicas of a deployment have to be left, of those that say so for the whole fleet."""
+    return {
+        deployment.key: max((entry.replicas for entry in deployment.minimum if not entry.topology_key), default=0)
+        for deployment in deployments
+    }
 
 
 class _Asked:

@@ -36,10 +36,8 @@ from asked_fleet import cluster, deployment, planned, provider, service
 ONE = Survival(clusters=1)
 
 
-def surveyed(
-    fleet: Plan, of_fleet: Survival | None = ONE, required: dict[tuple[str, str], int] | None = None
-) -> Survey:
-    return survey(fleet, Options(), of_fleet, required)
+def surveyed(fleet: Plan, of_fleet: Survival | None = ONE) -> Survey:
+    return survey(fleet, Options(), of_fleet)
 
 
 def only(found: Survey) -> Shortfall:
@@ -128,12 +126,13 @@ def test_two_clusters_are_lost_in_pairs_with_every_other_one() -> None:
 
 
 def test_a_deployment_below_what_is_required_is_named() -> None:
-    fleet = planned(cluster("a", gpu=1), cluster("b", gpu=1), deployment("one", 2), service("one", "one"))
-    found = only(surveyed(fleet, required={("team", "one"): 2}))
+    clusters = cluster("a", gpu=1), cluster("b", gpu=1)
+    found = only(surveyed(planned(*clusters, deployment("one", 2, available=2), service("one", "one"))))
     assert str(found).startswith(
         "deployment team/one has 1 of 2 replicas after a loss of a, the first of 2 such losses"
     )
-    assert surveyed(fleet, required={("team", "one"): 1}).shortfalls == ()
+    fleet = planned(*clusters, deployment("one", 2, available=1), service("one", "one"))
+    assert surveyed(fleet).shortfalls == ()
 
 
 def test_losses_that_are_left_out_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
