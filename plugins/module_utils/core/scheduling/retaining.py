@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import surplus, tier
@@ -134,7 +134,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
     if not state.deployment.invalid:
         for place in surplus(state.deployment, fleet, kept):
             if not fleet[place[0]].silent:
-                _give_up(state, kept.pop(place), fleet, capacity)
+                _give_up(state, kept.pop(place), kept.values(), fleet, capacity)
     for entry in kept.values():
         state.kept.append(entry)
         charge(entry, capacity)
@@ -147,14 +147,17 @@ def preempted(replica: Replica, deployment: str) -> Dropped:
     return Dropped(replica, f"preempted by {deployment}, which has a higher priority", preempted_by=deployment)
 
 
-def _give_up(state: State, entry: Kept, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
-    """Remove a replica that is too many. One that another replaces on a preferred cluster may stay until that serves,
-    and has its devices meanwhile."""
+def _give_up(
+    state: State, entry: Kept, kept: Iterable[Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+) -> None:
+    """Remove a replica that is too many. One that another of those kept replaces on a preferred cluster may stay until
+    that serves, and has its devices meanwhile."""
     deployment = state.deployment
-    if not deployment.returns or tier(deployment, fleet[entry.replica.cluster]) == 0:
+    own = tier(deployment, fleet[entry.replica.cluster])
+    if not deployment.returns or all(tier(deployment, fleet[each.replica.cluster]) >= own for each in kept):
         state.dropped.append(Dropped(entry.replica, "scaled down"))
         return
-    state.dropped.append(Dropped(entry.replica, "one too many, on a cluster that is less preferred", evicted=True))
+    state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))
     charge(entry, capacity)
 
 

@@ -595,7 +595,7 @@ def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet
     first = fleet.run()
     assert going(first) == [("west", "stays", "returns to preferred clusters, as east has room")]
     second = fleet.run()
-    assert going(second) == [("west", "stays", "one too many, on a cluster that is less preferred")]
+    assert going(second) == [("west", "stays", "replicas on preferred clusters take its place")]
     assert replicas_on(fleet) == {"east": 1, "west": 2}, "the new one does not serve yet"
     seen = []
     fleet.shown = lambda _cluster, value: up(value)
