@@ -172,8 +172,57 @@ def test_an_evicting_taint_of_a_manifest_drains_as_well(live: LiveFleet) -> None
     check_ways(live, "chat", ["mover"])
 
 
+def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(live: LiveFleet) -> None:
+    """A run has six rounds: in one the new one comes to a preferred cluster, in the next one the old one goes."""
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east"] * 4
+    live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west", capacity="reserved"))
+    preferences = {"terms": [{"matchLabels": {"capacity": "reserved"}}], "return": True}
+    preferring = fleets.deployment("mover", 4, tag=OLD, spec={"clusterPreferences": preferences})
+    live.write("models.yaml", preferring + fleets.service("chat", "mover"))
+    with Watched(live, "mover") as watched:
+        run = live.run("reconcile").ok()
+    assert watched.least >= 4, watched.counts
+    assert watched.most <= 5, watched.pods
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west", "west", "west"]
+    assert "replicas on preferred clusters take its place" in " ".join(run.output.split())
+    assert len(engines(live, "east")) == 1
+    check_placement(live)
+    check_ways(live, "chat", ["mover"])
+
+
+def test_preempted_replicas_go_when_others_serve_and_at_once_without_another_place(live: LiveFleet) -> None:
+    """Of six devices on each cluster three are taken on the preferred one, and one on the other."""
+    mine = (live.manifests / "models.yaml").read_text()
+    taking = fleets.deployment(
+        "first",
+        1,
+        copies=6,
+        priority="10",
+        spec={"preemption": "LowerPriority"},
+        clusterSelector={"matchLabels": {"capacity": "reserved"}},
+    )
+    live.write("models.yaml", mine + taking)
+    with Watched(live, "mover") as watched:
+        run = live.run("reconcile").ok()
+    assert watched.least >= 4, watched.counts
+    assert "preempted by team/first, which has a higher priority" in " ".join(run.output.split())
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east"] * 4
+    assert live.is_true("ModelDeployment", "first", "team")
+    assert not any("preempted" in str(value["metadata"]) for value in contents(live).values())
+    check_placement(live)
+    check_ways(live, "chat", ["mover"])
+    more = fleets.deployment("second", 1, copies=6, priority="20", spec={"preemption": "LowerPriority"})
+    live.write("models.yaml", mine + taking + more)
+    run = live.run("reconcile").ok()
+    assert "preempted by team/second, which has a higher priority" in " ".join(run.output.split())
+    assert live.is_true("ModelDeployment", "second", "team")
+    assert placed(live, "mover") == []
+    check_placement(live)
+
+
 class Watched:
-    """Counts of the ready pods of a deployment on all clusters together, taken repeatedly while it is entered."""
+    """Counts of the ready pods of a deployment on all clusters together, and of all its pods, taken repeatedly while it
+    is entered."""
 
     def __init__(self, live: LiveFleet, deployment: str) -> None:
         self._live = live
@@ -181,10 +230,15 @@ class Watched:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.counts: list[int] = []
+        self.pods: list[int] = []
 
     @property
     def least(self) -> int:
         return min(self.counts)
+
+    @property
+    def most(self) -> int:
+        return max(self.pods)
 
     def __enter__(self) -> Watched:
         self._thread.start()
@@ -196,10 +250,9 @@ class Watched:
 
     def _run(self) -> None:
         while not self._stopped.wait(0.3):
-            self.counts.append(sum(map(self._ready, self._live.workloads)))
-
-    def _ready(self, cluster: str) -> int:
-        return sum(map(is_ready, engines(self._live, cluster, self._deployment)))
+            found = [pod for cluster in self._live.workloads for pod in engines(self._live, cluster, self._deployment)]
+            self.counts.append(sum(map(is_ready, found)))
+            self.pods.append(len(found))
 
 
 @contextmanager
