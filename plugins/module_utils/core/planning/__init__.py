@@ -108,6 +108,11 @@ class Plan:
         )
 
     @property
+    def blocked_clusters(self) -> frozenset[str]:
+        """Return the clusters that no round waits for: new replicas there serve once preempted ones have left."""
+        return drain.blocked(self.schedule, self.leaving, self.states)
+
+    @property
     def unknown_clusters(self) -> tuple[str, ...]:
         """Return the observed clusters that do not belong to the fleet, sorted."""
         observed = self.context.observed

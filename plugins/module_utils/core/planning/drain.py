@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import PREEMPTED_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
@@ -54,6 +55,21 @@ def leaving(
             coming[owner] -= 1
             stay.append(_marked(replica, entry.preempted_by))
     return tuple(stay)
+
+
+def blocked(
+    decided: Schedule, staying: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
+) -> frozenset[str]:
+    """Return the clusters on which new replicas cannot serve yet, as preempted ones stay there until others serve on
+    other clusters."""
+    preempted = [adapters.replica(replica) for replica in staying if PREEMPTED_ANNOTATION in replica.annotations]
+    owners = {(replica.namespace, replica.deployment) for replica in preempted}
+    awaited = set()
+    for placement in decided.placements:
+        state = states.get((placement.namespace, placement.replica))
+        if (placement.namespace, placement.deployment) in owners and not (state and state.serving):
+            awaited.add(placement.cluster)
+    return frozenset(replica.cluster for replica in preempted) - awaited
 
 
 def _marked(replica: api.ModelReplica, preempted_by: str) -> api.ModelReplica:

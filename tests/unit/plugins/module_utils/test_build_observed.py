@@ -617,6 +617,7 @@ def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
     reason = "preempted by team/urgent, which has a higher priority"
     for outcome in (fleet.run(), fleet.run()):
         assert going(outcome) == [("east", "stays", reason)]
+        assert outcome.plan.blocked_clusters == {"east"}
         rows = [row for each in outcome.fleet_status.deployments for row in each.replicas if row.status == "Leaving"]
         assert [row.message for row in rows] == [f"{reason}; stays until another serves"]
     assert replicas_on(fleet) == {"east": 2, "west": 2}, "the new ones do not serve yet"
@@ -625,6 +626,7 @@ def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
     fleet.settle()
     assert replicas_on(fleet) == {"east": 1, "west": 2}
     assert fleet.backends() == ["west", "west"]
+    assert not fleet.run().plan.blocked_clusters
 
 
 def test_a_preempted_replica_without_another_place_goes_at_once(fleet: Fleet) -> None:
