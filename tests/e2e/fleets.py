@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.kube.stages import DELAY
@@ -60,14 +61,23 @@ def cluster(name: str, *taints: Mapping[str, str], **labels: str) -> str:
     return _document("InferenceCluster", {"name": name, "labels": labels}, spec)
 
 
-def deployment(name: str, replicas: int | None = None, *, copies: int = 1, tag: str = "v0.23.0", **more: Any) -> str:
-    """A ModelDeployment of one engine with one pod per copy. `more`: other fields of the template, and
-    `selector` (CEL), `delay` until a pod is ready (`2s`)."""
+def deployment(
+    name: str,
+    replicas: int | None = None,
+    *,
+    copies: int = 1,
+    tag: str = "v0.23.0",
+    priority: str = "",
+    spec: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> str:
+    """A ModelDeployment of one engine with one pod per copy. `spec`: its other fields; `more`: other fields of the
+    template, and `selector` (CEL), `delay` until a pod is ready (`2s`)."""
     only = member("Standalone", more.pop("selector", SMALL_GPU), 1, tag)
     if "delay" in more:
         only["template"]["metadata"] = {"annotations": {DELAY: more.pop("delay")}}
     engine = {"name": "main", "copies": copies, "members": [only]}
-    return _deployment(name, replicas, {"engines": [engine], **more})
+    return _deployment(name, replicas, {"engines": [engine], **more}, priority, spec)
 
 
 def gang(name: str, *, tag: str = "v0.23.0", priority: str = "10") -> str:
@@ -105,12 +115,18 @@ def cache(name: str, **hugging_face: Any) -> str:
     )
 
 
-def _deployment(name: str, replicas: int | None, template: Mapping[str, Any], priority: str = "") -> str:
+def _deployment(
+    name: str,
+    replicas: int | None,
+    template: Mapping[str, Any],
+    priority: str = "",
+    spec: Mapping[str, Any] = MappingProxyType({}),
+) -> str:
     metadata: dict[str, Any] = {"name": name, "namespace": "team"}
     if priority:
         metadata["annotations"] = {"modelplane.ai/priority": priority}
     scale = {} if replicas is None else {"replicas": replicas}
-    return _document("ModelDeployment", metadata, {**scale, "template": {"spec": template}})
+    return _document("ModelDeployment", metadata, {**scale, **spec, "template": {"spec": template}})
 
 
 def _document(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
