@@ -139,7 +139,7 @@ class Facts:
     ) -> list[Place]:
         """Return what a new replica may be on, by cluster, without what is too full by mere numbers."""
         engines = engines or deployment.engines
-        found = []
+        found: list[Place] = []
         for cluster in self.fleet.clusters:
             if rules.ineligible(deployment, cluster) or on_cluster not in ("", cluster.name):
                 continue

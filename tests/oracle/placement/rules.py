@@ -287,7 +287,7 @@ def _engine_stays(placed: PlacedEngine, engine: Engine, cluster: Cluster) -> boo
         return False
     fabrics: Iterable[Fabric | None] = (None,)
     if len(used) > 1:
-        fabrics = set.intersection(*(set(pools[name].fabrics) for name in used))
+        fabrics = [one for one in pools[min(used)].fabrics if all(one in pools[name].fabrics for name in used)]
     return any(
         _serves(engine, {role: [on_fabric(pools[name], fabric) for name in names] for role, names in there.items()})
         for fabric in fabrics
