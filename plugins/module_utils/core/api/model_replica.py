@@ -95,13 +95,13 @@ class ResolvedDeviceRequest(Model):
 class PlannedNodes(Model):
     """How the pods of a member share nodes with others."""
 
-    path: Annotated[list[Annotated[int, Field(ge=1)]], Atomic()] | None = Field(
+    numbers: Annotated[list[Annotated[int, Field(ge=1)]], Atomic()] | None = Field(
         default=None,
         min_length=1,
         max_length=4,
         description="Numbers of planned nodes, unique in the pool: last the pods' own, before it those they go beside.",
     )
-    use: Literal["Together", "OnePerNode", "Alone", "Any"] = Field(
+    sharing: Literal["Together", "OnePerNode", "Alone", "Any"] = Field(
         description=(
             "Together: all pods share one node with those of the same number. OnePerNode: each pod has another node. "
             "Alone: no other pods are on their nodes. Any: they go where there is room."

@@ -102,4 +102,4 @@ def _member(written: Member, placed: scheduled.PlacedMember) -> PlacedMember:
 def _planned_nodes(planned: scheduled.PlannedNodes | None) -> PlannedNodes | None:
     if planned is None:
         return None
-    return api.construct(PlannedNodes, path=list(planned.path) or None, use=planned.use)
+    return api.construct(PlannedNodes, numbers=list(planned.numbers) or None, sharing=planned.sharing)

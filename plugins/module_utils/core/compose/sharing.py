@@ -11,6 +11,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 
 _ANY = "any"
+_CLAIMING = (constants.WORKLOAD_LABEL, constants.GANG_LABEL)
+"""Labels of which every pod that claims devices has one, and no other pod has any."""
 # What kube-scheduler spreads by default would count as much as the affinity. A skew that is never reached turns it off.
 _NO_SPREAD = {
     "maxSkew": 2**31 - 1,
@@ -30,23 +32,24 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
     if planned is None:
         return
     labels = template["metadata"]["labels"]
-    if not planned.path:
+    if not planned.numbers:
         labels[_key(0)] = _ANY
         return
-    values = [names.label_value(f"{member.placed.node_pool_name}.{number}") for number in planned.path]
+    values = [names.label_value(f"{member.placed.node_pool_name}.{number}") for number in planned.numbers]
     labels.update({_key(place): value for place, value in enumerate(values)})
     last = len(values) - 1
     own = _is(last, values[last])
-    apart = [_term(*_FLEET, {"key": _key(0), "operator": "NotIn", "values": [values[0], _ANY]})]
+    others = {"key": _key(0), "operator": "NotIn", "values": [values[0], _ANY]}
+    apart = [_term({"key": claims, "operator": "Exists"}, others) for claims in _CLAIMING]
     apart += [
         _term(_is(place - 1, values[place - 1]), _has(place), _is(place, values[place], operator="NotIn"))
         for place in range(1, len(values))
     ]
-    if planned.use == "OnePerNode":
+    if planned.sharing == "OnePerNode":
         apart.append(_term(own, _lacks(last + 1)))
     affinity = template["spec"].setdefault("affinity", {})
     affinity.setdefault("podAntiAffinity", {}).setdefault(_REQUIRED, []).extend(apart)
-    if planned.use == "Together":
+    if planned.sharing == "Together":
         affinity["podAffinity"] = {_REQUIRED: [_term(own)]}
         return
     # Of several nodes the ones that pods of the number have already.
@@ -60,7 +63,7 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
 def on_one_node(member: Member) -> bool:
     """Return True when all pods of a member share one planned node."""
     planned = member.placed.planned_nodes
-    return planned is not None and planned.use == "Together"
+    return planned is not None and planned.sharing == "Together"
 
 
 def _key(place: int) -> str:
@@ -80,11 +83,6 @@ def _lacks(place: int) -> dict[str, Any]:
     return {"key": _key(place), "operator": "DoesNotExist"}
 
 
-_FLEET = (
-    {"key": names.REPLICA_LABEL, "operator": "Exists"},
-    {"key": constants.PICKER_LABEL, "operator": "DoesNotExist"},
-)
-"""Pods of replicas that may claim devices."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 

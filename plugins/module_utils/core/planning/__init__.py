@@ -99,11 +99,13 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings: overcommitted pools, pods without devices that another pool would provide, edits that
+        """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
+        that the cluster may leave without a node, edits that
         cannot be applied."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.stranded),
+            *map(str, self.schedule.unsteered),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
         )
 

@@ -339,7 +339,7 @@ def replica(resource: api.ModelReplica) -> Replica:
 
 
 def _planned_nodes(planned: model_replica.PlannedNodes | None) -> PlannedNodes | None:
-    return PlannedNodes(tuple(planned.path or ()), planned.use) if planned else None
+    return PlannedNodes(tuple(planned.numbers or ()), planned.sharing) if planned else None
 
 
 def _placed_member(member: model_replica.PlacedMember) -> PlacedMember:

@@ -33,12 +33,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Placement,
     PlannedNodes,
     Pool,
+    Refusal,
     Replica,
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import Pods, may_strand, plan_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Group, pack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+
+SEARCH_BUDGET = 50_000
+"""Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
+
+_UNSTEERED = (
+    "its pods fit on its nodes, but the cluster may put them such that one finds no node with room. Add a node, or see "
+    "docs/scheduling.md, Binding"
+)
 
 Place = tuple[int, int, int]
 """Of a placed member: the positions of its placement, engine and member."""
@@ -78,6 +87,7 @@ def bind(
         for cluster in clusters:
             binder.bind(cluster, charged, numbers)
         placements = binder.placements
+        decided = replace(decided, unsteered=tuple(binder.unsteered))
     return replace(decided, placements=tuple(placements))
 
 
@@ -108,9 +118,10 @@ class _Binder:
 
     def __init__(self, options: Options, placements: list[Placement], before: Sequence[Replica | None]) -> None:
         self.placements = placements
+        self.unsteered: list[Refusal] = []
         self._before = before
         self._matcher = Matcher("Exact", Evaluations(options.selector_budget))
-        self._work = Work(options.search_budget)
+        self._work = Work(min(options.search_budget, SEARCH_BUDGET))
         self._on: dict[str, list[int]] = {}
         for at, placement in enumerate(placements):
             self._on.setdefault(placement.cluster, []).append(at)
@@ -128,17 +139,11 @@ class _Binder:
         for number, replica in enumerate(one for one in others if one.cluster == cluster.name):
             for part in self._parts(replica.engines, pools, -1 - number):
                 parts.setdefault(part[0], []).append(part[1])
-        taken: dict[str, set[int]] = {}
-        for replica in leaving:
-            if replica.cluster == cluster.name:
-                for engine in replica.engines:
-                    for member in engine.members:
-                        taken.setdefault(member.pool, set()).update(
-                            member.planned_nodes.path if member.planned_nodes else ()
-                        )
+        taken = _numbers(engine for replica in leaving if replica.cluster == cluster.name for engine in replica.engines)
         for name, found in sorted(parts.items()):
-            if any(part.open for part in found):
-                self._bind_pool(pools[name], found, taken.get(name, set()))
+            is_open = any(part.open for part in found)
+            if is_open and not self._bind_pool(pools[name], found, taken.get(name, set())):
+                self.unsteered.append(Refusal(_UNSTEERED, name, (cluster.name,)))
 
     def _is_open(self, at: int) -> bool:
         """Return whether a placement has pods that do not exist as it has them."""
@@ -187,11 +192,12 @@ class _Binder:
                             _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open),
                         )
 
-    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> None:
+    def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> bool:
+        """Return whether all pods find a node, whatever their order."""
         node = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
         if sum(map(bool, node)) > 1:
             parts = self._narrow(pool, node, parts)
-        self._number(pool, node, parts, taken)
+        return self._number(pool, node, parts, taken)
 
     # Kinds of device
 
@@ -232,7 +238,7 @@ class _Binder:
 
     # Planned nodes
 
-    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> None:
+    def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> bool:
         pods = [
             Pods(
                 part.engine,
@@ -246,15 +252,17 @@ class _Binder:
         ]
         numbered = any(part.member.planned_nodes and not part.open for part in parts)
         if not numbered and not may_strand(node, pool.nodes, pods):
-            return
+            return True
         planned = plan_pool(node, pool.nodes, pods, taken, self._work)
+        found = planned is not None
         if planned is None:
             if not numbered:
-                return
+                return False
             planned = [PlannedNodes((), "Any")] * len(parts)
         for part, nodes in zip(parts, planned, strict=True):
             if part.open and part.place is not None:
                 self._set(part.place, planned_nodes=nodes)
+        return found
 
     def _set(self, place: Place, **changes: Any) -> PlacedMember:
         at, number, position = place
@@ -265,6 +273,16 @@ class _Binder:
         engines = (*placement.engines[:number], replace(engine, members=members), *placement.engines[number + 1 :])
         self.placements[at] = replace(placement, engines=engines)
         return member
+
+
+def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
+    """Return the numbers of planned nodes of engines, by pool."""
+    found: dict[str, set[int]] = {}
+    for engine in engines:
+        for member in engine.members:
+            if member.planned_nodes:
+                found.setdefault(member.pool, set()).update(member.planned_nodes.numbers)
+    return found
 
 
 def _amounts(member: PlacedMember) -> list[tuple[str, str, int]]:

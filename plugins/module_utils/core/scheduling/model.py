@@ -238,20 +238,20 @@ class Deployment:
         return (self.namespace, self.name)
 
 
-PlannedUse = Literal["Together", "OnePerNode", "Alone", "Any"]
+NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any"]
 
 
 @dataclass(frozen=True)
 class PlannedNodes:
     """How the pods of a member share nodes of their pool with others.
 
-    `path` are numbers that are unique in the pool. `Together`: all pods share one node with pods of the same number.
-    `OnePerNode`: each has another node; with a path of several numbers, one that has a pod of the number before the
-    last. `Alone`: no other pods on their nodes. `Any`, without a path: anywhere, beside pods of any number.
+    `numbers` are unique in the pool. `Together`: all pods share one node with pods of the same number.
+    `OnePerNode`: each has another node; with several numbers, one that has a pod of the number before the
+    last. `Alone`: no other pods on their nodes. `Any`, without a number: anywhere, beside pods of any number.
     """
 
-    path: tuple[int, ...]
-    use: PlannedUse
+    numbers: tuple[int, ...]
+    sharing: NodeSharing
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,8 @@ class Schedule:
 
     `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
     replicas larger. Nothing is removed for it, and nothing new goes there. `stranded` are pools on which a member of
-    a kept replica claims nothing, while another pool of its cluster would give it a device.
+    a kept replica claims nothing, while another pool of its cluster would give it a device. `unsteered` are pools on
+    which something is new that the cluster may put such that a pod finds no node.
     """
 
     placements: tuple[Placement, ...]
@@ -384,3 +385,4 @@ class Schedule:
     dropped: tuple[Dropped, ...]
     overcommitted: tuple[Refusal, ...] = ()
     stranded: tuple[Refusal, ...] = ()
+    unsteered: tuple[Refusal, ...] = ()

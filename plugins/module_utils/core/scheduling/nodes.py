@@ -18,8 +18,8 @@ from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    NodeSharing,
     PlannedNodes,
-    PlannedUse,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
@@ -142,8 +142,8 @@ def _plan(
 class _Group:
     """The pods of one number: on `nodes` nodes, each of which has `free` left. `engines` are theirs and those above."""
 
-    path: tuple[int, ...]
-    use: str
+    numbers: tuple[int, ...]
+    sharing: str
     nodes: int
     free: Vector
     engines: tuple[object, ...]
@@ -170,7 +170,7 @@ class _Planner:
     def run(self) -> list[PlannedNodes | None] | None:
         """Return what is planned, or None."""
         kept = [pods for pods in self._load if not pods.open]
-        for pods in sorted(kept, key=lambda pods: len(pods.planned.path) if pods.planned else 0):
+        for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
         order = [at for at, pods in enumerate(self._load) if pods.open]
         order.sort(key=lambda at: (-self._load[at].count, -sum(self._load[at].most), at))
@@ -182,27 +182,27 @@ class _Planner:
         """Count pods that keep what they have. Ones without numbers may be on nodes of their own, as no pod with a
         number goes beside them."""
         planned = pods.planned
-        if planned is None or not planned.path:
+        if planned is None or not planned.numbers:
             self._left -= pods.count
             return
-        self._numbers.update(planned.path)
-        nodes = nodes_of(self._node, pods, planned.use)
+        self._numbers.update(planned.numbers)
+        nodes = nodes_of(self._node, pods, planned.sharing)
         group = None
-        for depth, number in enumerate(planned.path, start=1):
+        for depth, number in enumerate(planned.numbers, start=1):
             above, group = group, self._groups.get(number)
             if group is None:
                 # Those above are gone when this is not the last number: their nodes are still taken.
                 free = above.free if above else self._node
-                group = self._add(_Group(planned.path[:depth], planned.use, nodes, free, ()), above)
+                group = self._add(_Group(planned.numbers[:depth], planned.sharing, nodes, free, ()), above)
         if group is not None:
-            count = pods.count if planned.use == "Together" else 1
+            count = pods.count if planned.sharing == "Together" else 1
             needs = tuple(need * count for need in pods.most)
             group.free = tuple(max(0, have - need) for have, need in zip(group.free, needs, strict=True))
             group.engines = (*group.engines, pods.engine)
 
     def _add(self, group: _Group, above: _Group | None) -> _Group:
-        self._groups[group.path[-1]] = group
-        self._numbers.add(group.path[-1])
+        self._groups[group.numbers[-1]] = group
+        self._numbers.add(group.numbers[-1])
         if above is None:
             self._left -= group.nodes
         else:
@@ -210,8 +210,8 @@ class _Planner:
         return group
 
     def _remove(self, group: _Group, above: _Group | None) -> None:
-        del self._groups[group.path[-1]]
-        self._numbers.discard(group.path[-1])
+        del self._groups[group.numbers[-1]]
+        self._numbers.discard(group.numbers[-1])
         if above is None:
             self._left += group.nodes
         else:
@@ -250,36 +250,36 @@ class _Planner:
     def _join(self, pods: Pods, needs: Vector) -> Iterator[PlannedNodes]:
         tried = set()
         for group in self._tightest():
-            apart = group.use != "Together" or len(group.path) > 1 or pods.engine in group.engines
+            apart = group.sharing != "Together" or len(group.numbers) > 1 or pods.engine in group.engines
             if apart or group.free in tried or not _fits(group.free, needs) or not self._work.spend():
                 continue
             tried.add(group.free)
             before = group.free, group.engines
             group.free, group.engines = _less(group.free, needs), (*group.engines, pods.engine)
-            yield PlannedNodes(group.path, "Together")
+            yield PlannedNodes(group.numbers, "Together")
             group.free, group.engines = before
 
     def _beside(self, pods: Pods) -> Iterator[PlannedNodes]:
         for above in self._tightest():
-            apart = above.use != "OnePerNode" or len(above.path) == MAX_DEPTH or pods.engine in above.engines
+            apart = above.sharing != "OnePerNode" or len(above.numbers) == MAX_DEPTH or pods.engine in above.engines
             if apart or above.left < pods.count or not _fits(above.free, pods.most) or not self._work.spend():
                 continue
-            path = (*above.path, self._number())
+            path = (*above.numbers, self._number())
             engines = (*above.engines, pods.engine)
             group = self._add(_Group(path, "OnePerNode", pods.count, _less(above.free, pods.most), engines), above)
             yield PlannedNodes(path, "OnePerNode")
             self._remove(group, above)
 
-    def _first(self, pods: Pods, use: PlannedUse, free: Vector) -> Iterator[PlannedNodes]:
+    def _first(self, pods: Pods, use: NodeSharing, free: Vector) -> Iterator[PlannedNodes]:
         nodes = nodes_of(self._node, pods, use)
         if nodes > self._left or not self._work.spend():
             return
         group = self._add(_Group((self._number(),), use, nodes, free, (pods.engine,)), None)
-        yield PlannedNodes(group.path, use)
+        yield PlannedNodes(group.numbers, use)
         self._remove(group, None)
 
     def _tightest(self) -> list[_Group]:
-        return sorted(self._groups.values(), key=lambda group: (sum(group.free), group.path))
+        return sorted(self._groups.values(), key=lambda group: (sum(group.free), group.numbers))
 
     def _number(self) -> int:
         return next(number for number in range(1, len(self._numbers) + 2) if number not in self._numbers)

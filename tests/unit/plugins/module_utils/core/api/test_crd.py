@@ -60,6 +60,7 @@ _VERSIONS = (
 )
 
 # (kind, path, term) -> (what ours says, why it is not what Modelplane says)
+_PLANNED_DEVICE = "a selector for the planned device follows those of the deployment"
 _REQUEST_NAME = "a DeviceRequest of a ResourceClaim has to be named by a DNS label"
 DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     **{(kind, path, "pattern"): (CHART_VERSION, _VERSION) for kind, path in _VERSIONS},
@@ -88,6 +89,7 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
         "pattern",
     ): (_DNS_LABEL, _REQUEST_NAME),
     ("ModelReplica", "spec.engines[].members[].deviceRequests[].name", "pattern"): (_DNS_LABEL, _REQUEST_NAME),
+    ("ModelReplica", "spec.engines[].members[].deviceRequests[].selectors", "maxItems"): (9, _PLANNED_DEVICE),
     **{
         (kind, f"{prefix}.members[].template.spec{path}", term): (value, reason)
         for kind, prefix in (("ModelDeployment", "spec.template.spec.engines[]"), ("ModelReplica", "spec.engines[]"))
@@ -132,6 +134,8 @@ ADDITIONS = {
     r"Model(Deployment|Replica) .*\.(constraints|deviceConstraints)(\[\].*)?": "claims have constraints",
     r"InferenceClass spec\.pricing(\W.*)?": "plans say what they cost",
     r"ModelDeployment spec\.cost(\..*)?": "plans say what they cost",
+    r"ModelReplica spec\.engines\[\]\.members\[\]\.plannedNodes(\.\w+(\[\])?)?": "pods share nodes as planned",
+    r"ModelReplica spec\.engines\[\]\.members\[\]\.deviceRequests\[\]\.device": "claims accept one kind of device",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",

@@ -26,12 +26,12 @@ class Pod:
     copy: int
 
     @property
-    def path(self) -> tuple[int, ...]:
-        return self.pods.planned.path if self.pods.planned else ()
+    def numbers(self) -> tuple[int, ...]:
+        return self.pods.planned.numbers if self.pods.planned else ()
 
     @property
-    def use(self) -> str:
-        return self.pods.planned.use if self.pods.planned else ""
+    def sharing(self) -> str:
+        return self.pods.planned.sharing if self.pods.planned else ""
 
 
 @dataclass
@@ -48,22 +48,22 @@ class Node:
             return False
         if not all(_go_together(pod, other) for other in self.pods):
             return False
-        if pod.use == "Together":
-            started = [node for node in nodes if any(other.path == pod.path for other in node.pods)]
+        if pod.sharing == "Together":
+            started = [node for node in nodes if any(other.numbers == pod.numbers for other in node.pods)]
             return not started or any(node is self for node in started)
-        if len(pod.path) > 1:
-            return any(other.path == pod.path[:-1] for other in self.pods)
+        if len(pod.numbers) > 1:
+            return any(other.numbers == pod.numbers[:-1] for other in self.pods)
         return True
 
 
 def _go_together(pod: Pod, other: Pod) -> bool:
-    if "Any" in (pod.use, other.use):
+    if "Any" in (pod.sharing, other.sharing):
         return True
-    if bool(pod.path) != bool(other.path):
+    if bool(pod.numbers) != bool(other.numbers):
         return False
-    if any(mine != its for mine, its in zip(pod.path, other.path, strict=False)):
+    if any(mine != its for mine, its in zip(pod.numbers, other.numbers, strict=False)):
         return False
-    return not (pod.use == "OnePerNode" and other.path == pod.path)
+    return not (pod.sharing == "OnePerNode" and other.numbers == pod.numbers)
 
 
 def stranded(node: tuple[int, ...], count: int, load: Sequence[Pods], chance: random.Random) -> list[Pod]:
@@ -75,9 +75,9 @@ def stranded(node: tuple[int, ...], count: int, load: Sequence[Pods], chance: ra
         placed = False
         for pod in list(waiting):
             possible = [one for one in nodes if one.takes(pod, nodes)]
-            if pod.use == "Alone":
+            if pod.sharing == "Alone":
                 # What is preferred comes first.
-                started = [one for one in possible if any(other.path == pod.path for other in one.pods)]
+                started = [one for one in possible if any(other.numbers == pod.numbers for other in one.pods)]
                 possible = started or possible
             if possible:
                 chosen = chance.choice(possible)

@@ -1,0 +1,81 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Every pod of a plan is bound by a real kube-scheduler, with real allocation of devices, in any order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
+from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, read
+
+# On slow machines pods take long to get a node; a pod that finds none costs a failing test as much.
+PATIENCE_SECONDS = 60.0
+
+_ONE = {"role": "Standalone", "requests": {"gpu": [1, "gpu"]}}
+_WHOLE = {"role": "Standalone", "requests": {"gpu": [8, "gpu"]}}
+_LARGE = {"role": "Standalone", "requests": {"gpu": [1, "large"]}}
+
+
+@pytest.fixture(scope="module")
+def plane(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    trial.prepare(cluster)
+    yield cluster
+    trial.forget(cluster)
+
+
+def _written(devices: list[dict[str, object]], nodes: int, members: dict[str, tuple[int, dict[str, object]]]) -> Fleet:
+    return read(
+        {
+            "clusters": [{"name": "a", "pools": [{"name": "p", "nodes": nodes, "devices": devices}]}],
+            "deployments": [
+                {"name": name, "replicas": replicas, "engines": [{"name": "one", "members": [member]}]}
+                for name, (replicas, member) in members.items()
+            ],
+        }
+    )
+
+
+def _bind(plane: ControlPlane, tried: trial.Trial, order: int, patience: float = PATIENCE_SECONDS) -> list[str]:
+    return trial.run(plane, tried, random.Random(f"{tried.name}/{order}"), patience=patience)
+
+
+SPREAD = _written([{"name": "gpu", "count": 8}], 2, {"one": (4, _ONE), "whole": (1, _WHOLE)})
+ANY = _written(
+    [{"name": "gpu", "count": 1}, {"name": "little", "count": 1, "memory": "24Gi"}],
+    1,
+    {"any": (1, _ONE), "large": (1, _LARGE)},
+)
+
+
+@pytest.mark.parametrize(("fleet", "name"), [(SPREAD, "spread"), (ANY, "any")], ids=["spread", "any"])
+def test_what_would_strand_a_pod_is_bound(plane: ControlPlane, fleet: Fleet, name: str) -> None:
+    loose = trial.plan(fleet, f"{name}-loose", bound=False)
+    # The small pods first, as they are in the plan.
+    assert trial.run(plane, loose, None, patience=3) != []
+    assert trial.run(plane, trial.plan(fleet, f"{name}-bound"), None, patience=PATIENCE_SECONDS) == []
+
+
+@pytest.mark.parametrize("number", trial.STRANDING)
+def test_plans_are_bound(plane: ControlPlane, number: int) -> None:
+    tried = trial.trial(1, number, f"sample-{number}")
+    assert tried.pods
+    assert _bind(plane, tried, 0) == []
+
+
+@pytest.mark.interrupted
+@pytest.mark.parametrize("number", range(120))
+def test_plans_are_bound_in_any_order(plane: ControlPlane, number: int) -> None:
+    for order in range(3):
+        tried = trial.trial(1, number, f"order-{number}-{order}")
+        if tried.pods and not tried.unsteered:
+            assert _bind(plane, tried, order) == []
+
+
+@pytest.mark.interrupted
+def test_few_plans_say_that_a_pod_may_find_no_node() -> None:
+    unsteered = [number for number in range(120) if trial.trial(1, number, f"t{number}").unsteered]
+    assert unsteered == [22, 50, 86, 87, 103]

@@ -1,0 +1,169 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Placements that clusters can bind as they are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Options,
+    PlacedMember,
+    PlannedNodes,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
+from ansible_collections.modelplane.fleet.tests.oracle.placement.written import read
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import (
+    ask,
+    at_least,
+    cluster,
+    deployment,
+    gpu,
+    pool,
+    replicas_of,
+    standalone,
+)
+
+SMALL, LARGE = gpu("24Gi", 4, "small"), gpu("80Gi", 4, "large")
+IS_LARGE = (
+    '"memory" in device.capacity["gpu.nvidia.com"] && '
+    'device.capacity["gpu.nvidia.com"]["memory"].compareTo(quantity("80Gi")) >= 0'
+)
+
+
+def plan(
+    deployments: Sequence[Deployment],
+    clusters: Sequence[Cluster],
+    running: Iterable[Replica] = (),
+    options: Options | None = None,
+) -> Schedule:
+    running = list(running)
+    return bind(schedule(deployments, clusters, running, options), clusters, running, options)
+
+
+def ran(decided: Schedule) -> list[Replica]:
+    """What the next run finds, under the names that it finds them by."""
+    return replicas_of(decided)
+
+
+def members(decided: Schedule) -> dict[str, PlacedMember]:
+    return {f"{one.deployment}-{one.index}": one.engines[0].members[0] for one in decided.placements}
+
+
+def selectors(member: PlacedMember) -> list[str]:
+    return [selector["cel"] for selector in member.device_requests[0]["selectors"]]
+
+
+def test_a_claim_for_any_device_leaves_the_one_that_another_needs() -> None:
+    devices = (gpu("80Gi", 1, "large"), gpu("24Gi", 1, "small"))
+    fleet = [cluster("a", pool("gpu", 1, *devices))]
+    found = members(
+        plan([deployment("any", 1, standalone()), deployment("big", 1, standalone(ask(1, at_least("40Gi"))))], fleet)
+    )
+    assert found["any-0"].device_requests[0]["device"] == "small"
+    accepted = [
+        device.name
+        for device in devices
+        if all(compile_selector(text).evaluate(device).match for text in selectors(found["any-0"]))
+    ]
+    assert accepted == ["small"]
+    assert "device" not in found["big-0"].device_requests[0]
+
+
+def test_the_next_run_charges_the_planned_kind() -> None:
+    fleet = [cluster("a", pool("gpu", 1, LARGE, SMALL))]
+    first = plan([deployment("any", 1, standalone(ask(4)))], fleet)
+    assert members(first)["any-0"].device_requests[0]["device"] == "large"
+    assert selectors(members(first)["any-0"])[-1] == IS_LARGE
+    wanted = [deployment("any", 1, standalone(ask(4))), deployment("big", 1, standalone(ask(1, at_least("40Gi"))))]
+    second = plan(wanted, fleet, ran(first))
+    assert [one.deployment for one in second.placements] == ["any"]
+    assert [one.deployment for one in second.pending] == ["big"]
+    assert members(second)["any-0"] == members(first)["any-0"]
+
+
+def test_a_kind_that_is_gone_is_no_longer_asked_for() -> None:
+    first = plan([deployment("any", 1)], [cluster("a", pool("gpu", 1, LARGE, SMALL))])
+    second = plan([deployment("any", 1)], [cluster("a", pool("gpu", 1, SMALL))], ran(first))
+    assert "device" not in members(second)["any-0"].device_requests[0]
+    assert len(selectors(members(second)["any-0"])) == 1
+
+
+def test_claims_for_one_kind_stay_as_they_are_written() -> None:
+    decided = schedule([deployment("any", 2)], [cluster("a", pool("gpu", 2, gpu(count=8)))], ())
+    assert bind(decided, [cluster("a", pool("gpu", 2, gpu(count=8)))], ()) == decided
+
+
+def test_pods_that_need_several_kinds_claim_what_the_deployment_accepts() -> None:
+    fleet = [cluster("a", pool("gpu", 1, LARGE, SMALL))]
+    found = members(plan([deployment("any", 1, standalone(ask(4), copies=2))], fleet))
+    assert "device" not in found["any-0"].device_requests[0]
+
+
+MIXED = [deployment("one", 2, created="2025"), deployment("whole", 1, standalone(ask(8)))]
+TWO_NODES = [cluster("a", pool("gpu", 2, gpu(count=8)))]
+
+
+def test_small_pods_share_a_node_where_a_large_one_needs_the_other() -> None:
+    found = members(plan(MIXED, TWO_NODES))
+    together = PlannedNodes((1,), "Together")
+    assert [found[name].planned_nodes for name in ("one-0", "one-1", "whole-0")] == [together, together, None]
+
+
+@pytest.mark.parametrize(
+    "unlimited",
+    [
+        pytest.param((MIXED[:1], TWO_NODES, Options()), id="one size"),
+        pytest.param((MIXED, [cluster("a", pool("gpu", 3, gpu(count=8)))], Options()), id="enough nodes"),
+        pytest.param(
+            (MIXED, [cluster("a", pool("gpu", 3, gpu(count=8)))], Options(accounting="Nodes")), id="whole nodes"
+        ),
+    ],
+)
+def test_pods_go_anywhere_where_none_can_be_stranded(
+    unlimited: tuple[list[Deployment], list[Cluster], Options],
+) -> None:
+    deployments, clusters, options = unlimited
+    decided = schedule(deployments, clusters, (), options)
+    assert bind(decided, clusters, (), options) == decided
+
+
+def test_a_neighbour_changes_nothing_about_what_runs() -> None:
+    first = plan(MIXED[:1], TWO_NODES)
+    second = plan(MIXED, TWO_NODES, ran(first))
+    assert {name: members(second)[name] for name in members(first)} == members(first)
+
+
+def test_an_edit_that_replaces_pods_plans_them_again() -> None:
+    first = plan(MIXED, TWO_NODES)
+    edited = [deployment("one", 2, standalone(ask(2)), created="2025"), MIXED[1]]
+    assert members(plan(edited, TWO_NODES, ran(first)))["one-0"].planned_nodes == PlannedNodes((1,), "Together")
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_a_second_run_changes_nothing(number: int) -> None:
+    fleet = read(generate(11, number))
+    first = plan(fleet.deployments, fleet.clusters, fleet.running, fleet.options)
+    strangers = [one for one in fleet.running if one.deployment not in {each.name for each in fleet.deployments}]
+    again = [replace(one, name=f"new-{one.name}") for one in ran(first)]
+    second = plan(fleet.deployments, fleet.clusters, [*strangers, *again], fleet.options)
+    assert [one.engines for one in second.placements] == [one.engines for one in first.placements]
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_what_is_added_later_changes_nothing_about_what_runs(number: int) -> None:
+    fleet = read({**generate(12, number), "running": []})
+    half = fleet.deployments[: len(fleet.deployments) // 2]
+    first = plan(half, fleet.clusters, (), fleet.options)
+    second = plan(fleet.deployments, fleet.clusters, ran(first), fleet.options)
+    kept = {(one.deployment, one.cluster, one.index): one.engines for one in second.placements}
+    assert all(kept[one.deployment, one.cluster, one.index] == one.engines for one in first.placements)
