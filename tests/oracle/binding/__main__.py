@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.tests.kube.binaries import find
@@ -16,7 +17,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import Contro
 from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print each order that strands a pod, and figures; 1 when there is one that the plan does not tell of."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
@@ -25,7 +26,7 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=3)
     parser.add_argument("--patience", type=float, default=6.0, help="seconds without a pod that gets a node")
     parser.add_argument("--unbound", action="store_true", help="compose as if nothing was planned but pools")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     plans = orders = pods = stranded = unbound = warned = silent = 0
     with tempfile.TemporaryDirectory() as folder, ControlPlane(find(), "binding", Path(folder)) as plane:
         trial.prepare(plane)

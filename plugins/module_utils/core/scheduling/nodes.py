@@ -23,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
+MAX_PLANNED = 300
+"""The search recurses once for the pods of each member."""
 MAX_DEPTH = 4
 """Longest path of numbers: each is a label of its own."""
 
@@ -62,20 +64,32 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     than the sum of these. Pods of the same copy, which go on nodes of their own, block one each. With fewer blocked
     nodes than there are, the pod always finds a node.
     """
-    return any(not any(_always_fits(node, nodes, load, pods, vector) for vector in pods.vectors) for pods in load)
+    totals = [Counter[int]() for _ in node]
+    engines: dict[object, list[Pods]] = {}
+    for pods in load:
+        engines.setdefault(pods.engine, []).append(pods)
+        for kind, size in enumerate(pods.most):
+            totals[kind][size] += pods.count
+    # Pods of a kind with equal pods beside them find room alike.
+    distinct = {
+        (pods.vectors, tuple(sorted((other.pods, other.most) for other in engines[pods.engine]))) for pods in load
+    }
+    return any(
+        not any(_always_fits(node, nodes, totals, vector, copy) for vector in vectors) for vectors, copy in distinct
+    )
 
 
-def _always_fits(node: Vector, nodes: int, load: Sequence[Pods], pods: Pods, vector: Vector) -> bool:
-    siblings = sum(other.pods for other in load if other.engine == pods.engine) - 1
-    blocked = siblings
+def _always_fits(
+    node: Vector, nodes: int, totals: Sequence[Counter[int]], vector: Vector, copy: Sequence[tuple[int, Vector]]
+) -> bool:
+    """Return whether a pod finds a node with room. `copy`: all pods of its copy, with their needs."""
+    blocked = sum(pods for pods, __ in copy) - 1
     for kind, need in enumerate(vector):
-        if not need:
-            continue
-        others: Counter[int] = Counter()
-        for other in load:
-            same = other.engine == pods.engine
-            others[other.most[kind]] += other.count - (other.pods if same else 0)
-        blocked += _blocked(node[kind] - need, node[kind], others)
+        if need:
+            others = Counter(totals[kind])
+            for pods, most in copy:
+                others[most[kind]] -= pods
+            blocked += _blocked(node[kind] - need, node[kind], others)
     return blocked < nodes
 
 
@@ -173,6 +187,8 @@ class _Planner:
         for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
         order = [at for at, pods in enumerate(self._load) if pods.open]
+        if len(order) > MAX_PLANNED:
+            return None
         order.sort(key=lambda at: (-self._load[at].count, -sum(self._load[at].most), at))
         for at in order:
             self._planned[at] = None

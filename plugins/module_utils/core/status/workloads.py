@@ -62,6 +62,11 @@ _HINTS = tuple(
             r"persistentvolumeclaim|PersistentVolumeClaim",
             "its volume is not bound; check the events of the PersistentVolumeClaim",
         ),
+        (
+            r"didn't match pod affinity rules",
+            "the plan has it share a node with pods that are not there, or whose node has no room for it; delete its "
+            "ModelReplica to have it placed again",
+        ),
         (r"untolerated taint", "tolerate the taint in the member's template, or remove it from the nodes"),
     )
 )
