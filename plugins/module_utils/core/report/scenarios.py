@@ -102,7 +102,7 @@ def _counts(
         )
         for row in rows
     ]
-    return _table(caption, (title, *(words for __, words in _COUNTS)), lines, "numbers")
+    return _table(caption, (title, *(words for __, words in _COUNTS)), lines, numbers=True)
 
 
 def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
@@ -145,11 +145,13 @@ def _verdict(row: Mapping[str, Any]) -> list[Markup]:
     ]
 
 
-def _table(caption: str, titles: Sequence[str], rows: Sequence[Markup], class_: str | None = None) -> Markup:
+def _table(caption: str, titles: Sequence[str], rows: Sequence[Markup], *, numbers: bool = False) -> Markup:
+    """Return a table; with `numbers` all columns but the first are of numbers."""
+    heads = [el("th", title, scope="col", class_="n" if numbers and at else None) for at, title in enumerate(titles)]
     return el(
         "table",
         el("caption", caption),
-        el("thead", el("tr", *(el("th", title, scope="col") for title in titles))),
+        el("thead", el("tr", *heads)),
         el("tbody", *rows),
-        class_=class_,
+        class_="numbers" if numbers else None,
     )
