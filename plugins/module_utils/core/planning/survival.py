@@ -4,7 +4,8 @@
 lost, and what would heal it where they do not.
 
 Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
-a loss of all clusters that it has an endpoint on alone.
+a loss of all clusters that it has an endpoint on alone. That holds as long as no replica takes the place of one that
+runs.
 """
 
 from __future__ import annotations
