@@ -174,6 +174,39 @@ class TemplateMetadata(Model):
     )
 
 
+class ServedModel(Model):
+    """Size of a model, for comparison with the memory of devices."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-33",),
+            message="layers, kvHeads and headDim must be given together",
+            cel="has(self.layers) == has(self.kvHeads) && has(self.layers) == has(self.headDim)",
+            check=lambda model: (model.layers is None) == (model.kv_heads is None) == (model.head_dim is None),
+            hint="They are num_hidden_layers, num_key_value_heads and head_dim in the model's config.json",
+            schema={"oneOf": [{"required": ["layers", "kvHeads", "headDim"]}, without("layers", "kvHeads", "headDim")]},
+        ),
+    )
+
+    parameters: Annotated[str, Words("must be a number of millions, billions or trillions such as 32.8B")] = Field(
+        max_length=11,
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?[MBT]$",
+        description="Parameters, those of all experts included, such as 32.8B.",
+    )
+    dtype: Literal["float32", "float16", "bfloat16", "float8", "int8", "float4", "int4"] = Field(
+        description="Type of the weights in the memory of devices."
+    )
+    context_length: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="Tokens, of prompt and answer, of the longest request; absent is what the engine's flags set.",
+    )
+    layers: int | None = Field(default=None, ge=1, le=10_000, description="Layers that have a KV cache.")
+    kv_heads: int | None = Field(default=None, ge=1, le=10_000, description="Heads of keys and values in each layer.")
+    head_dim: int | None = Field(default=None, ge=1, le=100_000, description="Numbers in each key and each value.")
+
+
 class ReplicaTemplateSpec(Model):
     """A replica of the model."""
 
@@ -184,6 +217,11 @@ class ReplicaTemplateSpec(Model):
     )
     model_cache_ref: ModelCacheRef | None = Field(
         default=None, description="ModelCache mounted into every pod at /mnt/models."
+    )
+    model: ServedModel | None = Field(
+        default=None,
+        description="Size of the model; new replicas go only where its weights fit the memory of devices. Absent is "
+        "not known.",
     )
     serving: Serving | None = Field(default=None, description="How requests reach the engines; absent is Unified.")
     tolerations: Annotated[list[Toleration], Atomic()] | None = Field(

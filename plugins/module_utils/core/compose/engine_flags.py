@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Command line of an engine: its inference server, port, KV cache block size and parallelism.
+"""Command line of an engine: its inference server, port, KV cache block size, parallelism and use of device memory.
 
 Flags are read from `args` and then from `command`. An element that is a shell script, as in
 `sh -c "exec vllm serve --port 8001"`, is split as a POSIX shell would split it. Nothing is expanded: a value such as
@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from math import prod
 
@@ -22,6 +23,7 @@ DEFAULT_BLOCK_SIZE = 16
 
 _MAX_PORT = 65535
 _MAX_BLOCK_SIZE = 2**31 - 1
+_MAX_CONTEXT = 2**31 - 1
 _MAX_DIGITS = 10
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 # Variables that Kubernetes expands, and command substitutions: their parentheses do not end a command.
@@ -33,6 +35,11 @@ _PIPELINE = "--pipeline-parallel-size"
 _DATA = "--data-parallel-size"
 _MOST_DEVICES = 64 * 64
 _ALL_ARGUMENTS = ("$@", "$*")
+# Weights that are partly in the memory of the node.
+_OFFLOADS = ("--cpu-offload", "--offload")
+# A KV cache of which a device does not have the part that the other axes say.
+_SPLITS = ("--decode-context-parallel-size", "-dcp", "--attn-cp-size", "--attention-context-parallel-size")
+_FRACTION = re.compile(r"[01]?(\.[0-9]{1,6})?", re.ASCII)
 # Limit on the number of "$@" in scripts: each is replaced by all arguments.
 _MOST_PASSED = 8
 
@@ -83,6 +90,22 @@ _SGLANG_ATTENTION = "--enable-dp-attention"
 
 
 @dataclass(frozen=True)
+class _Memory:
+    """Flag for the part of a device's memory that weights and KV cache may take, and the part without that flag."""
+
+    flag: str
+    default: Fraction
+
+
+# vLLM: 0.92 is the default of https://docs.vllm.ai/en/stable/api/vllm/config/cache/, and was 0.9 in earlier versions.
+# SGLang computes its own from the machine, so that all of the memory is the bound.
+_MEMORY: Mapping[str, _Memory] = {
+    "vllm": _Memory("--gpu-memory-utilization", Fraction(92, 100)),
+    "sglang": _Memory("--mem-fraction-static", Fraction(1)),
+}
+
+
+@dataclass(frozen=True)
 class CommandLine:
     """Command line of a container. `variables` are the names of its environment variables."""
 
@@ -118,6 +141,23 @@ class Parallelism:
         return " ".join(f"{axis}={value}" for axis, value in self.axes.items())
 
 
+@dataclass(frozen=True)
+class MemoryUse:
+    """Distribution of a model over the memory of devices.
+
+    `shards`: most devices that weights may be divided over. `tensor` and `pipeline` divide heads and layers of the KV
+    cache; 0 where its division is not known. `fraction`: part of a device's memory for both. `cache_type` and `context`
+    are the type of the cache and the tokens of a request that flags set; empty and 0 without a flag.
+    """
+
+    shards: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    fraction: Fraction = Fraction(1)
+    cache_type: str = ""
+    context: int = 0
+
+
 def port(line: CommandLine, expected: int) -> int:
     """Return the `--port` of an engine, or the port on which it is expected to listen."""
     return _number(line, ("--port",), _MAX_PORT) or expected
@@ -148,6 +188,47 @@ def parallelism(line: CommandLine) -> Parallelism | None:
     It cannot be determined for values that are expanded in the pod, for unknown programs, and for a script with
     several command lines of different axes.
     """
+    known = _known_axes(line)
+    if known is None:
+        return None
+    name, axes = known
+    shared = (_DATA,) if axes.pop(_SGLANG_ATTENTION, None) else ()
+    devices = prod(value for axis, value in axes.items() if axis not in shared)
+    return Parallelism(axes, devices, _field_of_axes(line, name)) if axes else None
+
+
+def memory_use(line: CommandLine) -> MemoryUse | None:
+    """Return how an engine that is vLLM or SGLang uses the memory of devices; None when it cannot be determined, as for
+    weights that are partly in the memory of the node.
+
+    Without an axis one device has all. vLLM divides experts over the devices of all axes
+    (https://docs.vllm.ai/en/stable/serving/data_parallel_deployment/), so that with data parallelism no more is known
+    than that bound; SGLang has whole copies unless attention alone is data parallel.
+    """
+    known = _known_axes(line)
+    if known is None or "VLLM_PP_LAYER_PARTITION" in line.variables or _has(line, _OFFLOADS, prefix=True):
+        return None
+    name, axes = known
+    tensor, pipeline, data = (axes.get(axis, 1) for axis in (TENSOR, _PIPELINE, _DATA))
+    heads = max(tensor // data, 1) if _SGLANG_ATTENTION in axes else tensor
+    memory = _MEMORY[name]
+    fraction = memory.default
+    if text := _value(line, (memory.flag,)):
+        fraction = Fraction(text) if _FRACTION.fullmatch(text) and 0 < Fraction(text) <= 1 else Fraction(1)
+    if _has(line, ("--kv-cache-memory-bytes",)):
+        fraction = Fraction(1)
+    return MemoryUse(
+        shards=tensor * pipeline * (data if name == "vllm" else 1),
+        tensor=0 if _has(line, _SPLITS) else heads,
+        pipeline=pipeline,
+        fraction=fraction,
+        cache_type=_value(line, ("--kv-cache-dtype",)),
+        context=_number(line, ("--max-model-len", "--context-length"), _MAX_CONTEXT) or 0,
+    )
+
+
+def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
+    """Return the inference server and the axes that its flags set; None when they cannot be determined."""
     name = program(line)
     if name is None or any(variable.startswith("VLLM_DP_") for variable in line.variables):
         return None
@@ -165,10 +246,7 @@ def parallelism(line: CommandLine) -> Parallelism | None:
     found = [_axes(words, name) for words in lines]
     if found[0] is None or any(other != found[0] for other in found[1:]):
         return None
-    axes = dict(found[0])
-    shared = (_DATA,) if axes.pop(_SGLANG_ATTENTION, None) else ()
-    devices = prod(value for axis, value in axes.items() if axis not in shared)
-    return Parallelism(axes, devices, _field_of_axes(line, name)) if axes else None
+    return name, dict(found[0])
 
 
 def _field_of_axes(line: CommandLine, name: str) -> str:
@@ -180,7 +258,7 @@ def _field_of_axes(line: CommandLine, name: str) -> str:
 def _flag(word: str, name: str) -> str:
     """Return the flag in a word of a command line; vLLM accepts underscores for dashes."""
     flag = word.partition("=")[0]
-    return flag[:2] + flag[2:].replace("_", "-") if name == "vllm" else flag
+    return _dashed(flag) if name == "vllm" else flag
 
 
 def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
@@ -220,15 +298,30 @@ def _starts(words: Sequence[str]) -> str | None:
 
 def _number(line: CommandLine, flags: tuple[str, ...], limit: int) -> int | None:
     """Return the value of the first of the flags; None without one, or when it is no number from 1 to `limit`."""
+    return _integer(_value(line, flags), limit)
+
+
+def _has(line: CommandLine, flags: tuple[str, ...], *, prefix: bool = False) -> bool:
+    """Return whether one of the flags, or of those that begin with one, is set."""
+    found = (_dashed(word.partition("=")[0]) for words in _command_lines(line) for word in words)
+    return any(flag.startswith(flags) if prefix else flag in flags for flag in found)
+
+
+def _dashed(flag: str) -> str:
+    return flag[:2] + flag[2:].replace("_", "-")
+
+
+def _value(line: CommandLine, flags: tuple[str, ...]) -> str:
+    """Return the text of the first of the flags; empty without one."""
     for words in _command_lines(line):
         for position, word in enumerate(words):
             flag, equals, value = word.partition("=")
-            if flag[:2] + flag[2:].replace("_", "-") not in flags:
+            if _dashed(flag) not in flags:
                 continue
             if not equals:
                 value = words[position + 1] if position + 1 < len(words) else ""
-            return _integer(value, limit)
-    return None
+            return value
+    return ""
 
 
 def _integer(text: str, limit: int) -> int | None:

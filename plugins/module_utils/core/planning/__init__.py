@@ -44,6 +44,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -100,12 +101,12 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
-        that the cluster may leave without a node, edits that
-        cannot be applied."""
+        that the cluster may leave without a node, devices with too little memory, edits that cannot be applied."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.stranded),
             *map(str, self.schedule.unsteered),
+            *map(str, memory_shortages(self.deployments, self.capacity, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
         )
 

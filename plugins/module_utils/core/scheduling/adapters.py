@@ -14,10 +14,12 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import PriceBook, purchase_option
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import engine_memory
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Constraint,
@@ -26,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Engine,
     Fabric,
     Member,
+    MemoryNeed,
     Minimum,
     PlacedEngine,
     PlacedMember,
@@ -132,7 +135,7 @@ def deployment(
         namespace=resource.namespace,
         name=resource.name,
         replicas=resource.spec.replicas,
-        engines=tuple(_engine(engine) for engine in spec.engines),
+        engines=tuple(_engine(engine, spec.model) for engine in spec.engines),
         cluster_selector=selector,
         tolerations=tuple(
             Toleration(entry.key or "", entry.operator, entry.value or "", entry.effect or "")
@@ -180,17 +183,18 @@ def is_priority(value: str) -> bool:
     return bool(re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()))
 
 
-def _engine(engine: Any) -> Engine:
-    return Engine(engine.name, tuple(_member(member) for member in engine.members), engine.copies)
+def _engine(engine: Any, model: ServedModel | None) -> Engine:
+    memory = engine_memory(model, engine) if model else None
+    return Engine(engine.name, tuple(_member(member, memory) for member in engine.members), engine.copies)
 
 
-def _member(member: Any) -> Member:
+def _member(member: Any, memory: MemoryNeed | None) -> Member:
     requests = member.node_selector.devices if member.node_selector else ()
     return Member(
         role=member.role,
         pods=member.worker.nodes if member.worker else 1,
         requests=tuple(
-            Request(request.name, request.count, tuple(entry.cel for entry in request.selectors if entry.cel))
+            Request(request.name, request.count, tuple(entry.cel for entry in request.selectors if entry.cel), memory)
             for request in requests
         ),
         constraints=tuple(

@@ -12,6 +12,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
+    UNSURE_CLASS,
+    weights_refusal,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -250,7 +254,10 @@ class Explainer:
         for passed, text in enumerate(request.selectors):
             if not evaluations.matches(text, device):
                 return passed, evaluations.explain(text, device) or f"no match in `{text}`"
-        return len(request.selectors), "matches"
+        reason = weights_refusal(request.memory, device)
+        if reason:
+            return len(request.selectors), reason
+        return len(request.selectors) + 1, UNSURE_CLASS.format(device.device_class_name)
 
 
 def _undecided(work: Work) -> str:

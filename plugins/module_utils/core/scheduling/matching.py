@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     compile_selector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Constraint,
     Member,
@@ -123,17 +124,18 @@ class Matcher:
         return (pool for pool in pools if self.resolve(member, pool.devices, claiming=True))
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
-        """Positions of the devices that satisfy all selectors of a request, whatever their count."""
+        """Positions of the devices that satisfy all selectors of a request and hold its model, whatever their count."""
         key = (request, id(devices))
         found = self._candidates.get(key)
         if found is None:
             self._alive[id(devices)] = devices
             matches = self._evaluations.matches
-            found = self._candidates[key] = tuple(
+            matching = tuple(
                 position
                 for position, device in enumerate(devices)
                 if not device.invalid and all(matches(text, device) for text in request.selectors)
             )
+            found = self._candidates[key] = holding(request.memory, devices, matching)
         return found
 
     def observed(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -122,12 +123,29 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class MemoryNeed:
+    """Memory that a model takes of each device of an engine, in bytes.
+
+    `weights` is the least, with the weights divided over `shards` devices. `cache` is the KV cache of one request of
+    `tokens`; 0 where it is not known. `fraction`: the most that the engine uses of a device's memory for both.
+    """
+
+    weights: int
+    shards: int = 1
+    cache: int = 0
+    tokens: int = 0
+    fraction: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
 class Request:
-    """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL)."""
+    """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL), and on which
+    the model fits that is put into their `memory`."""
 
     name: str
     count: int = 1
     selectors: tuple[str, ...] = ()
+    memory: MemoryNeed | None = None
 
 
 @dataclass(frozen=True)

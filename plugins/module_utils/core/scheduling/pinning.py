@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     device_requests,
     kinds_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import without_memory
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Engine,
@@ -109,7 +110,8 @@ def _parts(
 ) -> tuple[Part, ...]:
     """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
     the first choice."""
-    found = [capacity.matcher.resolve(member, view(pool)) for pool, __ in shares]
+    resident = without_memory(member)
+    found = [capacity.matcher.resolve(resident, view(pool)) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:
@@ -120,7 +122,7 @@ def _parts(
             if resolution is not None
         )
         if len(parts) == len(shares):
-            return _as_claimed(member, observed, parts, view, capacity)
+            return _as_claimed(resident, observed, parts, view, capacity)
     return ()
 
 

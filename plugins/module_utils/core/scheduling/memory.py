@@ -1,0 +1,197 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Fit of a model and the memory of devices.
+
+Every number is a bound that the engine needs in any case, so that a refusal is true: weights are parameters times the
+bytes of their type, evenly divided over the devices of the engine's parallelism. Activations, graphs and scales of
+quantised weights come on top and are not counted. The KV cache of a token has a key and a value in each layer for each
+of its heads, 2 x layers x kvHeads x headDim numbers (Kwon et al., "Efficient Memory Management for Large Language Model
+Serving with PagedAttention", https://arxiv.org/abs/2309.06180, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ServedModel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
+    CommandLine,
+    MemoryUse,
+    memory_use,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Engine,
+    Member,
+    MemoryNeed,
+    PlacedMember,
+    Placement,
+    Pool,
+    Refusal,
+)
+
+_BYTES: Mapping[str, Fraction] = {
+    "float32": Fraction(4),
+    "float16": Fraction(2),
+    "bfloat16": Fraction(2),
+    "float8": Fraction(1),
+    "int8": Fraction(1),
+    "float4": Fraction(1, 2),
+    "int4": Fraction(1, 2),
+}
+UNSURE_CLASS = (
+    "a claim may get another device of DeviceClass {}, whose memory the weights do not fit. Exclude that by a selector"
+)
+"""Why a device that holds a model is no match."""
+
+_NUMBERS = {"M": 10**6, "B": 10**9, "T": 10**12}
+
+
+def engine_memory(model: ServedModel, engine: Any) -> MemoryNeed | None:
+    """Return what a model takes of each device of an engine of a ModelDeployment; None when its flags do not determine
+    it. Those of the pod that serves count."""
+    leader = next(member for member in engine.members if member.role != "Worker")
+    use = memory_use(CommandLine.of(leader.template.spec.containers[0]))
+    return memory_need(model, use) if use else None
+
+
+def memory_need(model: ServedModel, use: MemoryUse) -> MemoryNeed:
+    """Return what a model takes of each device."""
+    parameters = Fraction(model.parameters[:-1]) * _NUMBERS[model.parameters[-1]]
+    tokens = model.context_length or use.context
+    cache = tokens * _token_bytes(model, use)
+    return MemoryNeed(
+        weights=int(parameters * _BYTES[model.dtype] / use.shards),
+        shards=use.shards,
+        cache=int(cache),
+        tokens=tokens if cache else 0,
+        fraction=use.fraction,
+    )
+
+
+def _token_bytes(model: ServedModel, use: MemoryUse) -> Fraction:
+    """Return the KV cache of a token on one device; 0 when it is not known. Each device has one head at least."""
+    size = _cache_bytes(use.cache_type, model.dtype)
+    if not (model.layers and model.kv_heads and model.head_dim and use.tensor and size):
+        return Fraction(0)
+    heads = max(Fraction(model.kv_heads, use.tensor), Fraction(1))
+    return 2 * Fraction(model.layers, use.pipeline) * heads * model.head_dim * size
+
+
+def _cache_bytes(cache_type: str, dtype: str) -> int:
+    """Return the bytes of a number in the KV cache; 0 for a type that is not known.
+
+    Without a flag it is the type in which the model computes (https://docs.vllm.ai/en/stable/api/vllm/config/cache/,
+    cache_dtype), which has 16 bits for weights of less.
+    """
+    if cache_type in ("", "auto"):
+        return max(ceil(_BYTES[dtype]), 2)
+    if cache_type.startswith("fp8"):
+        return 1
+    return 2 if cache_type in ("float16", "bfloat16", "bf16") else 0
+
+
+def device_memory(device: Device) -> int | None:
+    """Return the bytes of memory that a device publishes; None without."""
+    memory = device.capacity.get(f"{device.driver}/memory")
+    return int(memory.value) if memory else None
+
+
+def weights_refusal(need: MemoryNeed | None, device: Device) -> str:
+    """Return why the weights of a model do not fit the memory of a device, with the numbers; empty when they may."""
+    memory = device_memory(device) if need else None
+    if need is None or memory is None or need.weights <= memory * need.fraction:
+        return ""
+    return f"weights take {_weights(need)}, {_has(need, memory)}"
+
+
+def holding(need: MemoryNeed | None, devices: Sequence[Device], matching: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the positions of matching devices that hold a model, whichever of their DeviceClass the cluster allocates:
+    the claim accepts all that match."""
+    refused = {at for at in matching if weights_refusal(need, devices[at])}
+    classes = {devices[at].device_class_name for at in refused if devices[at].claim == "DRA"}
+    return tuple(
+        at
+        for at in matching
+        if at not in refused and (devices[at].claim != "DRA" or devices[at].device_class_name not in classes)
+    )
+
+
+def cache_shortage(need: MemoryNeed | None, device: Device) -> str:
+    """Return why the KV cache of one request does not fit beside the weights, with the numbers; empty when it may."""
+    memory = device_memory(device) if need else None
+    if need is None or memory is None or not need.cache or need.weights + need.cache <= memory * need.fraction:
+        return ""
+    left = int(memory * need.fraction) - need.weights
+    return (
+        f"the KV cache of a request of {need.tokens:,} tokens takes {_gib(need.cache)} of each device, and weights "
+        f"leave {_gib(left)}: they take {_weights(need)}, {_has(need, memory)}"
+    )
+
+
+def _weights(need: MemoryNeed) -> str:
+    of = f", as {need.shards} share them" if need.shards > 1 else ""
+    return f"{_gib(need.weights)} of each device{of}"
+
+
+def _has(need: MemoryNeed, memory: int) -> str:
+    uses = f" of which the engine uses {float(need.fraction):.0%}" if need.fraction < 1 else ""
+    return f"and it has {_gib(memory)}{uses}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB"
+
+
+def without_memory(member: Member) -> Member:
+    """Return a member as one that runs: it stays where it is whatever is said of the memory it needs."""
+    if not any(request.memory for request in member.requests):
+        return member
+    return replace(member, requests=tuple(replace(request, memory=None) for request in member.requests))
+
+
+def memory_shortages(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
+) -> tuple[Refusal, ...]:
+    """Return the pools with replicas whose devices have too little memory, alike ones of several clusters as one:
+    weights of replicas that run already, and KV caches."""
+    needs = {deployment.key: needed for deployment in deployments if (needed := _needs(deployment.engines))}
+    pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools} if needs else {}
+    found: dict[tuple[str, str], set[str]] = {}
+    for placement in placements:
+        key = (placement.namespace, placement.deployment)
+        for engine in placement.engines if key in needs else ():
+            need = needs[key].get(engine.name)
+            for member in engine.members if need else ():
+                for name, __ in member.pods_by_pool:
+                    pool = pools.get((placement.cluster, name))
+                    if pool and (reason := _shortage(need, member, pool)):
+                        text = f"engine {engine.name} of ModelDeployment {'/'.join(key)}: {reason}"
+                        found.setdefault((name, text), set()).add(placement.cluster)
+    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(found.items()))
+
+
+def _needs(engines: Iterable[Engine]) -> dict[str, MemoryNeed]:
+    return {
+        engine.name: request.memory
+        for engine in engines
+        for member in engine.members
+        for request in member.requests
+        if request.memory
+    }
+
+
+def _shortage(need: MemoryNeed | None, member: PlacedMember, pool: Pool) -> str:
+    """Return what a member is short of on a pool, unless one kind of device that it may have claimed has enough."""
+    for request in member.device_requests:
+        kinds = [device for device in pool.devices if device.device_class_name == request["deviceClassName"]]
+        reasons = [weights_refusal(need, device) or cache_shortage(need, device) for device in kinds]
+        if reasons and all(reasons):
+            return f"device {kinds[0].name}: {reasons[0]}"
+    return ""
