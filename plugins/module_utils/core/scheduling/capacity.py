@@ -83,6 +83,11 @@ class NodeLedger:
         """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self.used
 
+    @property
+    def left(self) -> int:
+        """Return how many nodes are left."""
+        return max(0, self.pool.nodes - self.used)
+
     def fits(self, demand: Demand) -> bool:
         return self.used + demand.nodes <= self.pool.nodes
 
@@ -140,6 +145,11 @@ class DeviceLedger:
     def state(self) -> object:
         """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self._load
+
+    @property
+    def left(self) -> int:
+        """Return how many devices are left at most, whatever each pod takes."""
+        return max(0, self._left)
 
     def fits(self, demand: Demand) -> bool:
         free = self._packed().free
@@ -202,13 +212,14 @@ class DeviceLedger:
                 self.overcommitted or "no packing of its replicas onto its nodes was found, so nothing new goes there"
             )
         __, pods = demand.group
+        if not self._greedy and pods and not self._pack(self._with(demand.group, demand.copies), greedy=False).proven:
+            return "whether it has room for the engine is not decided"
         needs = [max(pod, key=sum) for pod in pods] * demand.copies
         parts = []
         for position, device in enumerate(self.pool.devices):
             desired = [vector[position] for vector in needs if vector[position]]
             if desired:
-                total = sum(vector[position] * nodes for vector, nodes in packed.free.items())
-                best = self._most_on_one_node(position, packed.free)
+                best, total = self._free_of(position, packed.free)
                 most = "" if best is None else f"at most {best} on one node, "
                 parts.append(
                     f"{total} of {device.count * self.pool.nodes} {device.name} free, {most}"
@@ -219,17 +230,20 @@ class DeviceLedger:
             text += f", each pod of a copy on its own node (of {self.pool.nodes})"
         return text
 
-    def _most_on_one_node(self, position: int, free: Free) -> int | None:
-        """Return how many of a kind of device one more pod could get, by any packing; None when that is not decided."""
+    def _free_of(self, position: int, free: Free) -> tuple[int | None, int]:
+        """Return how many of a kind of device one more pod could get, by any packing, and how many are free then on all
+        nodes together; None for the first when that is not decided."""
         best = max((vector[position] for vector, nodes in free.items() if nodes), default=0)
+        total = _total(free, position)
         while best < self._node[position]:
             more: Vector = tuple(best + 1 if at == position else 0 for at in range(len(self._node)))
             one = Demand(1, (PodSet(1, (more,)),))
             packed = self._pack(self._with(one.group, 1), greedy=False)
             if packed.free is None:
-                return best if packed.proven else None
+                return best if packed.proven else None, total
             best += 1
-        return best
+            total = _total(packed.free, position) + best
+        return best, total
 
     def _packed(self) -> Packing:
         """All charged pods, packed."""
@@ -258,6 +272,10 @@ class DeviceLedger:
         if not (found.proven or greedy):
             self._work.undecided += 1
         return found
+
+
+def _total(free: Free, position: int) -> int:
+    return sum(vector[position] * nodes for vector, nodes in free.items())
 
 
 def _count(number: int, noun: str) -> str:

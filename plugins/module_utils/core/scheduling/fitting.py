@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Engine,
+    Member,
     Options,
     PlacedEngine,
     PlacedMember,
@@ -90,6 +91,7 @@ class FleetCapacity:
         # Clusters whose pools have the same devices in the same order are of one kind.
         self._kinds: dict[tuple[int, ...], int] = {}
         self._kind_of: dict[str, int] = {}
+        self._least: dict[tuple[int, int], int] = {}
         self._claiming: dict[tuple[int, int], tuple[bool, ...]] = {}
         self._fits: dict[tuple[int, int, tuple[bool, ...]], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
@@ -188,6 +190,36 @@ class FleetCapacity:
                         taken.setdefault(name, []).append(PodSet(pods, vectors))
             for name, pod_sets in taken.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
+
+    def least(self, engines: Sequence[Engine], cluster: Cluster) -> int:
+        """Return what a replica takes of a cluster at least: devices or, where pods are charged whole nodes, nodes.
+
+        It is the sum of what each pod takes on the pool where it takes least, be they different pools."""
+        kind = self._kind(cluster)
+        total = 0
+        for engine in engines:
+            key = (id(engine), kind)
+            if key not in self._least:
+                claiming = self.claiming(engine, cluster)
+                self._least[key] = engine.copies * sum(
+                    member.pods * self._least_of(member, cluster)
+                    for member, needed in zip(engine.members, claiming, strict=True)
+                    if needed
+                )
+            total += self._least[key]
+        return total
+
+    def _least_of(self, member: Member, cluster: Cluster) -> int:
+        views = [pool.devices for pool in cluster.pools]
+        views += [
+            self.spreader.devices(fabric, pool)
+            for fabric, pools in self.spreader.fabrics(cluster).items()
+            for pool in pools
+        ]
+        resolutions = [found for devices in views for found in self.matcher.resolve(member, devices, claiming=True)]
+        if self.options.accounting == "Nodes":
+            return 1 if resolutions else 0
+        return min((sum(vector) for resolution in resolutions for vector in resolution.vectors), default=0)
 
     def has_room(self, cluster: str, layout: Layout) -> bool:
         """Return whether every pool of an engine takes its part."""

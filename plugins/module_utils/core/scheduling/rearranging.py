@@ -48,12 +48,14 @@ class Rearranger:
     def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._fleet = fleet
         self._capacity = capacity
+        # By the identity of engines and clusters, which the deployments of a plan share.
+        self._known_least: dict[tuple[int, int], int] = {}
 
     def make_room(self, deployments: Sequence[NewReplicas]) -> bool:
         """Place one more replica of the last deployment, so that every other one stays placed; False when nothing was
         found, and nothing is changed."""
         with self._capacity.work.question():
-            search = _Rearrangement(self._fleet, self._capacity, deployments)
+            search = _Rearrangement(self._fleet, self._capacity, deployments, self._known_least)
             return search.succeeds()
 
 
@@ -61,11 +63,16 @@ class _Rearrangement:
     """A search for places of the new replicas of some deployments, one more of the last."""
 
     def __init__(
-        self, fleet: Mapping[str, Cluster], capacity: FleetCapacity, deployments: Sequence[NewReplicas]
+        self,
+        fleet: Mapping[str, Cluster],
+        capacity: FleetCapacity,
+        deployments: Sequence[NewReplicas],
+        known_least: dict[tuple[int, int], int],
     ) -> None:
         self._fleet = fleet
         self._capacity = capacity
         self._deployments = deployments
+        self._known_least = known_least
         self._last = len(deployments) - 1
         self._cut = False
         self._before: dict[str, Counter[int]] = {}
@@ -83,7 +90,7 @@ class _Rearrangement:
         self._spend(len(clusters))
         own = [name for name in self._deployments[self._last].clusters if self._fit(name, Counter({self._last: 1}))]
         found = None
-        if movable and own:
+        if movable and own and not self._exceeds(clusters, movable):
             found = self._by_chain(own)
             if found is None and len(clusters) * (len(movable) + 1) > _MOST_PLACES:
                 self._cut = True
@@ -110,6 +117,27 @@ class _Rearrangement:
                     clusters.update(dict.fromkeys(more))
                     waiting += more
         return sorted(clusters), sorted(movable)
+
+    def _exceeds(self, clusters: Sequence[str], movable: Sequence[int]) -> bool:
+        """Return True when all replicas together take more than all clusters have left, wherever they are."""
+        needed = sum(
+            self._least(number) * sum(map(len, self._deployments[number].places.values())) for number in movable
+        )
+        needed += self._least(self._last)
+        left = 0
+        for name in clusters:
+            self._kind(name)
+            left += sum(ledger.left for ledger in self._ledgers[name].values())
+        return needed > left
+
+    def _least(self, number: int) -> int:
+        """Return what a replica takes at least, on any cluster of its deployment."""
+        new = self._deployments[number]
+        key = (id(new.engines), id(new.clusters))
+        if key not in self._known_least:
+            found = (self._capacity.least(new.engines, self._fleet[name]) for name in new.clusters)
+            self._known_least[key] = min(found, default=0)
+        return self._known_least[key]
 
     def _by_chain(self, own: Sequence[str]) -> dict[str, Counter[int]] | None:
         """One replica gives way to another, which makes a third give way, and so on."""
