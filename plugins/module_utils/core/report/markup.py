@@ -42,7 +42,11 @@ def _escaped(value: str) -> Markup:
 
 def join(parts: Iterable[object], between: str = "") -> Markup:
     """Parts one after the other, with (escaped) text between them."""
-    return Markup(text(between).join([part if type(part) is Markup else _escaped(str(part)) for part in parts]))
+    return Markup((between and text(between)).join(_markups(parts)))
+
+
+def _markups(parts: Iterable[object]) -> list[Markup]:
+    return [part if type(part) is Markup else _escaped(str(part)) for part in parts]
 
 
 def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:
@@ -51,7 +55,7 @@ def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:
     for key, value in attributes.items():
         if value is not None:
             start += f'{_attribute(key)}"{text(value)}"'
-    return Markup(f"<{start}>") if tag in _VOID else Markup(f"<{start}>{join(content)}</{tag}>")
+    return Markup(f"<{start}>") if tag in _VOID else Markup(f"<{start}>{''.join(_markups(content))}</{tag}>")
 
 
 @cache
