@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print each order that strands a pod, and figures; 1 when there is one that the plan does not tell of."""
+    """Print each order that strands a pod, and figures; 1 when there is one that the plan does not mention."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)

@@ -66,7 +66,7 @@ class Trial:
 
     @property
     def pods(self) -> int:
-        """How many pods claim devices."""
+        """Number of pods that claim devices."""
         return sum(
             engine.copies * member.pods
             for placement in self.placements
@@ -202,7 +202,7 @@ def _published(pool: Pool, driver: str) -> Iterator[Object]:
         if device.claim != "DRA" or device.driver != driver:
             continue
         attributes: dict[str, Any] = {name: {"string": str(value)} for name, value in device.attributes.items()}
-        # A node has one root where the class does not tell: then all its devices go together.
+        # A node has one root where the class does not publish it: then all its devices go together.
         attributes.setdefault(ROOT, {"string": "only"})
         if device.device_class_name == OTHER:
             attributes["other"] = {"bool": True}

@@ -93,7 +93,7 @@ class ResolvedDeviceRequest(Model):
 
 
 class PlannedNodes(Model):
-    """How the pods of a member share nodes with others."""
+    """Sharing of nodes between the pods of a member and others."""
 
     numbers: Annotated[list[Annotated[int, Field(ge=1)]], Atomic()] | None = Field(
         default=None,

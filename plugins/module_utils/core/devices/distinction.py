@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Selectors that tell one kind of device of a node from others."""
+"""Selectors that separate one kind of device of a node from others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 
 
 def distinguish(kind: Device, others: Sequence[Device]) -> str | None:
-    """Return a selector that matches `kind` and none of `others`; None when nothing that they publish tells them apart.
+    """Return a selector that matches `kind` and none of `others`; None when nothing that they publish separates them.
 
     What a driver publishes equals the attributes of a class, and may have more attributes and larger capacities. So a
     value that differs is preferred to one that is absent, and a capacity is compared with the larger one as the bound.
@@ -52,7 +52,7 @@ def distinguishes(text: str, kind: Device, others: Sequence[Device]) -> bool:
 
 
 def _candidates(kind: Device, other: Device) -> Iterator[str]:
-    """Return selectors that may tell a kind from another one, the most reliable first."""
+    """Return selectors that may separate a kind from another one, the most reliable first."""
     if kind.driver != other.driver:
         yield f"device.driver == {_literal(kind.driver)}"
     common = sorted(set(kind.attributes) & set(other.attributes))

@@ -294,7 +294,7 @@ def _amounts(member: PlacedMember) -> list[tuple[str, str, int]]:
 
 def _kinds(pool: Pool, way: Way) -> list[Kind | None] | None:
     """Return the kind to limit each request to, None where it accepts one only; None when kinds that it accepts cannot
-    be told apart."""
+    be separated."""
     found: list[Kind | None] = []
     for position, accepted in zip(way.kinds, way.accepted, strict=True):
         others = [pool.devices[other] for other in accepted if other != position]

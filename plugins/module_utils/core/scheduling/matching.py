@@ -35,7 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.w
 
 Vector = tuple[int, ...]
 Kind = tuple[str, str]
-"""Name of a kind of device, and the selector that tells it from other kinds of its DeviceClass."""
+"""Name of a kind of device, and the selector that separates it from other kinds of its DeviceClass."""
 
 # A pod with 16 requests over 16 kinds of device has more assignments than can be searched. An answer that would need
 # more than these counts as undecided.

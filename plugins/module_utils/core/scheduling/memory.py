@@ -48,7 +48,7 @@ _BYTES: Mapping[str, Fraction] = {
 UNSURE_CLASS = (
     "a claim may get another device of DeviceClass {}, whose memory the weights do not fit. Exclude that by a selector"
 )
-"""Why a device that holds a model is no match."""
+"""Reason why a device that holds a model is no match."""
 
 _NUMBERS = {"M": 10**6, "B": 10**9, "T": 10**12}
 

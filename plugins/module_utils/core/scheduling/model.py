@@ -261,7 +261,7 @@ NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any"]
 
 @dataclass(frozen=True)
 class PlannedNodes:
-    """How the pods of a member share nodes of their pool with others.
+    """Sharing of nodes of a pool between the pods of a member and others.
 
     `numbers` are unique in the pool. `Together`: all pods share one node with pods of the same number.
     `OnePerNode`: each has another node; with several numbers, one that has a pod of the number before the
@@ -278,7 +278,7 @@ class PlacedMember:
 
     `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
     deviceClassName, device (the kind, where other kinds of the pool have the DeviceClass too; the last selector then
-    tells them apart), count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
+    separates them), count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
     named by `device_constraints`, which have the shape of `deviceConstraints[]` there: requests, matchAttribute.
     `shares` are (pool, pods per copy) when the pods are spread over several pools of one fabric; `pool` is the first.
     Without `planned_nodes` pods go where they can.

@@ -50,7 +50,7 @@ class Pods:
 
     @cached_property
     def most(self) -> Vector:
-        """What a pod takes at most of each kind of device."""
+        """Return what a pod takes at most of each kind of device."""
         return tuple(map(max, zip(*self.vectors, strict=True)))
 
 

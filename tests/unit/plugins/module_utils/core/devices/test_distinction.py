@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Selectors that tell one kind of device from others."""
+"""Selectors that separate one kind of device from others."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_larger_devices_than_promised_are_still_of_their_kind() -> None:
     assert found.evaluate(device(memory="96Gi")).match
 
 
-def test_kinds_that_publish_the_same_cannot_be_told_apart() -> None:
+def test_kinds_that_publish_the_same_cannot_be_separated() -> None:
     assert distinguish(device(memory="24Gi"), [device(memory="24Gi")]) is None
 
 

@@ -51,7 +51,7 @@ def plan(
 
 
 def ran(decided: Schedule) -> list[Replica]:
-    """What the next run finds, under the names that it finds them by."""
+    """Return what the next run finds, under the names that it finds them by."""
     return replicas_of(decided)
 
 
@@ -84,8 +84,8 @@ def test_the_next_run_charges_the_planned_kind() -> None:
     first = plan([deployment("any", 1, standalone(ask(4)))], fleet)
     assert members(first)["any-0"].device_requests[0]["device"] == "large"
     assert selectors(members(first)["any-0"])[-1] == IS_LARGE
-    wanted = [deployment("any", 1, standalone(ask(4))), deployment("big", 1, standalone(ask(1, at_least("40Gi"))))]
-    second = plan(wanted, fleet, ran(first))
+    desired = [deployment("any", 1, standalone(ask(4))), deployment("big", 1, standalone(ask(1, at_least("40Gi"))))]
+    second = plan(desired, fleet, ran(first))
     assert [one.deployment for one in second.placements] == ["any"]
     assert [one.deployment for one in second.pending] == ["big"]
     assert members(second)["any-0"] == members(first)["any-0"]
@@ -153,9 +153,9 @@ def test_an_edit_that_replaces_pods_plans_them_again() -> None:
 def test_a_second_run_changes_nothing(number: int) -> None:
     fleet = read(generate(11, number))
     first = plan(fleet.deployments, fleet.clusters, fleet.running, fleet.options)
-    strangers = [one for one in fleet.running if one.deployment not in {each.name for each in fleet.deployments}]
+    others = [one for one in fleet.running if one.deployment not in {each.name for each in fleet.deployments}]
     again = [replace(one, name=f"new-{one.name}") for one in ran(first)]
-    second = plan(fleet.deployments, fleet.clusters, [*strangers, *again], fleet.options)
+    second = plan(fleet.deployments, fleet.clusters, [*others, *again], fleet.options)
     assert [one.engines for one in second.placements] == [one.engines for one in first.placements]
 
 

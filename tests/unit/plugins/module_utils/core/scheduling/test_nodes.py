@@ -40,9 +40,9 @@ class Node:
     pods: list[Pod] = field(default_factory=list)
 
     def takes(self, pod: Pod, nodes: Sequence[Node]) -> bool:
-        """Whether what is composed for a pod and for those on this node lets it be here."""
+        """Check that what is composed for a pod and for those on this node lets it be here."""
         need = pod.pods.vectors[0]
-        if any(have < wanted for have, wanted in zip(self.free, need, strict=True)):
+        if any(have < asked for have, asked in zip(self.free, need, strict=True)):
             return False
         if any((other.pods.engine, other.copy) == (pod.pods.engine, pod.copy) for other in self.pods):
             return False
