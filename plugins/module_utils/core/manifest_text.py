@@ -61,8 +61,9 @@ _DUMPER = _prepare()
 def to_yaml(value: Mapping[str, Any]) -> str:
     """The object as YAML, keys in the order they have, without document markers. The same value gives the same text."""
     lines: list[str] = []
+    kind = type(value)
     try:
-        if type(value) is dict and value:
+        if kind is dict and value:
             _put_mapping(value, "", "", lines.append)
             return "".join(lines)
     except _OtherTextError:
@@ -146,7 +147,8 @@ _LONGEST_TEXT = 100_000
 @lru_cache(maxsize=1 << 12)
 def _key(key: Any) -> str:
     """A key, with its colon."""
-    if type(key) is not str or len(key) > _LONGEST_KEY:
+    kind = type(key)
+    if kind is not str or len(key) > _LONGEST_KEY:
         raise _OtherTextError
     if PLAIN.fullmatch(key):
         return f'"{key}":' if key.lower() in _WORDS else f"{key}:"

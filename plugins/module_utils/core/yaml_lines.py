@@ -126,7 +126,7 @@ class _Reader:
             if column < self._column:
                 raise _OtherFormError
             self._below(self._key, [], column)
-        elif self._column != column or type(self._items) is not list:
+        elif self._column != column or not isinstance(self._items, list):
             self._leave(column, list)
         for __ in range(dashes - 1):
             column += 2
@@ -138,7 +138,7 @@ class _Reader:
     def _enter_mapping(self, column: int) -> None:
         """Go to the mapping whose keys are in this column."""
         if self._key is None:
-            if self._column != column or type(self._items) is not dict:
+            if self._column != column or not isinstance(self._items, dict):
                 self._leave(column, dict)
         elif column > self._column:
             self._below(self._key, {}, column)
@@ -152,7 +152,7 @@ class _Reader:
 
     def _leave(self, column: int, kind: type) -> None:
         """Leave what is deeper than the mapping or list in this column."""
-        while self._column != column or type(self._items) is not kind:
+        while self._column != column or not isinstance(self._items, kind):
             if not self._open or self._column < column:
                 raise _OtherFormError
             self._items, self._column = self._open.pop()
@@ -247,7 +247,7 @@ def _flow(text: str) -> Any:
 
 def _put(items: Any, key: str | None, value: Any, after: bool) -> None:
     """Put a value into a flow collection: with a key into a mapping, without one into a list."""
-    if after or (key is None) is not (type(items) is list):
+    if after or (key is None) is not isinstance(items, list):
         raise _OtherFormError
     if key is None:
         items.append(value)
@@ -257,13 +257,13 @@ def _put(items: Any, key: str | None, value: Any, after: bool) -> None:
 
 def _ends(items: Any, sign: str, after: bool) -> bool:
     """Return whether a sign ends a flow collection: it is the one that belongs to it, and no comma is before it."""
-    return type(items) is (dict if sign == "}" else list) and (after or not items)
+    return isinstance(items, dict if sign == "}" else list) and (after or not items)
 
 
 def _flow_key(items: dict[str, Any], written: str) -> str:
     key = _scalar(written)
     if (
-        type(items) is not dict
+        not isinstance(items, dict)
         or not isinstance(key, str)
         or key in items
         or (key == written and key.lower() in _NOT_TEXT)

@@ -32,7 +32,7 @@ NOTHING = Markup()
 
 def text(value: object) -> Markup:
     """A value as HTML text, also fit for a quoted attribute. Characters that HTML forbids become U+FFFD."""
-    return value if type(value) is Markup else _escaped(str(value))
+    return value if isinstance(value, Markup) else _escaped(str(value))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -46,7 +46,7 @@ def join(parts: Iterable[object], between: str = "") -> Markup:
 
 
 def _markups(parts: Iterable[object]) -> list[Markup]:
-    return [part if type(part) is Markup else _escaped(str(part)) for part in parts]
+    return [part if isinstance(part, Markup) else _escaped(str(part)) for part in parts]
 
 
 def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:

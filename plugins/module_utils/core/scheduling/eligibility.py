@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
@@ -28,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Option, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
-_NOTHING: Mapping[str, str] = {}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:

@@ -381,8 +381,8 @@ def _least(vectors: Iterable[Vector]) -> tuple[Vector, ...]:
     return tuple(kept)
 
 
-def _covers(vector: Vector, other: Vector) -> bool:
-    return all(mine >= its for mine, its in zip(vector, other, strict=True))
+def _covers(larger: Vector, smaller: Vector) -> bool:
+    return all(more >= less for more, less in zip(larger, smaller, strict=True))
 
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:

@@ -64,7 +64,7 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     than the sum of these. Pods of the same copy, which go on nodes of their own, block one each. With fewer blocked
     nodes than there are, the pod always finds a node.
     """
-    totals = [Counter[int]() for _ in node]
+    totals = [Counter[int]() for __ in node]
     engines: dict[object, list[Pods]] = {}
     for pods in load:
         engines.setdefault(pods.engine, []).append(pods)
@@ -98,7 +98,7 @@ def _blocked(room: int, most: int, others: Counter[int]) -> int:
     large = sum(count for size, count in others.items() if size > room)
     small = {size: count for size, count in others.items() if 0 < size <= room and count}
     sums = {0}
-    for _ in range(most):
+    for __ in range(most):
         sums |= {known + size for known in sums for size in small if known + size <= most}
     least = min((one for one in sums if one > room), default=0)
     return large + (sum(size * count for size, count in small.items()) // least if least else 0)

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
@@ -41,7 +42,7 @@ Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
 _Room = tuple[Pool, Ledger, Asked]
 
 # No ledgers but those of the fleet.
-_OWN: Mapping[str, Ledger] = {}
+_OWN: Mapping[str, Ledger] = MappingProxyType({})
 
 # A pool of a fabric, with its devices as pods on that fabric see them.
 View = tuple[Pool, tuple[Device, ...]]
