@@ -63,7 +63,7 @@ def to_yaml(value: Mapping[str, Any]) -> str:
     lines: list[str] = []
     kind = type(value)
     try:
-        if kind is dict and value:
+        if isinstance(value, dict) and kind is dict and value:
             _put_mapping(value, "", "", lines.append)
             return "".join(lines)
     except _OtherTextError:
