@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, **variables: str) -> tu
 def completed(
     program: str, *arguments: str, cwd: Path = ROOT, merged: bool = False, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, for one thread at a time. `merged`: stderr goes where stdout goes."""
+    """Run a program to its end. `merged`: stderr goes where stdout goes."""
     command, environment = [path(program), *arguments], environ(**variables)
     if program in _SERVED and "COLD" not in os.environ:
         key = tuple(sorted((name, value) for name, value in environment.items() if not name.startswith(_LATE)))
@@ -128,6 +129,8 @@ class _Server:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
         )
+        # A request and its answer belong together, also for tests that run several programs at a time.
+        self._lock = threading.Lock()
 
     @property
     def alive(self) -> bool:
@@ -139,7 +142,7 @@ class _Server:
         """Run a program to its end. Raises AssertionError for one that a signal ended."""
         assert self._process.stdin
         assert self._process.stdout
-        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as errors:
+        with self._lock, tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as errors:
             request = {
                 "arguments": list(command),
                 "folder": str(folder),
