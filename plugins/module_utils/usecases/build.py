@@ -469,11 +469,7 @@ def read_prices(path: str) -> Catalogue | None:
     """Return the price catalogue in a file; None without one. Raises StoreError."""
     if not path:
         return None
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except OSError as error:
-        raise StoreError(f"the prices {path} cannot be read: {error.strerror}") from error
+    data = _content("prices", path)
     try:
         return read_catalogue(Source(path, data))
     except PricingError as error:
@@ -504,15 +500,19 @@ def _tainted(resource: api.Resource) -> api.Resource:
 def _observed(path: str) -> Observed | None:
     if not path:
         return None
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except OSError as error:
-        raise StoreError(f"the observations {path} cannot be read: {error.strerror}") from error
+    data = _content("observations", path)
     try:
         return parse(_observation(path, data))
     except ObservationError as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise StoreError(f"the {name} {path} cannot be read: {error.strerror}") from error
 
 
 def _observation(path: str, data: bytes) -> Any:
