@@ -166,7 +166,7 @@ def _scalar(text: str) -> str:
         return f'"{text}"' if text.lower() in _WORDS else text
     if _NUMBER_LIKE.fullmatch(text):
         return f'"{text}"'
-    # What libyaml makes of it does not depend on where it is, as it takes no second line.
+    # Its text does not depend on its column, as it takes no second line.
     written = emitted((SequenceStartEvent(None, None, True, flow_style=False), _text_event(text), SequenceEndEvent()))
     return written[2:-1]
 

@@ -29,7 +29,7 @@ _FLOW = re.compile(
     r"""|"[ !#-\[\]-~]*"|'(?:[ -&(-~]|'')*')(: )?)"""
 )
 _NOT_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-# What is near the limits of `yaml_documents` is left to it. A flow collection may be this deep again.
+# Documents near the limits of `yaml_documents` are left to it. A flow collection may be this deep again.
 _DEEPEST = 45
 _MOST_NODES = 900_000
 
@@ -214,7 +214,7 @@ def _flow(text: str) -> Any:
     around: list[Any] = []
     items: Any = root
     key: str | None = None
-    # Whether a value was the last, which only a comma or an end may follow.
+    # True after a value: only a comma or an end may follow.
     after = False
     at = 0
     while at < len(text):

@@ -86,7 +86,7 @@ class DirectoryStore:
             raise StoreError("the build folder has an empty name: set fleet_build")
         self.folder = Path(folder)
         self._may_only_read = ""
-        # What killed runs left half-written, once that is known.
+        # Half-written files of killed runs, once known.
         self._half_written: list[Path] | None = None
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
@@ -498,7 +498,7 @@ def _content(descriptor: int, status: os.stat_result) -> bytes:
 
 def _decoded(data: bytes, cut: bool) -> str:
     text = data.decode("utf-8", "replace" if cut else "strict")
-    # What an editor may have made of line ends is no change.
+    # Line ends that an editor changed are no change.
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.memb
 _ANY = "any"
 _CLAIMING = (constants.WORKLOAD_LABEL, constants.GANG_LABEL)
 """Labels of which every pod that claims devices has one, and no other pod has any."""
-# What kube-scheduler spreads by default would count as much as the affinity. A skew that is never reached turns it off.
+# The default spread of kube-scheduler would count as much as the affinity. A skew that is never reached turns it off.
 _NO_SPREAD = {
     "maxSkew": 2**31 - 1,
     "topologyKey": constants.HOSTNAME_LABEL,

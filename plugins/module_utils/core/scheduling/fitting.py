@@ -42,7 +42,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.w
 # More ways to claim for all members of an engine than these only come from classes made to have them.
 MAX_FITS = 64
 
-# What is charged for a replica: to each pool, a demand.
+# Demands that a replica is charged with, by pool.
 Charges = tuple[tuple[Pool, Demand], ...]
 
 

@@ -89,7 +89,7 @@ class Market:
         if name not in self._fits:
             cluster = self._fleet[name]
             for engine in self._state.engines:
-                # Whether a member has to claim a device depends on all pools.
+                # All pools decide on the members that have to claim a device.
                 self._capacity.claiming(engine, cluster)
             pools = price_order(cluster)
             lasting = tuple(pool for pool in pools if not pool.spot)

@@ -16,16 +16,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.f
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Ledger
 
-# How many replicas in a row give way to each other before all possibilities are tried in order.
+# Longest chain of replicas that give way to each other; after that all distributions are searched.
 _LONGEST_CHAIN = 3
 
 # The search recurses once per deployment and cluster. With more of them it would end at its bound anyway.
 _MOST_PLACES = 300
 
-# What it costs to ask whether replicas fit on a cluster, beside the search for it.
+# Steps charged for each question about a cluster, beside those of its search.
 _FIT_STEPS = 100
 
-# How many replicas of each deployment, by its number, are on a cluster.
+# Replicas of each deployment on a cluster: (number of the deployment, count).
 _Counts = tuple[tuple[int, int], ...]
 
 

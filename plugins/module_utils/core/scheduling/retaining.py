@@ -76,7 +76,7 @@ class State:
         for placement in found:
             indices.setdefault(placement.cluster, set()).add(placement.index)
         for entry in self.dropped:
-            # What may stay for a while keeps its name.
+            # A replica that may stay for a while keeps its name.
             if entry.may_stay:
                 indices.setdefault(entry.replica.cluster, set()).add(entry.replica.index)
         for name, fits in self.new.items():
@@ -203,7 +203,7 @@ def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None)
     if cluster is None:
         return f"cluster {replica.cluster} is gone"
     if deployment.invalid:
-        # What it tolerates is unknown.
+        # Its tolerations are unknown.
         return ""
     for taint in cluster.taints:
         if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
