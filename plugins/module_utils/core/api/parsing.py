@@ -158,7 +158,7 @@ def construct(model: Callable[Arguments, Built], *__: Arguments.args, **values: 
     if known is None or not known.required <= values.keys() <= known.defaults.keys():
         built: Built = cast(Any, model).model_construct(**values)
         return built
-    # As pydantic does it, without a look-up of the default of each field.
+    # As pydantic does it, with defaults that are known already.
     built = cast(Any, model).__new__(model)
     object.__setattr__(built, "__dict__", {**known.defaults, **values})
     object.__setattr__(built, "__pydantic_fields_set__", set(values))
