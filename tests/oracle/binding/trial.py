@@ -67,13 +67,16 @@ class Trial:
     @property
     def pods(self) -> int:
         """Number of pods that claim devices."""
-        return sum(
-            engine.copies * member.pods
-            for placement in self.placements
-            for engine in placement.engines
-            for member in engine.members
-            if member.device_requests
-        )
+        return sum(map(_claiming, self.placements))
+
+
+def _claiming(placement: Placement) -> int:
+    return sum(
+        engine.copies * member.pods
+        for engine in placement.engines
+        for member in engine.members
+        if member.device_requests
+    )
 
 
 def trial(seed: int, number: int, name: str, *, bound: bool = True) -> Trial:
@@ -114,7 +117,9 @@ def _objects(deployment: Deployment, placement: Placement) -> tuple[Object, ...]
 
 def _manifest(deployment: Deployment) -> Any:
     """Return the ModelDeployment of which this is the scheduler's form."""
-    container = {"name": "engine", "image": "registry.example.com/engine:v1"}
+    # Requests large enough for kube-scheduler to see which node is the emptiest, as those of real engines are.
+    resources = {"requests": {"cpu": "1"}}
+    container = {"name": "engine", "image": "registry.example.com/engine:v1", "resources": resources}
     engines = [
         {
             "name": engine.name,
@@ -147,43 +152,56 @@ def forget(plane: ControlPlane) -> None:
         plane.objects.delete("resource.k8s.io/v1", "DeviceClass", name)
 
 
-def run(plane: ControlPlane, tried: Trial, chance: random.Random | None, *, patience: float) -> list[str]:
-    """Apply a plan in an order of chance, without it in its own.
+def run(
+    plane: ControlPlane, tried: Trial, chance: random.Random | None, *, patience: float, trusting: bool = False
+) -> list[str]:
+    """Apply a plan in an order of chance, without it in its own, each replica once the one before has its nodes.
 
-    Return the pods without a node once none got one for `patience` seconds.
+    Return the pods without a node once none got one for `patience` seconds or, when `trusting`, once kube-scheduler
+    says of each that no node has room for it.
     """
     plane.objects.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tried.namespace}}])
     plane.objects.apply(list(_nodes(tried.clusters)))
-    loads = list(tried.loads)
+    replicas = list(zip(tried.placements, tried.loads, strict=True))
     if chance:
-        chance.shuffle(loads)
-    for load in loads:
-        claims = [each for each in load if each["kind"] not in _WITH_PODS]
-        workloads = [each for each in load if each["kind"] in _WITH_PODS]
-        if chance:
-            chance.shuffle(workloads)
-        plane.objects.apply([*claims, *workloads])
+        chance.shuffle(replicas)
+    applied = 0
     try:
-        return _unbound(plane, tried, patience)
+        for placement, load in replicas:
+            claims = [each for each in load if each["kind"] not in _WITH_PODS]
+            workloads = [each for each in load if each["kind"] in _WITH_PODS]
+            if chance:
+                chance.shuffle(workloads)
+            plane.objects.apply([*claims, *workloads])
+            applied += _claiming(placement)
+            if not chance:
+                _unbound(plane, tried.namespace, applied, patience, trusting)
+        return _unbound(plane, tried.namespace, applied, patience, trusting)
     finally:
         _remove(plane, tried)
 
 
-def _unbound(plane: ControlPlane, tried: Trial, patience: float) -> list[str]:
+def _unbound(plane: ControlPlane, namespace: str, pods: int, patience: float, trusting: bool) -> list[str]:
     since, before = time.monotonic(), -1
     while True:
-        pods = plane.objects.list("v1", "Pod", tried.namespace, labels=f"{names.REPLICA_LABEL}")
-        claiming = [pod for pod in pods if pod["spec"].get("resourceClaims")]
+        found = plane.objects.list("v1", "Pod", namespace, labels=f"{names.REPLICA_LABEL}")
+        claiming = [pod for pod in found if pod["spec"].get("resourceClaims")]
         bound = sum("nodeName" in pod["spec"] for pod in claiming)
-        if bound == tried.pods == len(claiming):
+        if bound == pods == len(claiming):
             return []
         if bound != before:
             since, before = time.monotonic(), bound
-        if time.monotonic() - since > patience:
-            missing = tried.pods - len(claiming)
+        missing = pods - len(claiming)
+        refused = sum(map(_is_refused, claiming))
+        if time.monotonic() - since > patience or (trusting and not missing and bound + refused == pods):
             waiting = [pod["metadata"]["name"] for pod in claiming if "nodeName" not in pod["spec"]]
             return [*waiting, *(f"missing-{number}" for number in range(missing))]
         time.sleep(_POLL_SECONDS)
+
+
+def _is_refused(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return "nodeName" not in pod["spec"] and any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
 def _nodes(clusters: Iterable[Cluster]) -> Iterator[Object]:
