@@ -57,6 +57,13 @@ def test_the_scheduler_agrees_with_the_solver(outcome: Outcome, kind: str) -> No
     assert [finding.text for finding in outcome.findings if finding.kind == kind] == []
 
 
+@pytest.mark.parametrize(("seed", "number"), [(3, 1545), (3, 5455), (3, 6013), (12, 18)])
+def test_what_takes_a_long_search_is_found_by_sums(seed: int, number: int) -> None:
+    """No search of these fleets ends at its bound, as sums show what has no room."""
+    found = compare(read(generate(seed, number)))
+    assert (found.findings, found.figures["reasons that name the bound"]) == ([], 0)
+
+
 def test_the_fleets_ask_something(outcome: Outcome) -> None:
     """Much is placed and much is refused, and the solver knows every answer."""
     assert outcome.figures["fleets"] == FLEETS

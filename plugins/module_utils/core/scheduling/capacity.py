@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
     Group,
     Load,
     Packing,
+    least_of,
     pack,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
@@ -59,10 +60,16 @@ class Demand:
         largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
         return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
+    def least(self, kinds: tuple[int, ...]) -> int:
+        """Return how many devices of these kinds it takes at least, whichever alternative each pod takes."""
+        found = self._known_least.get(kinds)
+        if found is None:
+            found = self._known_least[kinds] = self.copies * sum(least_of(pod, kinds) for pod in self.group[1])
+        return found
+
     @cached_property
-    def fewest(self) -> int:
-        """Devices that it takes with the smallest alternative of each pod."""
-        return self.copies * sum(min(map(sum, pod)) for pod in self.group[1])
+    def _known_least(self) -> dict[tuple[int, ...], int]:
+        return {}
 
 
 class NodeLedger:
@@ -83,8 +90,7 @@ class NodeLedger:
         """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self.used
 
-    @property
-    def left(self) -> int:
+    def left(self, _kinds: tuple[int, ...] = ()) -> int:
         """Return how many nodes are left."""
         return max(0, self.pool.nodes - self.used)
 
@@ -131,14 +137,15 @@ class DeviceLedger:
         self._counts: dict[Group, int] = {}
         self._order: list[Group] = []
         self._known: Packing | None = None
-        # Devices that are left at most, whatever each pod takes.
-        self._left = sum(self._node) * pool.nodes
+        self._kinds = tuple(range(len(self._node)))
+        # Devices that are left at most, by their kinds.
+        self._left = {self._kinds: sum(self._node) * pool.nodes}
 
     def copy(self) -> DeviceLedger:
         """Return a ledger with the same charges."""
         twin = DeviceLedger(self.pool, self._work, self._memo, greedy=self._greedy)
         twin._counts, twin._order = dict(self._counts), list(self._order)
-        twin._known, twin._left = self._known, self._left
+        twin._known, twin._left = self._known, dict(self._left)
         return twin
 
     @property
@@ -146,16 +153,19 @@ class DeviceLedger:
         """Return what is charged: ledgers of alike pools with equal states take the same."""
         return self._load
 
-    @property
-    def left(self) -> int:
-        """Return how many devices are left at most, whatever each pod takes."""
-        return max(0, self._left)
+    def left(self, kinds: tuple[int, ...] = ()) -> int:
+        """Return how many devices of these kinds, or of all, are left at most, whichever alternative each pod takes."""
+        kinds = kinds or self._kinds
+        if kinds not in self._left:
+            taken = sum(count * least_of(pod, kinds) for group, count in self._counts.items() for pod in group[1])
+            self._left[kinds] = sum(self._node[kind] for kind in kinds) * self.pool.nodes - taken
+        return max(0, self._left[kinds])
 
     def fits(self, demand: Demand) -> bool:
         free = self._packed().free
         if free is None or not demand.pod_sets:
             return free is not None
-        if demand.fewest > self._left:
+        if demand.least(self._kinds) > self.left():
             return False
         return self._pack(self._with(demand.group, demand.copies), greedy=self._greedy).free is not None
 
@@ -166,7 +176,8 @@ class DeviceLedger:
         if group not in self._counts:
             insort(self._order, group)
         self._counts[group] = self._counts.get(group, 0) + demand.copies
-        self._left -= demand.fewest
+        for kinds in self._left:
+            self._left[kinds] -= demand.least(kinds)
         self._known = None
 
     def remove(self, demand: Demand) -> None:
@@ -174,7 +185,8 @@ class DeviceLedger:
         if not group[1]:
             return
         self._counts[group] -= demand.copies
-        self._left += demand.fewest
+        for kinds in self._left:
+            self._left[kinds] += demand.least(kinds)
         if not self._counts[group]:
             del self._counts[group]
             self._order.remove(group)
@@ -272,6 +284,9 @@ class DeviceLedger:
         if not (found.proven or greedy):
             self._work.undecided += 1
         return found
+
+
+Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation
 
 
 def _total(free: Free, position: int) -> int:

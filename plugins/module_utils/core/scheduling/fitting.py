@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.bounds import Need, Totals
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
     Demand,
     DeviceLedger,
+    Ledger,
     NodeLedger,
     PodSet,
 )
@@ -23,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.l
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Matcher,
     Resolution,
+    Vector,
     device_constraints,
     device_requests,
 )
@@ -36,7 +39,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Packing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Ledger, Spreader, is_gang
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Spreader, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 # More ways to claim for all members of an engine than these only come from classes made to have them.
@@ -88,10 +91,11 @@ class FleetCapacity:
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Packing] = {}
         self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
-        # Clusters whose pools have the same devices in the same order are of one kind.
-        self._kinds: dict[tuple[int, ...], int] = {}
+        # Clusters whose pools have the same devices and fabrics in the same order are of one kind.
+        self._kinds: dict[object, int] = {}
         self._kind_of: dict[str, int] = {}
-        self._least: dict[tuple[int, int], int] = {}
+        self._needs: dict[tuple[int, int], tuple[Need, ...]] = {}
+        self._totals: dict[tuple[tuple[int, ...], int], Totals] = {}
         self._claiming: dict[tuple[int, int], tuple[bool, ...]] = {}
         self._fits: dict[tuple[int, int, tuple[bool, ...]], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
@@ -121,10 +125,10 @@ class FleetCapacity:
         return self.ledger(cluster, pool).occupied
 
     def _kind(self, cluster: Cluster) -> int:
-        """A number that clusters share whose pools have the same devices in the same order."""
+        """A number that clusters share whose pools have the same devices and fabrics in the same order."""
         found = self._kind_of.get(cluster.name)
         if found is None:
-            ids = tuple(id(pool.devices) for pool in cluster.pools)
+            ids = tuple((id(pool.devices), pool.fabrics) for pool in cluster.pools)
             found = self._kind_of[cluster.name] = self._kinds.setdefault(ids, len(self._kinds))
         return found
 
@@ -195,31 +199,41 @@ class FleetCapacity:
         """Return what a replica takes of a cluster at least: devices or, where pods are charged whole nodes, nodes.
 
         It is the sum of what each pod takes on the pool where it takes least, be they different pools."""
-        kind = self._kind(cluster)
-        total = 0
-        for engine in engines:
-            key = (id(engine), kind)
-            if key not in self._least:
-                claiming = self.claiming(engine, cluster)
-                self._least[key] = engine.copies * sum(
-                    member.pods * self._least_of(member, cluster)
-                    for member, needed in zip(engine.members, claiming, strict=True)
-                    if needed
-                )
-            total += self._least[key]
-        return total
+        needs = [need for engine in engines for need in self._needs_of(engine, cluster)]
+        return sum(need.pods * min((sum(vector) for __, vector in need.options), default=0) for need in needs)
 
-    def _least_of(self, member: Member, cluster: Cluster) -> int:
-        views = [pool.devices for pool in cluster.pools]
-        views += [
-            self.spreader.devices(fabric, pool)
-            for fabric, pools in self.spreader.fabrics(cluster).items()
-            for pool in pools
-        ]
-        resolutions = [found for devices in views for found in self.matcher.resolve(member, devices, claiming=True)]
-        if self.options.accounting == "Nodes":
-            return 1 if resolutions else 0
-        return min((sum(vector) for resolution in resolutions for vector in resolution.vectors), default=0)
+    def totals(self, engines: Sequence[Engine], cluster: Cluster) -> Totals:
+        """Return the sums of what engines need on a cluster."""
+        key = (tuple(map(id, engines)), self._kind(cluster))
+        found = self._totals.get(key)
+        if found is None:
+            needs = [self._needs_of(engine, cluster) for engine in engines]
+            found = self._totals[key] = Totals(needs, len(cluster.pools))
+        return found
+
+    def _needs_of(self, engine: Engine, cluster: Cluster) -> tuple[Need, ...]:
+        key = (id(engine), self._kind(cluster))
+        found = self._needs.get(key)
+        if found is None:
+            found = self._needs[key] = tuple(
+                Need(engine.copies * member.pods, tuple(dict.fromkeys(self._options(member, cluster))))
+                for member, needed in zip(engine.members, self.claiming(engine, cluster), strict=True)
+                if needed
+            )
+        return found
+
+    def _options(self, member: Member, cluster: Cluster) -> Iterator[tuple[int, Vector]]:
+        """Return what a pod may take: positions of pools with vectors of devices, by itself or in a spread gang."""
+        order = {pool.name: at for at, pool in enumerate(cluster.pools)}
+        views = [(pool, pool.devices) for pool in cluster.pools]
+        for fabric, pools in self.spreader.fabrics(cluster).items():
+            views += self.spreader.views(fabric, pools)
+        for pool, devices in views:
+            for resolution in self.matcher.resolve(member, devices, claiming=True):
+                if self.options.accounting == "Nodes":
+                    yield order[pool.name], (1,)
+                else:
+                    yield from ((order[pool.name], vector) for vector in resolution.vectors)
 
     def has_room(self, cluster: str, layout: Layout) -> bool:
         """Return whether every pool of an engine takes its part."""
@@ -275,7 +289,10 @@ class FleetCapacity:
         together: dict[int, list[Engine]] = {}
         for engine in itertools.chain.from_iterable(replicas):
             together.setdefault(id(engine), []).append(engine)
-        engines = list(itertools.chain.from_iterable(together.values()))
+        groups = list(together.values())
+        if len(replicas) > 1:
+            groups.sort(key=lambda group: -self.least(group[:1], cluster))
+        engines = list(itertools.chain.from_iterable(groups))
         with self.work.question():
             for spread in range(self.spreadable(engines, cluster) + 1):
                 assignment = _Assignment(self, engines, cluster, ledgers)
@@ -315,6 +332,8 @@ class _Assignment:
         self._engines = engines
         self._cluster = cluster
         self._ledgers = ledgers
+        self._totals = capacity.totals(engines, cluster) if len(engines) > 1 else None
+        self._failed: set[object] = set()
 
     def succeeds(self, spread: int) -> bool:
         """Choose places for all engines, at most `spread` of them over several pools; False, and nothing charged, when
@@ -339,21 +358,36 @@ class _Assignment:
 
     def _choices(self, spread: int) -> Iterator[_Choice]:
         """The places that the next engine finds beside those that are chosen."""
-        if len(self._chosen) == len(self._engines):
+        if len(self._chosen) == len(self._engines) or self._is_hopeless():
             return
         engine = self._engines[len(self._chosen)]
         claiming = self._capacity.claiming(engine, self._cluster)
         least = self._least_rank(engine)
+        spread -= sum(choice.rank is None for choice in self._chosen)
+        state = self._state(least, spread) if self._chosen else None
+        if state in self._failed:
+            return
         for at, pool in enumerate(self._cluster.pools):
             for number, fit in enumerate(self._capacity.fits_of(engine, pool.devices, claiming)):
                 if (at, number) >= least and self._ledger(pool).fits(fit.demand):
                     yield _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
-        if is_gang(engine) and sum(choice.rank is None for choice in self._chosen) < spread:
+        if is_gang(engine) and spread:
             for layout in self._capacity.spreader.layouts(engine, self._cluster, self._ledgers):
                 if all(self._ledger(pool).fits(demand) for pool, demand in layout.demands):
                     yield _Choice(engine, layout.placed(), layout.demands, None)
                 elif not self._spend():
                     return
+        if state:
+            self._failed.add(state)
+
+    def _state(self, least: tuple[int, int], spread: int) -> object:
+        """Return what the places of the next engines depend on: the same for places that are only exchanged."""
+        return len(self._chosen), least, spread, tuple(self._ledger(pool).state for pool in self._cluster.pools)
+
+    def _is_hopeless(self) -> bool:
+        """Return True when the engines that are not yet chosen for need more than is left, wherever they go."""
+        ledgers = [self._ledger(pool) for pool in self._cluster.pools]
+        return self._totals is not None and self._totals.exceed(len(self._chosen), ledgers)
 
     def _least_rank(self, engine: Engine) -> tuple[int, int]:
         """Of equal engines the order does not matter, so that each goes nowhere before the one before it."""

@@ -8,6 +8,7 @@ with the least room left; when that fails, bounds find what cannot be packed at 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ Free = dict[Vector, int]
 
 # The search recurses once per pod.
 MAX_SEARCHED_PODS = 300
+
+# Nodes have devices of two or three kinds. The sets of more are too many to compare them all.
+_MOST_KINDS = 4
 
 # Nodes have up to sixteen devices of a kind, and each function is about one fraction of a node.
 _MOST_FUNCTIONS = 64
@@ -128,20 +132,35 @@ def _exceeds(node: Vector, nodes: int, load: Load) -> bool:
             pods[pod] += count
     if not all(_on_one_node(node, pod) for pod in pods):
         return True
-    kinds = [
-        (have, [(min(vector[at] for vector in pod), count) for pod, count in pods.items()])
-        for at, have in enumerate(node)
-        if have
-    ]
-    kinds.append((sum(node), [(min(map(sum, pod)), count) for pod, count in pods.items()]))
-    return any(_exceeds_kind(have, nodes, needs) for have, needs in kinds)
+    return any(
+        _exceeds_kinds(_sum(node, kinds), nodes, [(least_of(pod, kinds), count) for pod, count in pods.items()])
+        for kinds in _sets_of_kinds(node)
+    )
+
+
+def _sets_of_kinds(node: Vector) -> list[tuple[int, ...]]:
+    """Return sets of kinds of devices for which needs are compared with what is there: each, all, and any other while
+    they are few. A pod with alternatives may need none of one kind and none of another, and yet one of the two."""
+    kinds = [at for at, have in enumerate(node) if have]
+    if len(kinds) <= _MOST_KINDS:
+        return [kind for size in range(1, len(kinds) + 1) for kind in itertools.combinations(kinds, size)]
+    return [*((kind,) for kind in kinds), tuple(kinds)]
+
+
+def _sum(vector: Vector, kinds: tuple[int, ...]) -> int:
+    return sum(vector[kind] for kind in kinds)
+
+
+def least_of(pod: Pod, kinds: tuple[int, ...]) -> int:
+    """Return how many devices of these kinds a pod takes at least, whichever alternative it takes."""
+    return min(_sum(vector, kinds) for vector in pod)
 
 
 def _on_one_node(node: Vector, pod: Pod) -> bool:
     return any(all(have >= need for have, need in zip(node, vector, strict=True)) for vector in pod)
 
 
-def _exceeds_kind(have: int, nodes: int, needs: list[tuple[int, int]]) -> bool:
+def _exceeds_kinds(have: int, nodes: int, needs: list[tuple[int, int]]) -> bool:
     """Return True when nodes with so many devices are too few for pods that need (devices, pods).
 
     Whatever pods a node holds, their needs in a dual feasible function add up to at most one node. These are u(k) of
@@ -166,7 +185,7 @@ class _Search:
         self._work = work
         groups = [group for (__, group), count in load for _again in range(count)]
         self._pods = [(number, pod) for number, group in enumerate(groups) for pod in group]
-        self._needs = list(self._least_needs())
+        self._needs = [(kinds, list(self._least_needs(kinds))) for kinds in _sets_of_kinds(next(iter(free)))]
         self._seen: set[tuple[int, frozenset[tuple[Vector, int]], tuple[Vector, ...]]] = set()
 
     def run(self) -> Free | None:
@@ -176,11 +195,11 @@ class _Search:
             return None
         return self._free if self._place(0, ()) else None
 
-    def _least_needs(self) -> Iterator[int]:
-        """Devices that the pods from each position on need at least."""
+    def _least_needs(self, kinds: tuple[int, ...]) -> Iterator[int]:
+        """Devices of these kinds that the pods from each position on need at least."""
         sums = [0]
         for __, pod in reversed(self._pods):
-            sums.append(sums[-1] + min(map(sum, pod)))
+            sums.append(sums[-1] + least_of(pod, kinds))
         return reversed(sums)
 
     def _place(self, position: int, held: tuple[Vector, ...]) -> bool:
@@ -213,8 +232,10 @@ class _Search:
         if state in self._seen:
             return True
         self._seen.add(state)
-        left = sum(sum(node) * nodes for node, nodes in self._free.items()) + sum(map(sum, held))
-        return self._needs[position] > left
+        left = [*state[1], *((node, 1) for node in held)]
+        return any(
+            needs[position] > sum(_sum(node, kinds) * nodes for node, nodes in left) for kinds, needs in self._needs
+        )
 
     def _give_back(self, held: tuple[Vector, ...]) -> None:
         for node in held:

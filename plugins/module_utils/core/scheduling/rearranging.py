@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Ledger
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Engine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Ledger
 
 # Longest chain of replicas that give way to each other; after that all distributions are searched.
 _LONGEST_CHAIN = 3
@@ -127,7 +127,7 @@ class _Rearrangement:
         left = 0
         for name in clusters:
             self._kind(name)
-            left += sum(ledger.left for ledger in self._ledgers[name].values())
+            left += sum(ledger.left() for ledger in self._ledgers[name].values())
         return needed > left
 
     def _least(self, number: int) -> int:

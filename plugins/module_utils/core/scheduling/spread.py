@@ -18,8 +18,7 @@ from types import MappingProxyType
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
     Demand,
-    DeviceLedger,
-    NodeLedger,
+    Ledger,
     PodSet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FabricViews, shared_fabrics
@@ -32,8 +31,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Member,
     Pool,
 )
-
-Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation
 
 # How the requests of the leader and of a worker resolve on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]

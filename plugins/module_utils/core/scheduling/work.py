@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# A step is one choice that is tried, about ten microseconds.
+# A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
 # No question may take more than this share of what is left, so that one that is hopeless leaves enough for the rest.
 _SHARE = 16
