@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What engines need at least on a cluster, beside what its pools have left.
+"""Bounds: sums of what engines need at least on a cluster, beside what its pools have left.
 
 That several engines have no room beside each other takes a search to show, unless their sum shows it.
 """
