@@ -65,12 +65,16 @@ options:
     description:
       - A question about the fleet as it is planned, which RV(shown), RV(document) and the page of O(reports) then
         answer. O(state) has to be V(planned), as nothing is built.
-      - A mapping, or its YAML as text, with one or more of C(lose), C(add) and C(scale), which happen at once.
+      - A mapping, or its YAML as text, with one or more of C(lose), C(add), C(scale), C(price) and C(prices), which
+        happen at once.
       - C(lose) is a list of what is lost. An entry is the name of a cluster, or has one or more of C(cluster),
         C(matchLabels) (labels of clusters), C(pool) and C(zone) (of node pools). Those to which all of them apply are
         lost, clusters as a whole, or with C(pool) or C(zone) node pools.
       - C(add) is a list of files, folders and glob patterns of manifests that are added. C(scale) has the number of
         replicas by C(namespace/name) of a ModelDeployment.
+      - C(price) has prices of a node for an hour by InferenceClass, C(onDemand), C(spot) and C(reserved), with
+        C(currency) where the fleet knows no prices. C(prices) is the file with another price catalogue than O(prices).
+        What runs stays, whatever it costs; what is new is placed by these prices.
     type: raw
   survive:
     description:

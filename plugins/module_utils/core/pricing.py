@@ -70,7 +70,8 @@ class PricingError(Exception):
 
 @dataclass(frozen=True)
 class Price:
-    """Price of a node. `option`: how it is bought. `as_of`: the day on which it was valid. `source`: for people."""
+    """Price of a node. `option`: how it is bought. `as_of`: the day on which it was valid, empty for one that is
+    assumed. `source`: for people."""
 
     per_hour: Decimal
     currency: str
@@ -89,11 +90,21 @@ class _Place:
 
 
 @dataclass(frozen=True)
+class AssumedPrices:
+    """Prices that a question assumes, by InferenceClass. They hold everywhere, and win over all others."""
+
+    classes: Mapping[str, Prices]
+    currency: str
+
+
+@dataclass(frozen=True)
 class PriceBook:
-    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalogue."""
+    """Prices that a fleet knows: of its InferenceClasses by name, and of the price catalogue. `assumed`: those of a
+    question."""
 
     classes: Mapping[str, api.InferenceClass]
     catalogue: Catalogue | None = None
+    assumed: AssumedPrices | None = None
 
     @cached_property
     def currency(self) -> str:
@@ -102,6 +113,8 @@ class PriceBook:
         for name, each in sorted(self.classes.items()):
             if each.spec.pricing:
                 used.setdefault(each.spec.pricing.currency, f"InferenceClass {name}")
+        if self.assumed:
+            used.setdefault(self.assumed.currency, "the question")
         if len(used) > 1:
             where = " and ".join(f"{owner} in {currency}" for currency, owner in list(used.items())[:2])
             raise PricingError(
@@ -130,6 +143,9 @@ class PriceBook:
         option, inference_class = purchase_option(cluster, pool), self.classes.get(pool.class_name)
         if option is None or inference_class is None:
             return None
+        assumed = self._assumed(pool.class_name, option)
+        if assumed is not None:
+            return assumed
         region, zones = _location(cluster, pool)
         prices = [
             self._of_class(inference_class, option, (zone, region))
@@ -138,6 +154,13 @@ class PriceBook:
         ]
         known = [price for price in prices if price is not None]
         return max(known, key=lambda price: price.per_hour) if len(known) == len(prices) else None
+
+    def _assumed(self, class_name: str, option: PurchaseOption) -> Price | None:
+        prices = self.assumed.classes.get(class_name) if self.assumed else None
+        amount = prices.amount(option) if prices else None
+        if self.assumed is None or amount is None:
+            return None
+        return Price(amount, self.assumed.currency, option, "", "the question")
 
     def _of_class(
         self, inference_class: api.InferenceClass, option: PurchaseOption, locations: Iterable[str]

@@ -318,7 +318,8 @@ def _explored(outcome: Outcome, settings: Settings) -> Outcome:
                 replace(settings, resources=(*settings.resources, *settings.question.add)), outcome.before
             )
             added = Added(_drained((*loaded.resources, *loaded.unresolved), settings.drain), loaded.invalid)
-        return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added))
+        catalogue = read_prices(settings.question.prices or "")
+        return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added, catalogue))
     if settings.tries_losses:
         return replace(outcome, survey=survey(outcome.plan, settings.options, settings.survive))
     return outcome

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import text_table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     HOURS_PER_MONTH,
     Price,
@@ -61,7 +62,9 @@ class PoolCost(Cost):
     idle_nodes: int = Field(description="Nodes of those that no pod needs when pods are packed.")
     option: str | None = Field(default=None, description="How they are bought: `OnDemand`, `Spot` or `Reserved`.")
     price: str | None = Field(default=None, description="Price of a node for an hour; absent when it is not known.")
-    as_of: str | None = Field(default=None, description="The day on which that price was valid.")
+    as_of: str | None = Field(
+        default=None, description="The day on which that price was valid; absent for an assumed one."
+    )
     source: str | None = Field(default=None, description="Where that price is from.")
 
 
@@ -118,11 +121,16 @@ class _PoolNodes:
 
 def fleet_cost(plan: Plan) -> FleetCost | None:
     """Return what a plan costs; None for a fleet that knows no prices."""
-    prices = plan.context.prices
+    replicas = [adapters.replica(resource) for resource in (*plan.replicas, *plan.manual, *plan.leaving)]
+    return cost_of(plan.context, plan.capacity, replicas)
+
+
+def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:
+    """Return what clusters cost on which replicas run; None for a fleet that knows no prices."""
+    prices = context.prices
     if not prices.currency:
         return None
-    replicas = [adapters.replica(resource) for resource in (*plan.replicas, *plan.manual, *plan.leaving)]
-    nodes = _nodes(plan, replicas)
+    nodes = _nodes(context, clusters, replicas)
     deployments, claimed = _deployments(replicas, nodes)
     total = sum((each.cost for pools in nodes.values() for each in pools), Fraction(0))
     every = [each for pools in nodes.values() for each in pools]
@@ -135,7 +143,7 @@ def fleet_cost(plan: Plan) -> FleetCost | None:
         idle_nodes=sum(each.running - each.needed for each in every),
         idle_per_hour=_text(max(total - claimed, Fraction(0))),
         unpriced_nodes=sum(each.unpriced for each in every),
-        unknown_clusters=[cluster.name for cluster in plan.capacity if cluster.unknown],
+        unknown_clusters=[cluster.name for cluster in clusters if cluster.unknown],
         clusters=[_cluster(name, pools) for name, pools in nodes.items()],
         deployments=deployments,
     )
@@ -151,9 +159,9 @@ def _text(amount: Fraction) -> str:
     return str(rounded(amount))
 
 
-def _nodes(plan: Plan, replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
+def _nodes(context: Context, clusters: Iterable[Cluster], replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes]]:
     """Return the nodes of the pools of each cluster whose pools are known, by name."""
-    known = {cluster.name: cluster for cluster in plan.capacity if not cluster.unknown}
+    known = {cluster.name: cluster for cluster in clusters if not cluster.unknown}
     capacity = FleetCapacity(known, _OPTIONS)
     used = set()
     for replica in replicas:
@@ -162,27 +170,31 @@ def _nodes(plan: Plan, replicas: Iterable[Replica]) -> dict[str, list[_PoolNodes
             (replica.cluster, name) for each in replica.engines for m in each.members for name, __ in m.pods_by_pool
         }
     return {
-        name: [_pool_nodes(plan, cluster, pool, capacity, is_used=(name, pool.name) in used) for pool in cluster.pools]
+        name: [
+            _pool_nodes(context, cluster, pool, capacity, is_used=(name, pool.name) in used) for pool in cluster.pools
+        ]
         for name, cluster in sorted(known.items())
     }
 
 
-def _pool_nodes(plan: Plan, cluster: Cluster, pool: Pool, capacity: FleetCapacity, *, is_used: bool) -> _PoolNodes:
+def _pool_nodes(
+    context: Context, cluster: Cluster, pool: Pool, capacity: FleetCapacity, *, is_used: bool
+) -> _PoolNodes:
     """Return the nodes of a pool: those of one with a fixed size all run, of another one those that pods need, and
     never fewer than its least size. A pod that claims nothing needs a node as well."""
     needed = max(1, capacity.occupied(cluster.name, pool)) if is_used and pool.nodes else 0
-    platform = plan.platforms.get(cluster.name)
-    pools = {each.name: each for each in (platform.resource.spec.node_pools if platform else None) or ()}
+    resource = context.fleet.clusters.get(cluster.name)
+    pools = {each.name: each for each in (resource.spec.node_pools if resource else None) or ()}
     declared = pools.get(pool.name)
-    if platform is None or declared is None:
+    if resource is None or declared is None:
         return _PoolNodes(pool, pool.nodes, needed, None, None)
-    least, __ = adapters.node_bounds(platform.resource, declared)
+    least, __ = adapters.node_bounds(resource, declared)
     return _PoolNodes(
         pool,
         min(max(least, needed), pool.nodes),
         needed,
-        plan.context.prices.node_price(platform.resource, declared),
-        purchase_option(platform.resource, declared),
+        context.prices.node_price(resource, declared),
+        purchase_option(resource, declared),
     )
 
 
@@ -208,7 +220,7 @@ def _cluster(name: str, pools: Sequence[_PoolNodes]) -> ClusterCost:
                 idle_nodes=each.running - each.needed,
                 option=each.option,
                 price=str(each.price.per_hour) if each.price else None,
-                as_of=each.price.as_of if each.price else None,
+                as_of=(each.price.as_of or None) if each.price else None,
                 source=each.price.source if each.price else None,
             )
             for each in pools
@@ -275,6 +287,21 @@ class Before:
     total: Fraction
     clusters: Mapping[str, Fraction]
     deployments: Mapping[tuple[str, str], Fraction]
+
+
+def compared(found: FleetCost | None, currency: str) -> Before | None:
+    """Return a cost as what another one is compared with; None without one, or in another currency."""
+    if found is None or found.currency != currency:
+        return None
+    return Before(
+        _amount(found.per_hour or "0"),
+        {each.name: _amount(each.per_hour) for each in found.clusters if each.per_hour is not None},
+        {
+            (each.namespace, each.name): _amount(each.per_hour)
+            for each in found.deployments
+            if each.per_hour is not None
+        },
+    )
 
 
 def before(text: str, currency: str) -> Before | None:

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import FleetCost
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
     PlannedPending,
     device_counts,
@@ -19,7 +22,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer, Count, Move
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import (
+    Answer,
+    Count,
+    Move,
+    OverCeiling,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import rounded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 
@@ -59,6 +68,16 @@ class ChangedCount(api.Model):
     after: int = Field(description="How many there are then.")
 
 
+class CeilingExceeded(api.Model):
+    """A ModelDeployment whose replicas cost more than its ceiling. Amounts are text, so that no program rounds them."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    per_hour: str = Field(description="What its replicas cost for an hour.")
+    ceiling_per_hour: str = Field(description="Its `spec.cost.ceilingPerHour`.")
+    currency: str = Field(description="Currency of both.")
+
+
 class WhatIfSummary(api.Model):
     """Counts of an answer."""
 
@@ -69,6 +88,7 @@ class WhatIfSummary(api.Model):
         description="Replicas without a place, of deployments that have more of them than in the plan."
     )
     services_without_endpoint: int = Field(description="Services that have no usable endpoint left.")
+    over_ceiling: int = Field(description="Deployments that cost more than their ceiling, and did not in the plan.")
 
 
 class WhatIfDocument(api.Model):
@@ -85,11 +105,39 @@ class WhatIfDocument(api.Model):
     )
     deployments: list[ChangedCount] = Field(description="Deployments whose number of replicas changes.")
     services: list[ChangedCount] = Field(description="Services whose number of usable endpoints changes.")
+    over_ceiling: list[CeilingExceeded] = Field(
+        description="Deployments that cost more than their ceiling, and did not in the plan. What runs of them stays."
+    )
+    cost_before: FleetCost | None = Field(
+        default=None, description="What the plan costs; absent for a fleet without prices."
+    )
+    cost: FleetCost | None = Field(default=None, description="What the fleet costs then; absent without prices.")
     summary: WhatIfSummary = Field(description="Counts.")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Cost of a fleet as it is planned, and as it is then."""
+
+    before: FleetCost | None
+    after: FleetCost | None
+
+    @property
+    def compared(self) -> cost_output.Before | None:
+        """Return what the cost then is compared with; None where both are not known in one currency."""
+        return cost_output.compared(self.before, self.after.currency if self.after else "")
+
+
+def costs(answer: Answer) -> Costs:
+    """Return what the fleet of a question costs."""
+    return Costs(
+        *(cost_output.cost_of(each.context, each.clusters, each.running) for each in (answer.before, answer.after))
+    )
 
 
 def document(answer: Answer) -> WhatIfDocument:
     """Return an answer for programs."""
+    cost = costs(answer)
     return api.construct(
         WhatIfDocument,
         schema_version=SCHEMA_VERSION,
@@ -103,6 +151,9 @@ def document(answer: Answer) -> WhatIfDocument:
         pending=[pending_document(entry) for entry in answer.pending],
         deployments=[_count(each) for each in answer.deployments],
         services=[_count(each) for each in answer.services],
+        over_ceiling=[_over(each) for each in answer.over],
+        cost_before=cost.before,
+        cost=cost.after,
         summary=summary(answer),
     )
 
@@ -133,6 +184,17 @@ def _count(each: Count) -> ChangedCount:
     )
 
 
+def _over(each: OverCeiling) -> CeilingExceeded:
+    return api.construct(
+        CeilingExceeded,
+        namespace=each.namespace,
+        name=each.name,
+        per_hour=str(rounded(each.cost)),
+        ceiling_per_hour=str(rounded(each.ceiling)),
+        currency=each.currency,
+    )
+
+
 def summary(answer: Answer) -> WhatIfSummary:
     """Return the counts of an answer."""
     moves = answer.moves
@@ -143,6 +205,7 @@ def summary(answer: Answer) -> WhatIfSummary:
         gone=sum(1 for move in moves if not move.new),
         pending=sum(entry.count for entry in answer.pending),
         services_without_endpoint=sum(1 for each in answer.services if each.before and not each.after),
+        over_ceiling=len(answer.over),
     )
 
 
@@ -155,16 +218,21 @@ def summary_text(answer: Answer) -> str:
     parts += [f"{counts.pending} without a place"] if counts.pending else []
     if counts.services_without_endpoint:
         parts.append(f"{count(counts.services_without_endpoint, 'service')} without a usable endpoint")
+    parts += [f"{count(counts.over_ceiling, 'deployment')} over the ceiling"] if counts.over_ceiling else []
     return ", ".join(parts)
 
 
 def table(answer: Answer, width: int = 72) -> list[str]:
-    """Return an answer for people: who moves, who finds no place, and the numbers of deployments and services."""
+    """Return an answer for people: who moves, who finds no place, the numbers of deployments and services, and what
+    the fleet costs, compared with the plan."""
+    cost = costs(answer)
     blocks = [
         ["What if", *wrapped(answer.question.parts, width)],
         lines(_MOVE_TITLES, _moves(answer), width) or ["Every replica stays where it is."],
         lines(("SERVICE", *_COUNT_TITLES), [_service(each) for each in answer.services], width),
         lines(("DEPLOYMENT", *_COUNT_TITLES), [(_cells(each), []) for each in answer.deployments], width),
+        cost_output.table(cost.after, cost.compared, width),
+        ["Over the ceiling", *wrapped(list(map(str, answer.over)), width)] if answer.over else [],
     ]
     return [line for block in blocks if block for line in ["", *block]][1:]
 

@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
     Fleet,
     nothing_earlier,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PriceBook
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import AssumedPrices, Catalogue, PriceBook
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     assumed_address,
@@ -32,7 +32,7 @@ class Context:
     `observed` is None for a fleet that is not observed: everything is then assumed to be as desired. `earlier` returns
     the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
-    that the user has beside those of InferenceClasses.
+    that the user has beside those of InferenceClasses. `assumed`: the prices of a question.
     """
 
     fleet: Fleet
@@ -42,11 +42,12 @@ class Context:
     composing: Options = field(default_factory=Options)
     rollout: int = 1
     catalogue: Catalogue | None = None
+    assumed: AssumedPrices | None = None
 
     @cached_property
     def prices(self) -> PriceBook:
         """Return the prices of nodes."""
-        return PriceBook(self.fleet.classes, self.catalogue)
+        return PriceBook(self.fleet.classes, self.catalogue, self.assumed)
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
         """Return the observation of a workload cluster; None when it was not observed."""

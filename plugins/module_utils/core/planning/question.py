@@ -1,17 +1,27 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Questions about a fleet: what would be if clusters were lost, manifests added, or deployments scaled."""
+"""Questions about a fleet: what would be with clusters lost, manifests added, deployments scaled, or other prices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
+from math import isfinite
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Currency, Prices, any_price
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    count,
+    entry_path,
+    field_path,
+    short_value,
+    some,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 
 Built = TypeVar("Built", bound=api.Model)
@@ -49,6 +59,21 @@ class Lost(api.Model):
         return " of ".join([*pools, *clusters])
 
 
+class AskedPrices(Prices):
+    """Prices of the nodes of an InferenceClass, wherever they are."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (any_price("WI-1"),)
+
+    currency: Currency | None = Field(
+        default=None, description="Currency of the prices; absent is that of the prices of the fleet."
+    )
+
+    def __str__(self) -> str:
+        amounts = ((self.on_demand, "on demand"), (self.spot, "spot"), (self.reserved, "reserved"))
+        currency = f" {self.currency}" if self.currency else ""
+        return some([f"{amount}{currency} per hour {option}" for amount, option in amounts if amount is not None])
+
+
 class Question(api.Model):
     """Events of which all happen at once, to ask what would be then."""
 
@@ -61,6 +86,12 @@ class Question(api.Model):
     scale: dict[str, Annotated[int, Field(ge=0, le=1000)]] | None = Field(
         default=None, min_length=1, description="Replicas by `namespace/name` of a ModelDeployment."
     )
+    price: dict[str, AskedPrices] | None = Field(
+        default=None, min_length=1, description="Prices of nodes by InferenceClass, in place of all that are known."
+    )
+    prices: str | None = Field(
+        default=None, min_length=1, description="A price catalogue in place of the one that `fleet_prices` names."
+    )
 
     @property
     def parts(self) -> list[str]:
@@ -68,18 +99,22 @@ class Question(api.Model):
         parts = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
         parts += [f"{path} is added" for path in self.add or ()]
         parts += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
+        parts += [f"prices are those of {self.prices}"] if self.prices else []
+        parts += [f"a node of InferenceClass {name} costs {each}" for name, each in sorted((self.price or {}).items())]
         return parts
 
 
 def read_question(given: object) -> Question:
     """Return the question that a variable asks: a mapping, or its YAML. Raises QuestionError.
 
-    The name of a cluster stands for `{cluster: NAME}`, and one entry for a list of it."""
+    The name of a cluster stands for `{cluster: NAME}`, one entry for a list of it, and a number for an amount."""
     value = _value(given, WHAT_IF)
     if isinstance(value, Mapping):
         value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}
         if isinstance(value.get("lose"), list):
             value["lose"] = [{"cluster": each} if isinstance(each, str) else each for each in value["lose"]]
+        if isinstance(value.get("price"), Mapping):
+            value["price"] = {name: _amounts(name, each) for name, each in value["price"].items()}
     return _read(value, Question, WHAT_IF)
 
 
@@ -98,6 +133,21 @@ def _value(given: object, name: str) -> Any:
     raise QuestionError(
         [f"{name} is no YAML (got {short_value(given)}). Write -e '{{{name}: {{…}}}}' on a command line."]
     )
+
+
+def _amounts(name: Any, prices: Any) -> Any:
+    """Return prices with amounts as text, which those of a question, typed on a command line, need not be."""
+    if not isinstance(prices, Mapping):
+        return prices
+    negative = [key for key, amount in prices.items() if _is_number(amount) and amount < 0]
+    if negative:
+        path = field_path(entry_path(f"{WHAT_IF}.price", name), negative[0])
+        raise QuestionError([f"{path}: A price must not be negative (got {short_value(prices[negative[0]])})."])
+    return {key: format(Decimal(repr(amount)), "f") if _is_number(amount) else amount for key, amount in prices.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
 def _listed(value: Any) -> Any:

@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clu
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key, build_fleet
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import usable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import AssumedPrices, Catalogue
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
@@ -141,6 +142,29 @@ def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: 
         running=(*scenario.running, *map(adapters.replica, manual)),
         resources={**scenario.resources, **{(each.namespace, each.name): each for each in manual}},
     )
+
+
+def with_prices(scenario: Scenario, catalogue: Catalogue | None, assumed: AssumedPrices | None) -> Scenario:
+    """Return a scenario with these prices in place of those it has; what runs stays. Raises PricingError."""
+    context = replace(scenario.context, catalogue=catalogue, assumed=assumed)
+    deployments, clusters = scheduler_inputs(context, platforms(context))
+    return replace(
+        scenario,
+        context=context,
+        deployments=tuple(deployments),
+        clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
+    )
+
+
+def before_plan(scenario: Scenario, plan: Plan) -> Scenario:
+    """Return a scenario in which only that runs which ran before the plan, and replicas that users wrote."""
+    known = {deployment.key for deployment in scenario.deployments}
+    manual = [replica for replica in scenario.running if not replica.deployment]
+    ran = [(resource, adapters.replica(resource)) for resource in plan.context.fleet.replicas.values()]
+    ran = [(resource, each) for resource, each in ran if (each.namespace, each.deployment) in known]
+    resources = {(each.namespace, each.name): scenario.resources[each.namespace, each.name] for each in manual}
+    resources |= {(each.namespace, each.name): resource for resource, each in ran}
+    return replace(scenario, running=(*(each for __, each in ran), *manual), resources=resources)
 
 
 def usable_endpoints(

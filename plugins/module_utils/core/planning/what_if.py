@@ -2,13 +2,15 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Answers to questions about a fleet: who moves, who finds no place, what services and deployments lose.
 
-What is planned counts as running. What is asked happens to it all at once, and what can be placed again is.
+What is planned counts as running. What is asked happens to it all at once, and what can be placed again is. Prices move
+nothing that runs: with other prices, what is new in the plan is placed by these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import zip_longest
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -18,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.los
     Displaced,
     Loss,
     loss_of,
+    pools_of,
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
@@ -27,19 +30,29 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
     Scenario,
+    before_plan,
     planned,
-    running_replica,
     usable_endpoints,
+    with_prices,
     with_resources,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
+    AssumedPrices,
+    Catalogue,
+    PricingError,
+    money,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import Spent
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Options,
     Pending,
     Replica,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path, nearest_name
+
+_NOT_YET = "does not run yet, and these prices decide on its place"
 
 
 @dataclass(frozen=True)
@@ -80,11 +93,29 @@ class Count:
 
 
 @dataclass(frozen=True)
+class OverCeiling:
+    """A deployment whose replicas cost more than its ceiling, and did not before."""
+
+    namespace: str
+    name: str
+    cost: Fraction
+    ceiling: Fraction
+    currency: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.namespace}/{self.name} costs {money(self.cost, self.currency)} per hour, more than the "
+            f"{money(self.ceiling, self.currency)} of its spec.cost.ceilingPerHour: what runs stays, and no more "
+            "of its replicas are placed"
+        )
+
+
+@dataclass(frozen=True)
 class Answer:
     """The answer to a question.
 
     `pending`: deployments that have more replicas without a place than before. `deployments` and `services` are those
-    whose numbers change.
+    whose numbers change. `before` and `after` are the fleet as it is planned and as it is then, for what both cost.
     """
 
     question: Question
@@ -93,26 +124,84 @@ class Answer:
     pending: tuple[Pending, ...]
     deployments: tuple[Count, ...]
     services: tuple[Count, ...]
+    over: tuple[OverCeiling, ...]
+    before: Scenario = field(compare=False, repr=False)
+    after: Scenario = field(compare=False, repr=False)
 
 
-def answer(plan: Plan, question: Question, options: Options, added: Added | None = None) -> Answer:
-    """Answer a question about a fleet as it is planned. Raises QuestionError and PlanError."""
+def answer(
+    plan: Plan, question: Question, options: Options, added: Added | None = None, catalogue: Catalogue | None = None
+) -> Answer:
+    """Answer a question about a fleet as it is planned. Raises QuestionError and PlanError.
+
+    `added`: the resources with those that the question adds. `catalogue`: the prices that it asks for."""
     before = planned(plan, options)
     asked = before if added is None else with_resources(before, added.resources, added.held)
+    is_priced = bool(question.price or question.prices)
+    asked = _priced(asked, question, catalogue) if is_priced else asked
     asked = _scaled(asked, question.scale or {})
     lost = loss_of(asked, question.lose or ())
     at_once, displaced = without(asked, lost)
-    decided = at_once.schedule()
-    after = at_once.after(decided)
+    start = without(before_plan(asked, plan), lost)[0] if is_priced else at_once
+    decided = start.schedule()
+    after = start.after(decided)
+    over = _over(before)
     missing = {(each.namespace, each.deployment): each.count for each in plan.schedule.pending}
     return Answer(
         question,
         lost,
-        _moves(displaced, at_once, decided),
+        _moves(asked, after, _reasons(displaced, decided)),
         tuple(each for each in decided.pending if each.count > missing.get((each.namespace, each.deployment), 0)),
         _counts(*(each.replicas() for each in (before, at_once, after))),
         _counts(*(_endpoints(each) for each in (before, at_once, after))),
+        tuple(each for key, each in _over(after).items() if key not in over),
+        before,
+        after,
     )
+
+
+def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None) -> Scenario:
+    """Return a scenario with the prices of a question. Raises QuestionError."""
+    classes, asked, known = scenario.context.fleet.classes, question.price or {}, scenario.context.prices.currency
+    problems = [
+        f"{WHAT_IF}.price: the fleet has no InferenceClass {name}. {nearest_name(name, classes)}"
+        for name in sorted(set(asked) - set(classes))
+    ]
+    given = {catalogue.currency: "prices"} if catalogue and question.prices else {}
+    for name, each in sorted(asked.items()):
+        given.setdefault(each.currency or known, f"{entry_path('price', name)}.currency")
+    currency = known or next(filter(None, given), "")
+    problems += [
+        f"{WHAT_IF}.{path}: prices in {other} cannot be compared with those of the fleet, which are in {currency}. "
+        "Convert them"
+        for other, path in given.items()
+        if other and other != currency
+    ]
+    if not currency and not problems:
+        problems.append(f"{WHAT_IF}.price: the fleet knows no prices, and so no currency. Give it: currency: USD")
+    if problems:
+        raise QuestionError(problems)
+    try:
+        book = scenario.context.catalogue if catalogue is None else catalogue
+        return with_prices(scenario, book, AssumedPrices(asked, currency) if asked else None)
+    except PricingError as error:
+        raise QuestionError([str(error)]) from error
+
+
+def _over(scenario: Scenario) -> dict[Key, OverCeiling]:
+    """Return the deployments whose replicas cost more than their ceiling."""
+    limits = {each.key: each.cost for each in scenario.deployments if each.cost and each.cost.ceiling is not None}
+    pools = {cluster.name: {pool.name: pool for pool in cluster.pools} for cluster in scenario.clusters}
+    spent: dict[Key, Spent] = {}
+    for replica in scenario.running if limits else ():
+        key = (replica.namespace, replica.deployment)
+        spent[key] = spent.get(key, Spent()).with_replica(replica.engines, pools.get(replica.cluster, {}))
+    found = {}
+    for key, limit in sorted(limits.items()):
+        cost, ceiling = spent.get(key, Spent()).cost, Fraction(limit.ceiling or 0)
+        if cost > ceiling and not limit.invalid:
+            found[key] = OverCeiling(*key, cost, ceiling, limit.currency)
+    return found
 
 
 def _scaled(scenario: Scenario, replicas: Mapping[str, int]) -> Scenario:
@@ -139,22 +228,30 @@ def _counts(before: Mapping[Key, int], at_once: Mapping[Key, int], after: Mappin
     return tuple(each for each in counts if each.changes)
 
 
-def _moves(displaced: Sequence[Displaced], scenario: Scenario, decided: Schedule) -> tuple[Move, ...]:
-    """Pair, for each deployment, what runs no longer with what is placed."""
-    gone: dict[Key, list[tuple[Replica, str]]] = {}
+def _reasons(displaced: Iterable[Displaced], decided: Schedule) -> dict[Key, str]:
+    """Return why replicas run no longer, by namespace and name."""
+    gone = [(each.replica, each.reason) for each in decided.dropped]
+    gone += [(each.replica, each.reason) for each in displaced]
+    return {(replica.namespace, replica.name): reason for replica, reason in gone}
+
+
+def _moves(before: Scenario, after: Scenario, reasons: Mapping[Key, str]) -> tuple[Move, ...]:
+    """Pair, for each deployment, what runs no longer where it did with what is placed."""
+    ran, runs = ({_place(each) for each in scenario.running} for scenario in (before, after))
+    gone: dict[Key, list[Replica]] = {}
     new: dict[Key, list[Replica]] = {}
-    for replica, reason in [
-        *((each.replica, each.reason) for each in displaced),
-        *((each.replica, each.reason) for each in decided.dropped),
-    ]:
-        gone.setdefault((replica.namespace, replica.deployment), []).append((replica, reason))
-    for placement in decided.placements:
-        if placement.state == "new":
-            placed = running_replica(placement, scenario.resource(placement).name)
-            new.setdefault((placement.namespace, placement.deployment), []).append(placed)
+    for found, scenario, others in ((gone, before, runs), (new, after, ran)):
+        for replica in scenario.running:
+            if _place(replica) not in others:
+                found.setdefault((replica.namespace, replica.deployment), []).append(replica)
     moves = []
     for key in sorted({*gone, *new}):
-        left = sorted(gone.get(key, ()), key=lambda entry: (entry[0].cluster, entry[0].index))
+        left = sorted(gone.get(key, ()), key=lambda replica: (replica.cluster, replica.index))
         for old, placed in zip_longest(left, new.get(key, ())):
-            moves.append(Move(*key, old[0] if old else None, placed, old[1] if old else ""))
+            reason = reasons.get((old.namespace, old.name), _NOT_YET) if old else ""
+            moves.append(Move(*key, old, placed, reason))
     return tuple(moves)
+
+
+def _place(replica: Replica) -> tuple[str, str, str, tuple[str, ...]]:
+    return replica.namespace, replica.name, replica.cluster, tuple(pools_of(replica))

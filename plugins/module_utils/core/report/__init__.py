@@ -28,7 +28,8 @@ has is from there, so that the numbers and words of the page are those of the te
     files      {created, changed, removed: [path]} of these objects
     distributions [{namespace, deployment, replicas, desired, minimum, topologies, tiers, returns, preempts, leaving,
                   preempted}], as `output/distribution.py` says; of deployments that ask for one
-    what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str]
+    what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str],
+               over [str] (deployments over their ceiling) and costs (as cost below)
     survival   {losses, tried (how many), needs}
       needs    [{kind, namespace, name, clusters, is_fatal, places [{cluster (empty for none of the fleet), number}],
                what (empty when it survives all), why [str], heals}]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.cost import cost_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
@@ -25,8 +26,8 @@ _COUNTS = (("before", "before"), ("atOnce", "at once"), ("after", "after"))
 
 
 def what_if_section(answer: Mapping[str, Any], known: Index) -> Markup:
-    """The section of an answer: the question, who moves, who finds no place, and what is left of services and
-    deployments. Empty without an answer."""
+    """The section of an answer: the question, who moves, who finds no place, what is left of services and deployments,
+    and what the fleet costs then. Empty without an answer."""
     if not answer:
         return NOTHING
     moves = [_move(move, known) for move in answer["moves"]]
@@ -40,6 +41,8 @@ def what_if_section(answer: Mapping[str, Any], known: Index) -> Markup:
             else NOTHING,
             _counts("Services, and their usable endpoints", "Service", answer["services"], known.services),
             _counts("Deployments, and their replicas", "Deployment", answer["deployments"], {}),
+            items([join([badge("Over the ceiling", "warn"), " ", prose(each)]) for each in answer["over"]]),
+            cost_section(answer["costs"], known),
         ]
     )
 

@@ -101,7 +101,7 @@ def model(
             "removed": _objects(changes.removed),
         },
         "distributions": [asdict(each) for each in distributions(plan)],
-        "what_if": {**api.wire(what_if_output.document(answer)), "asked": answer.question.parts} if answer else {},
+        "what_if": _what_if(answer) if answer else {},
         "survival": _survival(survey or Survey()),
         "cost": _cost(cost, cost_before) if cost else {},
     }
@@ -117,6 +117,16 @@ def _cost(found: cost_output.FleetCost, before: cost_output.Before | None) -> di
         "clusters": [asdict(each) for each in (*cost_output.cluster_lines(found, before), replace(total, notes=()))],
         "deployments": [asdict(each) for each in cost_output.deployment_lines(found, before)],
         "notes": list(total.notes),
+    }
+
+
+def _what_if(answer: Answer) -> dict[str, Any]:
+    cost = what_if_output.costs(answer)
+    return {
+        **api.wire(what_if_output.document(answer)),
+        "asked": answer.question.parts,
+        "over": list(map(str, answer.over)),
+        "costs": _cost(cost.after, cost.compared) if cost.after else {},
     }
 
 

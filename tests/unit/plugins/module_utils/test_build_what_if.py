@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import read_question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 MANIFESTS = Path(__file__).parents[4] / "tests" / "data" / "manifests" / "getting-started"
@@ -74,6 +75,28 @@ def test_manifests_that_are_added_are_read_with_all_others(tmp_path: Path) -> No
     again = shutil.copy(fleet / "platform.yaml", more / "again.yaml")
     with pytest.raises(build.ManifestError):
         answered(settings, {"add": str(again)}, tmp_path / "build")
+
+
+def test_prices_are_asked_and_no_file_has_them(tmp_path: Path) -> None:
+    folder, prices = tmp_path / "build", tmp_path / "prices.yaml"
+    settings = replace(getting_started("eks"), folder=str(folder))
+    build.build(settings)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    prices.write_text(
+        "currency: USD\nprices:\n- {provider: EKS, machine: g6.xlarge, region: us-west-2, onDemand: '1.00',"
+        " asOf: '2026-11-01', source: a test}\n"
+    )
+    asked = replace(settings, check_mode=True, question=read_question({"prices": str(prices)}))
+    outcome = build.build(asked)
+    page = build.draw(outcome)
+    assert f"prices are those of {prices}" in page
+    assert outcome.answer
+    assert "COST IN USD" in "\n".join(what_if.table(outcome.answer))
+    # Only the answer has prices, and the plan has none.
+    assert "What it costs" not in page
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match=r"gone\.yaml"):
+        build.build(replace(asked, question=read_question({"prices": str(tmp_path / "gone.yaml")})))
 
 
 def test_a_question_waits_for_no_other_run(tmp_path: Path) -> None:

@@ -121,7 +121,15 @@ def test_the_document_has_what_the_table_has() -> None:
     assert not any("toCluster" in move for move in written["moves"])
     assert written["pending"][0]["replicas"] == 2
     assert written["services"] == [{"namespace": "team", "name": "one", "before": 2, "atOnce": 0, "after": 0}]
-    assert written["summary"] == {"moved": 0, "placed": 0, "gone": 2, "pending": 2, "servicesWithoutEndpoint": 1}
+    assert written["summary"] == {
+        "moved": 0,
+        "placed": 0,
+        "gone": 2,
+        "pending": 2,
+        "servicesWithoutEndpoint": 1,
+        "overCeiling": 0,
+    }
+    assert "cost" not in written
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,17 @@ def test_names_that_the_fleet_does_not_have_are_errors_with_the_nearest(question
     ("given", "says"),
     [
         ({"loose": ["a"]}, "fleet_what_if.loose: Is not a known field. Did you mean lose?"),
-        ({"price": {"h100": 3}}, "fleet_what_if.price: Is not a known field. Known here: lose, add, scale."),
+        ({"prise": {"h100": 3}}, "fleet_what_if.prise: Is not a known field. Did you mean price?"),
+        ({"price": {"h100": 3}}, 'fleet_what_if.price["h100"]: Must be a mapping, is a whole number (got 3).'),
+        ({"price": {}}, "fleet_what_if.price: Must not be empty."),
+        ({"price": {"h100": {"currency": "USD"}}}, 'price["h100"]: One of onDemand, spot and reserved must be given.'),
+        ({"price": {"h100": {"ondemand": 3}}}, 'price["h100"].ondemand: Is not a known field. Did you mean onDemand?'),
+        ({"price": {"h100": {"spot": -3}}}, 'fleet_what_if.price["h100"].spot: A price must not be negative (got -3).'),
+        ({"price": {"h100": {"spot": "-3"}}}, 'price["h100"].spot: Must be a number in quotes'),
+        ({"price": {"h100": {"spot": True}}}, 'price["h100"].spot: Must be'),
+        ({"price": {"h100": {"spot": float("inf")}}}, 'price["h100"].spot: Must be'),
+        ({"price": {"h100": {"spot": 3, "currency": "usd"}}}, 'price["h100"].currency: Must be three capital'),
+        ({"prices": ["a"]}, "fleet_what_if.prices: Must be text"),
         ({"lose": [{"clutser": "a"}]}, "fleet_what_if.lose[0].clutser: Is not a known field. Did you mean cluster?"),
         ({"lose": [{}]}, "fleet_what_if.lose[0]: Must not be empty."),
         ({"lose": []}, "fleet_what_if.lose: Must not be empty."),

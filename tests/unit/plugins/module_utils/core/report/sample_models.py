@@ -190,6 +190,13 @@ def _answer(names: list[str]) -> dict[str, Any]:
         "pending": [{**_pending(), "replicas": 1, "message": "0 of 1 replicas scheduled (checked 2 clusters)"}],
         "services": [{"name": "chat", **counts}],
         "deployments": [{"name": "qwen3-8b", **counts}],
+        "over": ["ml-team/qwen3-8b costs 3.00 USD per hour, more than the 2.00 USD of its spec.cost.ceilingPerHour"],
+        "costs": {
+            "currency": "USD", "hours": 730, "as_of": "",
+            "clusters": [cost("gcp-central", "10", "9.00", "6,570.00", "+2.00", 100)],
+            "deployments": [cost("ml-team/qwen3-8b", "-", "3.00", "2,190.00", "+1.60", 33)],
+            "notes": [],
+        },
     }  # fmt: skip
 
 
