@@ -62,8 +62,9 @@ class Scenario:
         """Place what is missing of these deployments, of all without them, and decide on nothing else: what runs of
         other ones only takes capacity. Raises PlanError.
 
-        The answer is that of `schedule` for them, where others are complete or found no room before: as nothing that
-        runs moves, what a loss leaves of the fleet has no more room for those than the whole fleet had."""
+        The answer is that of `schedule` for them, where none of them preempts, and others are complete or found no room
+        before: as nothing that runs moves, what a loss leaves of the fleet has no more room for those than the whole
+        fleet had."""
         left = self.replicas()
         missing = [each for each in self.deployments if each.replicas > left[each.key]]
         chosen = [each for each in missing if among is None or each.key in among]

@@ -4,16 +4,19 @@
 lost, and what would heal it where they do not.
 
 Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
-a loss of all clusters that it has an endpoint on alone. That holds as long as no replica takes the place of one that
-runs.
+a loss of all clusters that it has an endpoint on alone. The exception are replicas of a deployment that preempts: where
+their cluster is lost, they may take the places of replicas of lower priority elsewhere, so these losses are planned for
+all that may give way.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
@@ -28,9 +31,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sce
     planned,
     usable_endpoints,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import money
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
+    Dropped,
+    Minimum,
     Options,
     Pending,
     Schedule,
@@ -54,7 +62,12 @@ Clusters = tuple[str, ...]
 @dataclass(frozen=True)
 class Need:
     """Remainder that a service or a deployment needs: `least` usable endpoints, or replicas, after a loss of up
-    to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet."""
+    to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet.
+
+    A need with `label` is one of that label of clusters: `within` are the clusters with it that the deployment may use,
+    and when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may
+    make other replicas take the places of these.
+    """
 
     kind: Literal["service", "deployment"]
     namespace: str
@@ -63,6 +76,9 @@ class Need:
     least: int
     places: Counter[str]
     is_fatal: bool
+    label: str = ""
+    within: frozenset[str] = frozenset()
+    gives_way_to: frozenset[str] = frozenset()
 
     @property
     def key(self) -> Key:
@@ -79,8 +95,15 @@ class Need:
         return self.left(()) < self.least
 
     def hurt(self, lost: Clusters) -> bool:
-        """Return whether it has to survive a loss, and less is left elsewhere than is needed."""
-        return len(lost) <= self.clusters and self.left(lost) < self.least
+        """Return whether it has to survive a loss, and less is left elsewhere than is needed, or may be."""
+        if len(lost) > self.clusters or (self.within and self.within <= set(lost)):
+            return False
+        return self.left(lost) < self.least or (self.places[""] < self.least and not self.gives_way_to.isdisjoint(lost))
+
+    @property
+    def matters(self) -> frozenset[str]:
+        """Return the clusters whose loss may leave less of it."""
+        return (frozenset(self.places) | self.gives_way_to) - {""}
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -90,7 +113,8 @@ class Need:
 class Addition:
     """Something that is added to a fleet: replicas of a deployment, nodes of a pool, or a cluster like another one.
 
-    `nodes` are those of each of `pools`, which are the ones that are used on the other cluster."""
+    `nodes` are those of each of `pools`, which are the ones that are used on the other cluster. `per_hour` is what
+    these nodes cost in `currency`, None where that is not known; where no price is, there is no currency."""
 
     deployment: Key | None = None
     replicas: int = 0
@@ -98,6 +122,8 @@ class Addition:
     pools: tuple[str, ...] = ()
     nodes: int = 0
     is_new_cluster: bool = False
+    per_hour: Fraction | None = None
+    currency: str = ""
 
     def __str__(self) -> str:
         if self.deployment:
@@ -108,18 +134,20 @@ class Addition:
         return f"{count(self.nodes, 'more node')} of pool {pools} on {self.cluster}"
 
 
-def cost(addition: Addition) -> tuple[int, bool, int, str]:
-    """Return what an addition costs, to be compared with others: hardware before replicas on hardware that is there.
-
-    This is the place for prices of InferenceClasses."""
-    return addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
+def cost(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
+    """Return what an addition costs, to be compared with others: the price of its nodes for an hour, and those without
+    a known price last; then the fewest nodes, a cluster that is there, the fewest replicas."""
+    is_unknown = addition.nodes > 0 and addition.per_hour is None
+    price = addition.per_hour or Fraction(0)
+    return is_unknown, price, addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
 
 
 @dataclass(frozen=True)
 class Shortfall:
     """A need that is not met after a loss (without clusters: that is not met at all).
 
-    `left`: what it has then. `pending`: its deployments that find no other place. `remedy`: the cheapest addition with
+    `left`: what it has then. `pending`: its deployments that find no other place. `preempted`: its replicas elsewhere
+    whose places others take then. `remedy`: the cheapest addition with
     which it is met after every loss, None where none was found, or with `is_searched` False none was searched for.
     `losses`: how many losses it does not survive.
     """
@@ -128,6 +156,7 @@ class Shortfall:
     lost: Clusters
     left: int
     pending: tuple[Pending, ...]
+    preempted: tuple[Dropped, ...] = ()
     losses: int = 1
     remedy: Addition | None = None
     is_searched: bool = True
@@ -139,6 +168,7 @@ class Shortfall:
     def what(self) -> str:
         """Return what is lost, and what is left."""
         what = "no endpoint" if self.need.kind == "service" else f"{self.left} of {self.need.least} replicas"
+        what += f" on clusters with {self.need.label}" if self.need.label else ""
         if not self.lost:
             return f"{self.need} has {what} even without a loss"
         more = f", the first of {self.losses} such losses" if self.losses > 1 else ""
@@ -147,19 +177,31 @@ class Shortfall:
     @property
     def why(self) -> list[str]:
         """Return why what is lost finds no other place."""
-        return [
+        pending = [
             f"{each.namespace}/{each.deployment}: {each.message}; {some(map(str, each.refusals), 2)}"
             if each.refusals
             else f"{each.namespace}/{each.deployment}: {each.message}"
             for each in self.pending
         ]
+        gone = [(each.replica, each.reason) for each in self.preempted]
+        return [f"{each.namespace}/{each.deployment} on {each.cluster}: {reason}" for each, reason in gone] + pending
 
     @property
     def heals(self) -> str:
         """Return what would heal it."""
         if self.remedy:
-            return f"{self.remedy} would heal it"
+            return f"{self.remedy} would heal it{_price_text(self.remedy)}"
         return "Nothing was found that would heal it" if self.is_searched else ""
+
+
+def _price_text(remedy: Addition) -> str:
+    """Return what the nodes of a remedy cost, or by what it is the cheapest one; empty for one without nodes."""
+    if not remedy.nodes:
+        return ""
+    if remedy.per_hour is not None:
+        return f", for {money(remedy.per_hour, remedy.currency)} per hour"
+    known = "its price is not known" if remedy.currency else "prices are not known"
+    return f" (the fewest nodes that do, as {known})"
 
 
 @dataclass(frozen=True)
@@ -187,7 +229,7 @@ def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Su
     have to be left after the losses that its services, or all of the fleet, have to survive.
     """
     scenario = planned(plan, options)
-    asked = _Asked(scenario, of_fleet, _required(plan.deployments))
+    asked = _Asked(scenario, of_fleet)
     needs = asked.needs(scenario)
     losses = _losses(needs, scenario.clusters)
     healer = _Healer(scenario, asked)
@@ -195,22 +237,30 @@ def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Su
     return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
 
 
-def _required(deployments: Iterable[Deployment]) -> dict[Key, int]:
-    """Return how many replicas of a deployment have to be left, of those that say so for the whole fleet."""
-    return {
-        deployment.key: max((entry.replicas for entry in deployment.minimum if not entry.topology_key), default=0)
-        for deployment in deployments
-    }
+def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
+    """Return how many replicas of deployments have to be left, of those that say so: once for the whole fleet, and for
+    each label of clusters."""
+    found: dict[Key, list[Minimum]] = {}
+    for deployment in sorted(deployments, key=lambda each: each.key):
+        least: dict[str, int] = {}
+        for entry in deployment.minimum:
+            least[entry.topology_key] = max(entry.replicas, least.get(entry.topology_key, 0))
+        entries = [Minimum(replicas, key) for key, replicas in sorted(least.items()) if replicas]
+        if entries:
+            found[deployment.key] = entries
+    return found
 
 
 class _Asked:
     """Losses that services and deployments have to survive."""
 
-    def __init__(self, scenario: Scenario, of_fleet: Survival | None, required: Mapping[Key, int]) -> None:
+    def __init__(self, scenario: Scenario, of_fleet: Survival | None) -> None:
+        self._priorities = {each.key: each.priority for each in scenario.deployments}
+        self._preempts = {each.key for each in scenario.deployments if each.preempts}
         self._fleet = scenario.context.fleet
         given = {key: service.spec.survive or of_fleet for key, service in sorted(self._fleet.services.items())}
         self._services = {key: survival for key, survival in given.items() if survival is not None}
-        self._required = {key: least for key, least in sorted(required.items()) if least}
+        self._required = _required(scenario.deployments)
         self._deployments = dict.fromkeys(self._required, of_fleet) if of_fleet else {}
         for key, survival in self._services.items() if self._required else ():
             for owner in self._behind(key):
@@ -227,12 +277,47 @@ class _Asked:
             replicas = [scenario.resources.get((key[0], member.endpoint.name)) for member in endpoints[key]]
             places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
             found.append(_need("service", key, self._services[key], 1, places))
-        for key, least in self._required.items():
+        for key, entries in self._required.items():
             if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
                 running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
                 places = Counter(each.cluster for each in running)
-                found.append(_need("deployment", key, self._deployments[key], least, places))
-        return found
+                needs = self._of_deployment(scenario, key, entries, places)
+                found += [need for need in needs if only is None or need.label == only.label]
+        return [replace(need, gives_way_to=self._gives_way_to(scenario, need)) for need in found]
+
+    def _of_deployment(
+        self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
+    ) -> Iterator[Need]:
+        """Yield what has to be left of a deployment: of all its replicas, and of those on each label of clusters."""
+        deployment = next(each for each in scenario.deployments if each.key == key)
+        survival = self._deployments[key]
+        for entry in entries:
+            if not entry.topology_key:
+                yield _need("deployment", key, survival, entry.replicas, places)
+                continue
+            clusters: dict[str, set[str]] = {}
+            for cluster in scenario.clusters:
+                value = domain(cluster, entry.topology_key)
+                if value and not cluster_refusal(deployment, cluster):
+                    clusters.setdefault(value, set()).add(cluster.name)
+            for value, names_of in sorted(clusters.items()):
+                there = Counter({name: number for name, number in places.items() if name in names_of})
+                need = _need("deployment", key, survival, entry.replicas, there)
+                yield replace(need, label=f"{entry.topology_key}={value}", within=frozenset(names_of))
+
+    def _gives_way_to(self, scenario: Scenario, need: Need) -> frozenset[str]:
+        """Return the clusters with replicas of deployments that preempt, and could preempt some that a need counts."""
+        if not self._preempts:
+            return frozenset()
+        lowest = min((self._priorities.get(key, 0) for key in self.behind(need)), default=0)
+        running = [(each.cluster, (each.namespace, each.deployment)) for each in scenario.running]
+        return frozenset(
+            cluster for cluster, key in running if key in self._preempts and self._priorities[key] > lowest
+        )
+
+    def preempts(self, deployments: Iterable[Key]) -> bool:
+        """Return whether any of these deployments preempts."""
+        return not self._preempts.isdisjoint(deployments)
 
     def behind(self, need: Need) -> list[Key]:
         """Return the deployments whose replicas a need is about."""
@@ -271,7 +356,7 @@ def _losses(needs: Iterable[Need], clusters: Iterable[Cluster]) -> list[Clusters
     for need in needs:
         if need.is_unmet:
             continue
-        for one in sorted(set(need.places) - {""}):
+        for one in sorted(need.matters):
             others = ((min(one, other), max(one, other)) for other in known if other != one)
             lost: Iterator[Clusters] = iter([(one,)])
             found.update(each for each in itertools.chain(lost, others if need.clusters > 1 else ()) if need.hurt(each))
@@ -288,18 +373,33 @@ def _shortfalls(
         hurt = [need for need in needs if need.is_unmet is not bool(lost) and need.hurt(lost)]
         after, displaced = without(scenario, Loss(frozenset(lost)))
         among = {(each.replica.namespace, each.replica.deployment) for each in displaced} if lost else None
-        decided = after.schedule_missing(among)
-        for need, left in zip(hurt, _left(hurt, lost, after, decided), strict=True):
+        if among and asked.preempts(among):
+            decided = after.schedule()
+            settled = {_subject(need): need.left(()) for need in asked.needs(after.after(decided))}
+            numbers = [settled.get(_subject(need), 0) for need in hurt]
+        else:
+            decided = after.schedule_missing(among)
+            numbers = _left(hurt, lost, after, decided)
+        for need, left in zip(hurt, numbers, strict=True):
             if left >= need.least:
                 continue
             first = found.get(id(need))
             if first is None:
                 behind = asked.behind(need)
                 pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
-                found[id(need)] = Shortfall(need, lost, left, pending)
+                gone = tuple(
+                    each
+                    for each in decided.dropped
+                    if each.preempted_by and (each.replica.namespace, each.replica.deployment) in behind
+                )
+                found[id(need)] = Shortfall(need, lost, left, pending, gone)
             else:
                 found[id(need)] = replace(first, losses=first.losses + 1)
     return [found[id(need)] for need in needs if id(need) in found]
+
+
+def _subject(need: Need) -> tuple[str, Key, str]:
+    return need.kind, need.key, need.label
 
 
 def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
@@ -307,7 +407,7 @@ def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Sched
     placed = [placement for placement in decided.placements if placement.state == "new"]
     replicas = [after.resource(placement) for placement in placed]
     own = {(replica.namespace, replica.name) for replica in replicas}
-    again = Counter((placement.namespace, placement.deployment) for placement in placed)
+    again = Counter(((each.namespace, each.deployment), each.cluster) for each in placed)
     services = [after.context.fleet.services[need.key] for need in needs if need.kind == "service"]
     endpoints = usable_endpoints(after, replicas, services)
     return [
@@ -315,7 +415,11 @@ def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Sched
         + (
             sum((need.namespace, member.endpoint.name) in own for member in endpoints[need.key])
             if need.kind == "service"
-            else again[need.key]
+            else sum(
+                number
+                for (key, cluster), number in again.items()
+                if key == need.key and (not need.within or cluster in need.within)
+            )
         )
         for need in needs
     ]
@@ -330,7 +434,7 @@ class _Healer:
 
     def healed(self, found: Shortfall) -> Shortfall:
         """Return a shortfall with the cheapest addition that heals it."""
-        for addition in sorted(self._additions(found), key=cost):
+        for addition in sorted(map(self._priced, self._additions(found)), key=cost):
             if self._tries <= 0:
                 return replace(found, is_searched=False)
             self._tries -= 1
@@ -360,6 +464,19 @@ class _Healer:
             pools = tuple(dict.fromkeys(pool for each in here for pool in pools_of(each)))
             for number in range(1, _MOST_NODES + 1) if pools else ():
                 yield Addition(cluster=cluster, pools=pools, nodes=number, is_new_cluster=True)
+
+    def _priced(self, addition: Addition) -> Addition:
+        """Return an addition with what its nodes cost."""
+        pools = [
+            pool.price
+            for cluster in self._scenario.clusters
+            if cluster.name == addition.cluster
+            for pool in cluster.pools
+            if pool.name in addition.pools
+        ]
+        known: list[Decimal] = [price for price in pools if price is not None]
+        per_hour = sum(map(Fraction, known), Fraction(0)) * addition.nodes if len(known) == len(pools) else None
+        return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
     def _heals(self, addition: Addition, need: Need) -> bool:
         """Plan again with an addition, and return whether the need is met after every loss then."""

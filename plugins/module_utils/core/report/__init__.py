@@ -31,7 +31,8 @@ has is from there, so that the numbers and words of the page are those of the te
     what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str],
                over [str] (deployments over their ceiling) and costs (as cost below)
     survival   {losses, tried (how many), needs}
-      needs    [{kind, namespace, name, clusters, is_fatal, places [{cluster (empty for none of the fleet), number}],
+      needs    [{kind, namespace, name, label (of clusters, or empty), clusters, is_fatal,
+               places [{cluster (empty for none of the fleet), number}],
                what (empty when it survives all), why [str], heals}]
     cost       {} for a fleet that knows no prices, else {currency, hours (of a month), as_of, clusters, deployments,
                notes [str]}; of clusters the last one is the fleet

@@ -120,6 +120,7 @@ def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
                 "th",
                 link(known.services.get((row["namespace"], row["name"])), code(f"{row['namespace']}/{row['name']}")),
                 el("div", f"{row['kind']}, any {count(row['clusters'], 'cluster')}", class_="m"),
+                el("div", "on clusters with ", code(row["label"]), class_="m") if row["label"] else NOTHING,
                 scope="row",
             ),
             el("td", items([_place(place, known) for place in row["places"]]) or "nowhere"),

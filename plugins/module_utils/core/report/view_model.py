@@ -138,11 +138,11 @@ def _not_survived(shortfall: Shortfall) -> dict[str, str]:
 
 
 def _survival(survey: Survey) -> dict[str, Any]:
-    shortfalls = {(each.need.kind, each.need.key): each for each in survey.shortfalls}
+    shortfalls = {(each.need.kind, each.need.key, each.need.label): each for each in survey.shortfalls}
     return {
         "losses": survey.losses,
         "tried": survey.tried,
-        "needs": [_need(need, shortfalls.get((need.kind, need.key))) for need in survey.needs],
+        "needs": [_need(need, shortfalls.get((need.kind, need.key, need.label))) for need in survey.needs],
     }
 
 
@@ -151,6 +151,7 @@ def _need(need: Need, shortfall: Shortfall | None) -> dict[str, Any]:
         "kind": need.kind,
         "namespace": need.namespace,
         "name": need.name,
+        "label": need.label,
         "clusters": need.clusters,
         "is_fatal": need.is_fatal,
         "places": [{"cluster": cluster, "number": number} for cluster, number in sorted(need.places.items())],

@@ -49,7 +49,10 @@ def cluster(name: str, region: str = "west", **pools: int | tuple[int, list[str]
     return resource("InferenceCluster", name, {"cluster": source, "nodePools": written}, labels={"region": region})
 
 
-def deployment(name: str, replicas: int, region: str = "", priority: int = 0, available: int = 0) -> api.Resource:
+def deployment(
+    name: str, replicas: int, region: str = "", priority: int = 0, available: int = 0, **spec_: Any
+) -> api.Resource:
+    """A deployment whose pods claim a GPU each; `spec_`: more of its spec."""
     member = {
         "nodeSelector": {"devices": [{"name": "gpu", "selectors": [{"cel": ANY}]}]},
         "template": {"spec": {"containers": [{"name": "engine", "image": "vllm"}]}},
@@ -58,7 +61,7 @@ def deployment(name: str, replicas: int, region: str = "", priority: int = 0, av
     if region:
         body["clusterSelector"] = {"matchLabels": {"region": region}}
     annotations = {"modelplane.ai/priority": str(priority)}
-    spec: dict[str, Any] = {"replicas": replicas, "template": {"spec": body}}
+    spec: dict[str, Any] = {"replicas": replicas, "template": {"spec": body}, **spec_}
     if available:
         spec["minAvailable"] = [{"replicas": available}]
     return resource("ModelDeployment", name, spec, namespace="team", annotations=annotations)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
@@ -31,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "scheduling"))
 
 import fleets
-from asked_fleet import cluster, deployment, planned, provider, service
+from asked_fleet import CLASS, cluster, deployment, planned, provider, resource, service
 
 ONE = Survival(clusters=1)
 
@@ -65,7 +66,89 @@ def test_a_loss_that_is_not_survived_is_named_with_the_reason_and_the_cheapest_a
     assert str(found.remedy) == "1 more node of pool gpu on b"
     assert "service team/one has no endpoint after a loss of a." in str(found)
     assert "team/one: 0 of 1 replicas scheduled" in str(found)
-    assert str(found).endswith("1 more node of pool gpu on b would heal it")
+    assert str(found).endswith(
+        "1 more node of pool gpu on b would heal it (the fewest nodes that do, as prices are not known)"
+    )
+
+
+def priced(**prices: str) -> list[api.Resource]:
+    """A class for each cluster of this name, with the price of a node; empty for one that is not known."""
+    return [
+        resource("InferenceClass", name, {**api.wire(CLASS)["spec"], **({"pricing": pricing(price)} if price else {})})
+        for name, price in prices.items()
+    ]
+
+
+def pricing(price: str) -> dict[str, str]:
+    return {"currency": "USD", "asOf": "2026-11-01", "onDemand": price}
+
+
+def of_own_class(name: str, nodes: int) -> api.Resource:
+    written = api.wire(cluster(name, gpu=nodes), set_only=True)
+    written["spec"]["nodePools"][0]["className"] = name
+    return api.parse(written)
+
+
+@pytest.mark.parametrize(
+    ("prices", "heals"),
+    [
+        ({"a": "3", "b": "5.00", "c": "2.50"}, "1 more node of pool gpu on c would heal it, for 2.50 USD per hour"),
+        ({"a": "3", "b": "2", "c": "2.50"}, "1 more node of pool gpu on b would heal it, for 2.00 USD per hour"),
+        # A price that is not known is not a low one.
+        (
+            {"a": "3", "b": "", "c": "9"},
+            "another cluster like a, with 1 node in pool gpu would heal it, for 3.00 USD per hour",
+        ),
+        (
+            {"a": "", "b": "", "c": "", "d": "1"},
+            "1 more node of pool gpu on b would heal it (the fewest nodes that do, as its price is not known)",
+        ),
+    ],
+)
+def test_the_cheapest_addition_is_the_one_with_the_lowest_price(prices: dict[str, str], heals: str) -> None:
+    fleet = planned(
+        *priced(**prices),
+        *(of_own_class(name, 1) for name in "abc"),
+        *(deployment(name, 1) for name in ("one", "three", "two")),
+        service("one", "one"),
+    )
+    found = only(surveyed(fleet))
+    assert found.lost == ("a",)
+    assert found.heals == heals
+
+
+def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> None:
+    fleet = planned(
+        cluster("a", gpu=1),
+        cluster("b", gpu=1),
+        deployment("high", 1, priority=5, preemption="LowerPriority"),
+        deployment("low", 1),
+        service("high", "high"),
+        service("low", "low"),
+    )
+    found = only(surveyed(fleet))
+    assert (found.need.name, found.lost, found.losses) == ("low", ("a",), 2)
+    assert "team/low on b: preempted by team/high, which has a higher priority" in str(found)
+    never = planned(*(each for each in _resources(fleet)), deployment("high", 1, priority=5))
+    assert {each.need.name for each in surveyed(never).shortfalls} == {"high", "low"}
+
+
+def _resources(fleet: Plan) -> list[api.Resource]:
+    known = fleet.context.fleet
+    return [*known.clusters.values(), *known.deployments.values(), *known.services.values()]
+
+
+def test_each_label_needs_its_replicas_while_a_cluster_with_it_is_left() -> None:
+    clusters = (cluster("a", gpu=2), cluster("b", gpu=1), cluster("c", "east", gpu=2))
+    required = [{"topologyKey": "region", "replicas": 2}]
+    fleet = planned(*clusters, deployment("one", 4, minAvailable=required), service("one", "one"))
+    found = only(surveyed(fleet))
+    assert (found.need.label, found.lost) == ("region=west", ("a",))
+    assert "deployment team/one has 1 of 2 replicas on clusters with region=west after a loss of a" in str(found)
+    # All of the east is lost with c, and has no cluster left on which replicas could be.
+    assert {each.label for each in surveyed(fleet).needs} == {"", "region=east", "region=west"}
+    wider = planned(*clusters, cluster("d", gpu=2), deployment("one", 4, minAvailable=required), service("one", "one"))
+    assert surveyed(wider).shortfalls == ()
 
 
 def test_replicas_on_hardware_that_is_there_are_cheaper_than_hardware() -> None:
@@ -151,17 +234,20 @@ def brute(fleet: Plan, lost: tuple[str, ...]) -> dict[str, int]:
 
 @given(
     st.lists(st.integers(0, 3), min_size=2, max_size=4),
-    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.booleans()), min_size=1, max_size=4),
     st.integers(1, 2),
 )
 def test_the_losses_that_are_found_are_those_of_all_plans(
-    nodes: list[int], asked: list[tuple[int, int]], most: int
+    nodes: list[int], asked: list[tuple[int, int, bool]], most: int
 ) -> None:
     """No loss that is left out, as it could not matter, leaves a service without an endpoint."""
     names = [f"c{number}" for number in range(len(nodes))]
     fleet = planned(
         *(cluster(name, gpu=number) for name, number in zip(names, nodes, strict=True)),
-        *(deployment(f"d{at}", replicas, priority=rank) for at, (replicas, rank) in enumerate(asked)),
+        *(
+            deployment(f"d{at}", replicas, priority=rank, preemption="LowerPriority" if preempts else "Never")
+            for at, (replicas, rank, preempts) in enumerate(asked)
+        ),
         *(service(f"d{at}", f"d{at}") for at in range(len(asked))),
     )
     unmet = {

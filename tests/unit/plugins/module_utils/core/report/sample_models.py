@@ -201,7 +201,7 @@ def _answer(names: list[str]) -> dict[str, Any]:
 
 
 def _survival() -> dict[str, Any]:
-    need = {"kind": "service", "namespace": "ml-team", "clusters": 1, "is_fatal": True}
+    need = {"kind": "service", "namespace": "ml-team", "label": "", "clusters": 1, "is_fatal": True}
     places = [{"cluster": "", "number": 1}, {"cluster": "aws-west", "number": 2}]
     return {
         "losses": 3,
