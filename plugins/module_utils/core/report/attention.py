@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     items,
     join,
     link,
+    linked,
     prose,
 )
 
@@ -100,7 +101,7 @@ def _subject(found: Mapping[str, Any], known: Index) -> list[object]:
     """The subject of a finding, with a link to it."""
     key = (found["namespace"], found["name"])
     name = code("/".join(filter(None, key)))
-    cluster = link(known.clusters.get(found["cluster"]), code(found["cluster"]))
+    cluster = linked(known.clusters.get(found["cluster"]), found["cluster"])
     if found["subject"] == "cluster":
         return ["Cluster ", cluster]
     elements = {"service": known.services, "replica": known.replicas}.get(found["subject"], {})
@@ -114,7 +115,7 @@ def _refusal(refusal: Mapping[str, Any], known: Index) -> Markup:
     reason = prose(refusal["reason"])
     if len(names) > _MOST_CLUSTERS and set(names) >= set(known.clusters):
         return join([f"All {len(names):,} clusters", pool, ": ", reason])
-    shown = join([link(known.clusters.get(name), code(name)) for name in names[:_MOST_CLUSTERS]], ", ")
+    shown = join([linked(known.clusters.get(name), name) for name in names[:_MOST_CLUSTERS]], ", ")
     more = len(names) - _MOST_CLUSTERS
     return join([shown, f" and {more:,} more clusters" if more > 0 else "", pool, ": ", reason])
 
@@ -123,7 +124,7 @@ def _overcommitted(clusters: Sequence[Mapping[str, Any]]) -> list[Markup]:
     return [
         el(
             "div",
-            el("p", "Cluster ", link(f"c{position}", code(cluster["name"])), " pool ", code(pool["name"])),
+            el("p", "Cluster ", linked(f"c{position}", cluster["name"]), " pool ", code(pool["name"])),
             el("p", prose(pool["overcommitted"])),
             class_="wait",
         )
@@ -139,7 +140,7 @@ def _closed(model: Mapping[str, Any]) -> list[Markup]:
     return [
         el(
             "div",
-            el("p", "Cluster ", link(f"c{position}", code(cluster["name"]))),
+            el("p", "Cluster ", linked(f"c{position}", cluster["name"])),
             el("p", prose(cluster["reason"])),
             class_="wait warn-line",
         )
@@ -164,7 +165,7 @@ def _cache(cache: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
             [
                 health(phase),
                 " ",
-                join([link(known.clusters.get(name), code(name)) for name in phases[phase, message]], ", "),
+                join([linked(known.clusters.get(name), name) for name in phases[phase, message]], ", "),
                 join([": ", prose(message)]) if message else NOTHING,
             ]
         )

@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    HOLE,
     NOTHING,
     Markup,
     badge,
@@ -18,8 +19,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     el,
     fold,
     join,
-    link,
+    linked,
     prose,
+    shape,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import where
 
@@ -63,20 +65,27 @@ def _replicas(state: str, positions: Sequence[int], replicas: Sequence[Mapping[s
     )
 
 
+_REPLICA = shape(
+    el(
+        "tr",
+        el("td", code(HOLE), el("div", code(HOLE), " · index ", HOLE, class_="m"), HOLE),
+        el("td", HOLE, HOLE),
+        id=join(["r", HOLE]),
+    )
+)
+
+
 def _replica(position: int, replica: Mapping[str, Any], known: Index) -> Markup:
     owner = f"{replica['namespace']}/{replica['deployment']}" if replica["deployment"] else replica["namespace"]
-    name = el(
-        "td",
-        code(owner),
-        el("div", code(replica["replica"]), f" · index {replica['index']}", class_="m"),
+    return _REPLICA(
+        position,
+        owner,
+        replica["replica"],
+        replica["index"],
         health(replica["status"]),
-    )
-    place = el(
-        "td",
         where(replica, known),
         el("div", prose(replica["reason"])) if replica["reason"] else NOTHING,
     )
-    return el("tr", name, place, id=f"r{position}")
 
 
 def _removed(removed: Sequence[Mapping[str, Any]], known: Index) -> Markup:
@@ -89,7 +98,7 @@ def _removed(removed: Sequence[Mapping[str, Any]], known: Index) -> Markup:
             el(
                 "td",
                 "from ",
-                link(known.clusters.get(entry["cluster"]), code(entry["cluster"])),
+                linked(known.clusters.get(entry["cluster"]), entry["cluster"]),
                 el("div", prose(entry["reason"])),
             ),
         )
@@ -144,7 +153,7 @@ def _objects(model: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _place(cluster: str, known: Index) -> Markup:
-    return link(known.clusters.get(cluster), code(cluster)) if cluster else join(["Control cluster"])
+    return linked(known.clusters.get(cluster), cluster) if cluster else join(["Control cluster"])
 
 
 def _folders(paths: Sequence[str]) -> Markup:

@@ -11,13 +11,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
     NOTHING,
     Markup,
-    code,
     count,
     el,
     gauge,
     items,
     join,
-    link,
+    linked,
 )
 
 _TITLES = ("Per hour", "Per month", "Change")
@@ -53,7 +52,7 @@ def _row(row: Mapping[str, Any], elements: Mapping[Any, str]) -> Markup:
     share = row["share"]
     what = ", ".join(part for part in (nodes, "" if share is None else f"{share}%") if part)
     notes = [el("div", note, class_="m") for note in (what, *row["notes"]) if note]
-    name = link(elements.get(row["name"]), code(row["name"]))
+    name = linked(elements.get(row["name"]), row["name"])
     return el(
         "tr",
         el("th", name, NOTHING if share is None else gauge(share, 100), *notes, scope="row"),

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     fold,
     items,
     join,
-    link,
+    linked,
     measure,
     prose,
 )
@@ -140,7 +140,7 @@ def _places(places: Sequence[Mapping[str, Any]], known: Index) -> Markup:
     """Return clusters, those with most replicas first."""
     ordered = sorted(places, key=lambda each: (-each["replicas"], each["cluster"]))
     shown = [
-        join([link(known.clusters.get(each["cluster"]), code(each["cluster"])), f" {each['replicas']:,}"])
+        join([linked(known.clusters.get(each["cluster"]), each["cluster"]), f" {each['replicas']:,}"])
         for each in ordered[:_MOST_PLACES]
     ]
     more = len(ordered) - len(shown)
@@ -194,11 +194,11 @@ def _goes(title: str, replicas: Sequence[Mapping[str, Any]], known: Index) -> Ma
             "div",
             badge("leaving", "replaced") if each["stays"] else badge("removed", "removed"),
             " ",
-            link(known.replicas.get((each["namespace"], each["replica"])), code(each["replica"])),
+            linked(known.replicas.get((each["namespace"], each["replica"])), each["replica"]),
             " of ",
             code(f"{each['namespace']}/{each['deployment']}"),
             " on ",
-            link(known.clusters.get(each["cluster"]), code(each["cluster"])),
+            linked(known.clusters.get(each["cluster"]), each["cluster"]),
             el("div", prose(each["reason"]), "; stays until another serves" if each["stays"] else "", class_="m"),
         )
         for each in replicas

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from html import escape
 
@@ -16,6 +16,7 @@ _VOID = frozenset({"input", "meta"})
 _UNFIT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
+_NAME = re.compile("[A-Za-z0-9 ,.:;/_-]*")
 
 
 class Markup(str):
@@ -28,6 +29,8 @@ class Markup(str):
 
 
 NOTHING = Markup()
+HOLE = Markup("\0")
+"""Place of a part in a `shape`. No text has this character."""
 
 
 def text(value: object) -> Markup:
@@ -35,9 +38,10 @@ def text(value: object) -> Markup:
     return value if isinstance(value, Markup) else _escaped(str(value))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 15)
 def _escaped(value: str) -> Markup:
-    return Markup(escape(_UNFIT.sub("\ufffd", value)))
+    # Most texts are names.
+    return Markup(value if _NAME.fullmatch(value) else escape(_UNFIT.sub("\ufffd", value)))
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:
@@ -63,6 +67,18 @@ def _attribute(key: str) -> str:
     return f" {key.rstrip('_').replace('_', '-')}="
 
 
+def shape(markup: Markup) -> Callable[..., Markup]:
+    """Return what fills the holes of markup with parts, in their order; whatever is not markup yet is escaped.
+
+    For what a page has thousands of: its elements are put together once."""
+    form = markup.replace("%", "%%").replace(HOLE, "%s")
+
+    def filled(*parts: object) -> Markup:
+        return Markup(form % tuple([part if isinstance(part, Markup) else _escaped(str(part)) for part in parts]))
+
+    return filled
+
+
 def code(name: str) -> Markup:
     """A name that a user chose. What stands in `code` is what the filter box searches."""
     return el("code", name)
@@ -79,16 +95,27 @@ def link(target: str | None, *content: object) -> Markup:
     return el("a", *content, href=f"#{target}") if target else join(content)
 
 
+_LINKED = shape(el("a", el("code", HOLE), href=join(["#", HOLE])))
+
+
+@lru_cache(maxsize=1 << 15, typed=True)
+def linked(target: str | None, name: str) -> Markup:
+    """A name that a user chose, as a link to an element of this page, if there is such an element."""
+    return _LINKED(target, name) if target else code(name)
+
+
 def items(parts: Sequence[Markup], class_: str | None = None) -> Markup:
     """An unordered list, nothing for no parts."""
     return el("ul", *(el("li", part) for part in parts), class_=class_) if parts else NOTHING
 
 
+@lru_cache(maxsize=1 << 8, typed=True)
 def badge(word: str, kind: str) -> Markup:
     """A state in words; `kind` gives it a colour and a sign, neither of which is needed to read it."""
     return el("span", word, class_=f"b {kind}")
 
 
+@lru_cache(maxsize=1 << 10)
 def gauge(part: int, whole: int) -> Markup:
     """A bar beside a share that is written in words; hence nothing of it is read out."""
     kind = "g over" if part > whole else "g"

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW, is_overcommitted, use_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health, kind_of, rank_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index, serves, serving_weight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    HOLE,
     NOTHING,
     Markup,
     badge,
@@ -20,10 +22,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     fold,
     gauge,
     join,
-    link,
+    linked,
     percent,
     pods_with,
     prose,
+    shape,
     shortened,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import load, nodes_of
@@ -115,7 +118,7 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
     serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
     endpoints = sorted(service["endpoints"], key=lambda endpoint: _order(service, endpoint))
     whole = serving_weight(service)
-    rows = [el("li", _endpoint(service, endpoint, whole, known)) for endpoint in endpoints]
+    rows = [_endpoint(service, endpoint, whole, known) for endpoint in endpoints]
     more = rows[_MOST_ENDPOINTS:]
     return el(
         "details",
@@ -145,33 +148,47 @@ def _order(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> tuple[boo
     return not serves(service, endpoint), endpoint["priority"], endpoint["entry"], endpoint["name"]
 
 
+_ENDPOINT = shape(
+    el(
+        "li",
+        el(
+            "div",
+            HOLE,
+            el("div", "Endpoint ", code(HOLE)),
+            el("div", code(HOLE), class_="m"),
+            el("div", HOLE, "priority ", HOLE, " · entry ", HOLE, class_="m"),
+        ),
+        el("div", HOLE, class_="hop"),
+        HOLE,
+    )
+)
+_HOP = shape(el("div", HOLE, class_="hop"))
+
+
 def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int, known: Index) -> Markup:
     key = (service["namespace"], endpoint["replica"])
     replica = known.placed.get(key) if endpoint["replica"] else None
-    return join(
-        [
-            el(
-                "div",
-                _share(service, endpoint, whole),
-                el("div", "Endpoint ", code(endpoint["name"])),
-                el("div", code(endpoint["url"]), class_="m"),
-                el(
-                    "div",
-                    f"weight {endpoint['weight']:,} · " if endpoint["weight"] else "",
-                    f"priority {endpoint['priority']} · entry {endpoint['entry']}",
-                    class_="m",
-                ),
-            ),
-            el("div", _target(endpoint, replica, known), class_="hop"),
-            el("div", _pools(replica, known), class_="hop") if replica else NOTHING,
-        ]
+    return _ENDPOINT(
+        _share(service, endpoint, whole),
+        endpoint["name"],
+        endpoint["url"],
+        f"weight {endpoint['weight']:,} · " if endpoint["weight"] else "",
+        endpoint["priority"],
+        endpoint["entry"],
+        _target(endpoint, replica, known),
+        _HOP(_pools(replica, known)) if replica else NOTHING,
     )
+
+
+@lru_cache(maxsize=1 << 10)
+def _part(weight: int, whole: int) -> Markup:
+    bar = NOTHING if weight == whole else gauge(weight, whole)
+    return join([el("strong", percent(weight, whole)), " of requests", bar])
 
 
 def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
     if serves(service, endpoint):
-        text = join([el("strong", percent(endpoint["weight"], whole)), " of requests"])
-        return text if endpoint["weight"] == whole else join([text, gauge(endpoint["weight"], whole)])
+        return _part(endpoint["weight"], whole)
     if not endpoint["usable"]:
         return badge("Not usable: no requests", "bad")
     if service["tier"] is not None and endpoint["priority"] > service["tier"]:
@@ -179,24 +196,25 @@ def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) 
     return badge("No requests", "held")
 
 
+_TARGET = shape(join([el("div", HOLE), el("div", "Replica ", HOLE, " ", HOLE)]))
+
+
 def _target(endpoint: Mapping[str, Any], replica: Mapping[str, Any] | None, known: Index) -> Markup:
     """Return what answers an endpoint: a replica on a cluster, or something outside of the fleet."""
     if replica is None:
         outside = "Outside of the fleet" if endpoint["external"] or not endpoint["replica"] else ""
         return join([outside] if outside else ["Replica ", code(endpoint["replica"]), ", which is not of this plan"])
-    named = link(known.replicas.get((replica["namespace"], replica["replica"])), code(replica["replica"]))
-    return join(
-        [
-            el("div", _cluster(replica["cluster"], known)),
-            el("div", "Replica ", named, " ", health(replica["status"])),
-        ]
-    )
+    named = linked(known.replicas.get((replica["namespace"], replica["replica"])), replica["replica"])
+    return _TARGET(_cluster(replica["cluster"], known), named, health(replica["status"]))
+
+
+_CLUSTER = shape(join(["Cluster ", HOLE, HOLE]))
 
 
 def _cluster(name: str, known: Index) -> Markup:
     row = known.cluster_rows.get(name)
     state = join([" ", health(row["state"])]) if row else NOTHING
-    return join(["Cluster ", link(known.clusters.get(name), code(name)), state])
+    return _CLUSTER(linked(known.clusters.get(name), name), state)
 
 
 def _pools(replica: Mapping[str, Any], known: Index) -> Markup:
@@ -209,8 +227,13 @@ def _pools(replica: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _pool(pool: Mapping[str, Any]) -> Markup:
-    nodes = el("span", f" · {nodes_of(pool)}", class_="m")
-    return el("div", el("div", "Pool ", code(pool["name"]), nodes), load(pool["used"], pool["total"]), class_="load")
+    return _pool_load(pool["name"], nodes_of(pool), pool["used"], pool["total"])
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def _pool_load(name: str, nodes: str, used: int, total: int) -> Markup:
+    title = el("div", "Pool ", code(name), el("span", f" · {nodes}", class_="m"))
+    return el("div", title, load(used, total), class_="load")
 
 
 def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:
@@ -239,12 +262,11 @@ def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:
 def where(replica: Mapping[str, Any], known: Index) -> Markup:
     """The cluster of a replica, and the pools, pods and devices of its engines."""
     cluster = replica["cluster"]
-    members = (el("div", part) for part in _members(replica))
-    return join(["on ", link(known.clusters.get(cluster), code(cluster)), *members])
+    members = (_member(engine, member) for engine in replica["engines"] for member in engine["members"])
+    return join(["on ", linked(known.clusters.get(cluster), cluster), *members])
 
 
-def _members(replica: Mapping[str, Any]) -> list[Markup]:
-    return [_member(engine, member) for engine in replica["engines"] for member in engine["members"]]
+_MEMBER = shape(el("div", HOLE, HOLE, HOLE))
 
 
 def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
@@ -255,9 +277,5 @@ def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
         [join([f"{count(pool['pods'], 'pod')} in " if spread else "", code(pool["name"])]) for pool in member["pools"]],
         ", ",
     )
-    return join(
-        [
-            f"{engine['name']}{phase} {member['role']}: {takes}",
-            *([": " if spread else " in ", pools] if member["pools"] else []),
-        ]
-    )
+    between = (": " if spread else " in ") if member["pools"] else ""
+    return _MEMBER(f"{engine['name']}{phase} {member['role']}: {takes}", between, pools)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    HOLE,
     NOTHING,
     Markup,
     badge,
@@ -20,10 +22,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     gauge,
     items,
     join,
-    link,
+    linked,
     percent,
     pods_with,
     prose,
+    shape,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
 
@@ -59,6 +62,10 @@ class Tenant:
     replica: str
     entries: tuple[Mapping[str, Any], ...]
 
+    @property
+    def owner(self) -> str:
+        return f"{self.namespace}/{self.deployment}"
+
 
 def _uses(pool: Mapping[str, Any]) -> list[Use]:
     """The use of every kind of device that pods claim (DRA), in the order of the pool's class."""
@@ -91,6 +98,7 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
     return [Tenant(number, *key, tuple(found[key])) for number, key in enumerate(sorted(found), 1)]
 
 
+@lru_cache(maxsize=1 << 10)
 def load(used: int, total: int) -> Markup:
     """The devices in use, in words and as a bar."""
     if not total:
@@ -105,6 +113,9 @@ def nodes_of(pool: Mapping[str, Any]) -> str:
     return f"{pool['ready_nodes']:,} of {count(pool['nodes'], 'node')} ready"
 
 
+_POOL = shape(el("section", el("h4", "Pool ", code(HOLE)), el("p", HOLE, class_="m"), *[HOLE] * 4, class_="pool"))
+
+
 def pool_section(pool: Mapping[str, Any], known: Index) -> Markup:
     """A pool of a cluster's card."""
     use = counted(pool)
@@ -114,16 +125,17 @@ def pool_section(pool: Mapping[str, Any], known: Index) -> Markup:
         about.append(f"class {pool['class']}")
     if pool["fabric"]:
         about.append(f"fabric {pool['fabric']}")
-    return el(
-        "section",
-        el("h4", "Pool ", code(pool["name"])),
-        el("p", " · ".join(about), class_="m"),
+    return _POOL(
+        pool["name"],
+        " · ".join(about),
         el("p", badge("Overcommitted", "bad"), " ", prose(pool["overcommitted"])) if pool["overcommitted"] else NOTHING,
         _drawing(pool, use, living, known) if use else el("p", "It has no device that a pod can claim.", class_="m"),
         items([_device(pool, device) for device in pool["devices"]], "dv"),
-        items([_tenant(tenant, known) for tenant in living], "tn"),
-        class_="pool",
+        el("ul", *(_tenant(tenant, known) for tenant in living), class_="tn") if living else NOTHING,
     )
+
+
+_DEVICE = shape(join([el("strong", HOLE), el("span", " · ", HOLE, class_="m")]))
 
 
 def _device(pool: Mapping[str, Any], device: Mapping[str, Any]) -> Markup:
@@ -132,28 +144,32 @@ def _device(pool: Mapping[str, Any], device: Mapping[str, Any]) -> Markup:
     if device["claim"] != "DRA":
         return el("span", f"{about} (only matched, never claimed)", class_="m")
     use = Use(device["name"], _taken(pool, device["name"]), device["count"] * pool["nodes"])
-    return join([el("strong", str(use)), el("span", f" · {about}", class_="m")])
+    return _DEVICE(use, about)
+
+
+_TENANT = shape(
+    el(
+        "li",
+        el("span", HOLE, class_=join(["k d", HOLE])),
+        el("div", code(HOLE), " ", *[HOLE] * 4, el("div", HOLE, class_="m"), HOLE),
+    )
+)
 
 
 def _tenant(tenant: Tenant, known: Index) -> Markup:
     key = (tenant.namespace, tenant.replica)
     row = known.placed.get(key)
     state = row["state"] if row else "kept"
-    return join(
-        [
-            el("span", str(tenant.number), class_=f"k {_colour(tenant, known)}"),
-            el(
-                "div",
-                code(f"{tenant.namespace}/{tenant.deployment}" if tenant.deployment else tenant.namespace),
-                " ",
-                link(known.replicas.get(key), code(tenant.replica)),
-                join([" ", health(row["status"])]) if row else NOTHING,
-                NOTHING if state == "kept" else join([" ", badge(state, state)]),
-                el("div", prose(row["message"])) if row and row["message"] else NOTHING,
-                el("div", "; ".join(_entry(entry) for entry in tenant.entries), class_="m"),
-                _callers(key, known),
-            ),
-        ]
+    return _TENANT(
+        _colour(tenant, known),
+        tenant.number,
+        tenant.owner if tenant.deployment else tenant.namespace,
+        linked(known.replicas.get(key), tenant.replica),
+        join([" ", health(row["status"])]) if row else NOTHING,
+        NOTHING if state == "kept" else join([" ", badge(state, state)]),
+        el("div", prose(row["message"])) if row and row["message"] else NOTHING,
+        "; ".join(_entry(entry) for entry in tenant.entries),
+        _callers(key, known),
     )
 
 
@@ -161,17 +177,21 @@ def _entry(entry: Mapping[str, Any]) -> str:
     return f"{entry['engine']} {entry['role']}: {pods_with(entry['pods'], entry['devices'])}"
 
 
+_CALLERS = shape(el("div", "← requests: ", HOLE, class_="m"))
+_CALLER = shape(join([HOLE, " of ", HOLE]))
+
+
 def _callers(key: tuple[str, str], known: Index) -> Markup:
     """Return who sends a replica requests: the request path, read from its end."""
     found = [
-        join([f"{percent(caller.weight, caller.whole)} of ", link(f"s{caller.service}", code(caller.name))])
+        _CALLER(percent(caller.weight, caller.whole), linked(f"s{caller.service}", caller.name))
         for caller in known.callers.get(key, ())
     ]
-    return el("div", "← requests: ", join(found, ", "), class_="m") if found else NOTHING
+    return _CALLERS(join(found, ", ")) if found else NOTHING
 
 
-def _colour(tenant: Tenant, known: Index) -> str:
-    return f"d{known.colours[tenant.namespace, tenant.deployment]}"
+def _colour(tenant: Tenant, known: Index) -> int:
+    return known.colours[tenant.namespace, tenant.deployment]
 
 
 def _grid(pool: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -231,7 +251,8 @@ def _nodes(grid: tuple[int, int], packing: Packing, living: Sequence[Tenant], kn
         starts = [_start(run, places) for run in runs]
         line = "".join(f"M{x} {y}h{run.length * _PITCH - 2}" for (x, y), run in zip(starts, runs, strict=True))
         if line:
-            shapes.append(el("path", _tip(tenant), class_=f"t {_colour(tenant, known)}", d=line))
+            tip = el("title", f"{tenant.number}: {tenant.owner}")
+            shapes.append(el("path", tip, class_=f"t d{_colour(tenant, known)}", d=line))
         numbers += [el("text", str(tenant.number), x=x + _CELL // 2, y=y + 4) for x, y in starts]
     width = max(x for x, __ in places) + frame
     return _svg(width, places[-1][1] + _PITCH + 2, [*shapes, *numbers])
@@ -242,9 +263,14 @@ def _start(run: Run, places: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return x + 2 + run.start * _PITCH, y + 9
 
 
+_REST = el("path", class_="f w", d=f"M0 9h{_WIDTH}")
+_PART = shape(el("path", el("title", HOLE, ": ", HOLE), class_=join(["t w d", HOLE]), d=join(["M", HOLE, " 9h", HOLE])))
+_NUMBER = shape(el("text", HOLE, x=HOLE, y=13))
+
+
 def _bar(use: Use, living: Sequence[Tenant], known: Index) -> Markup:
     whole = max(use.total, use.taken)
-    shapes = [el("path", class_="f w", d=f"M0 9h{_WIDTH}")]
+    shapes = [_REST]
     numbers: list[Markup] = []
     before = 0
     for tenant in living:
@@ -253,15 +279,11 @@ def _bar(use: Use, living: Sequence[Tenant], known: Index) -> Markup:
         before += taken
         if taken:
             # Also the least part of a large pool can be seen.
-            line = f"M{min(start, _WIDTH - 2)} 9h{max(2, end - start - 1)}"
-            shapes.append(el("path", _tip(tenant), class_=f"t w {_colour(tenant, known)}", d=line))
+            line = min(start, _WIDTH - 2), max(2, end - start - 1)
+            shapes.append(_PART(_colour(tenant, known), *line, tenant.number, tenant.owner))
             if end - start > _CELL:
-                numbers.append(el("text", str(tenant.number), x=(start + end) // 2, y=13))
+                numbers.append(_NUMBER((start + end) // 2, tenant.number))
     return _svg(_WIDTH, 18, [*shapes, *numbers])
-
-
-def _tip(tenant: Tenant) -> Markup:
-    return el("title", f"{tenant.number}: {tenant.namespace}/{tenant.deployment}")
 
 
 def _svg(width: int, height: int, shapes: Sequence[Markup]) -> Markup:

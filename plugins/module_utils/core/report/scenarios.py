@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     el,
     items,
     join,
-    link,
+    linked,
     prose,
 )
 
@@ -64,7 +64,7 @@ def _move(move: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _cluster(name: str, known: Index) -> Markup:
-    return link(known.clusters.get(name), code(name))
+    return linked(known.clusters.get(name), name)
 
 
 def _pending(entry: Mapping[str, Any]) -> Markup:
@@ -98,7 +98,7 @@ def _counts(
             "tr",
             el(
                 "th",
-                link(elements.get((row["namespace"], row["name"])), code(f"{row['namespace']}/{row['name']}")),
+                linked(elements.get((row["namespace"], row["name"])), f"{row['namespace']}/{row['name']}"),
                 scope="row",
             ),
             *(el("td", f"{row[key]:,}", class_="n") for key, __ in _COUNTS),
@@ -118,7 +118,7 @@ def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
             "tr",
             el(
                 "th",
-                link(known.services.get((row["namespace"], row["name"])), code(f"{row['namespace']}/{row['name']}")),
+                linked(known.services.get((row["namespace"], row["name"])), f"{row['namespace']}/{row['name']}"),
                 el("div", f"{row['kind']}, any {count(row['clusters'], 'cluster')}", class_="m"),
                 el("div", "on clusters with ", code(row["label"]), class_="m") if row["label"] else NOTHING,
                 scope="row",
