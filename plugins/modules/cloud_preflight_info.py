@@ -61,6 +61,7 @@ notes:
 seealso:
   - module: modelplane.fleet.cloud_resources
   - module: modelplane.fleet.cloud_orphans
+  - module: modelplane.fleet.cloud_account
 """
 
 EXAMPLES = r"""
@@ -125,6 +126,30 @@ zones:
   type: list
   elements: str
   sample: [us-west-2a, us-west-2b, us-west-2c, us-west-2d]
+observed:
+  description:
+    - What was read of the account or project, as far as O(plan) is about it, for M(modelplane.fleet.cloud_account).
+      These are quotas, reservations, where machines are offered, and which node pools exist; in Google Cloud also what
+      counts in all regions together.
+    - Empty without O(plan).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - provider: eks
+      account: "123456789012"
+      region: us-west-2
+      observed: "2026-11-27"
+      quotas:
+        - code: L-417A185B
+          name: Running On-Demand P instances
+          unit: vCPUs
+          limit: 96
+          observed: "2026-11-27"
+      reservations: []
+      offerings: [{machine: p5.48xlarge, vcpus: 192, zones: [usw2-az1, usw2-az2]}]
+      zones: [{name: us-west-2a, id: usw2-az1}, {name: us-west-2b, id: usw2-az2}]
+      clusters: [{name: eks-us-west, pools: [{name: system, nodes: 2}]}]
 subnet_zones:
   description: The zones that subnets of the planned cluster have already, by their ranges; empty without O(plan).
   returned: with O(provider=eks)

@@ -15,13 +15,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures, results
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import (
+    at_once,
+    failures,
+    results,
+    today,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import holds_control_plane
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import accounts_wire
 
 Plan = Mapping[str, Any]
 
@@ -60,9 +66,11 @@ def check(module: Any) -> dict[str, Any]:
     verdicts = [reading.verdict]
     if plan and reading.account:
         verdicts.append(preflight.judge(plan, reading.found, params["others"]))
+    observed = [preflight.observed(plan, reading.found)] if plan and reading.account else []
     return {
         "account": reading.account,
         "arn": reading.arn,
+        "observed": accounts_wire(observed),
         "zones": list(reading.found.zones or ()),
         "subnet_zones": dict(reading.found.subnet_zones),
         "groups_without_template": sorted(reading.found.groups_without_template),
@@ -78,12 +86,15 @@ def read(account: Account, plan: Plan | None) -> Reading:
         with guarded(f"ask AWS in {region} whose credentials these are"):
             caller = account.client("sts").get_caller_identity()
     except AwsError as error:
-        return Reading("", "", Found(region), Verdict((str(error),), ()))
+        return Reading("", "", Found(region, ""), Verdict((str(error),), ()))
     got, failed = at_once(_work(account, plan), AwsError)
-    version, node_groups, groups_without_template = got.get("there") or ("", frozenset(), frozenset())
+    version, groups = got.get("there") or ("", {})
+    zones = got.get("zones")
     found = Found(
         region,
-        zones=got.get("zones"),
+        str(caller["Account"]),
+        zones=None if zones is None else _for_control_planes(zones),
+        zone_ids={zone["ZoneName"]: zone["ZoneId"] for zone in zones or () if zone.get("ZoneId")},
         subnet_zones=got.get("subnets") or {},
         offerings=got.get("offerings"),
         types=got.get("types"),
@@ -91,11 +102,17 @@ def read(account: Account, plan: Plan | None) -> Reading:
         reservations={name.partition(" ")[2]: value for name, value in got.items() if name.startswith("reservation ")},
         quotas=got.get("quotas") or {},
         version=version,
-        node_groups=node_groups,
-        groups_without_template=groups_without_template,
+        node_groups=frozenset(groups),
+        groups_without_template=frozenset(name for name, group in groups.items() if _is_plain(group)),
+        nodes={
+            name: int(group["scalingConfig"]["desiredSize"])
+            for name, group in groups.items()
+            if "desiredSize" in group.get("scalingConfig", {})
+        },
+        day=today(),
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
-    return Reading(str(caller["Account"]), str(caller["Arn"]), found, failures(failed, passed))
+    return Reading(found.account, str(caller["Arn"]), found, failures(failed, passed))
 
 
 def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
@@ -116,11 +133,15 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
     return work
 
 
-def _zones(account: Account) -> tuple[str, ...]:
+def _zones(account: Account) -> list[dict[str, Any]]:
+    with guarded(f"list the zones of {account.region}"):
+        found: list[dict[str, Any]] = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
+    return found
+
+
+def _for_control_planes(zones: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the zones that a control plane can be in: no local zones, none that the account has not opted into, and
     none that EKS takes no subnets in."""
-    with guarded(f"list the zones of {account.region}"):
-        zones = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
     return tuple(
         sorted(
             zone["ZoneName"]
@@ -173,32 +194,38 @@ def _status(older: str) -> str:
     return older.upper().replace("-", "_")
 
 
-def _there(account: Account, name: str) -> tuple[str, frozenset[str], frozenset[str]]:
-    """Return the version and the node groups of the cluster, and those of them without a launch template; empty where
-    it does not exist yet."""
+def _there(account: Account, name: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the version and the node groups of the cluster by their names; empty where it does not exist yet."""
     finder, purpose = Finder(account), f"list the node groups of EKS cluster {name}"
     try:
         cluster = finder.call("eks", "describe_cluster", f"describe EKS cluster {name}", name=name)["cluster"]
         groups = sorted(map(str, finder.pages("eks", "list_nodegroups", "nodegroups", purpose, clusterName=name)))
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
-            return "", frozenset(), frozenset()
+            return "", {}
         raise
-    plain = frozenset(group for group in groups if _is_plain(finder, name, group))
-    return str(cluster.get("version", "")), frozenset(groups), plain
+    return str(cluster.get("version", "")), {group: _group(finder, name, group) for group in groups}
 
 
-def _is_plain(finder: Finder, cluster: str, group: str) -> bool:
-    """Return whether a node group has no launch template. One that is gone, or could not be created, is created
-    again, with one."""
+def _group(finder: Finder, cluster: str, group: str) -> dict[str, Any]:
+    """Return a node group as EKS describes it; empty for one that is gone."""
     try:
         purpose = f"describe node group {group} of EKS cluster {cluster}"
-        found = finder.call("eks", "describe_nodegroup", purpose, clusterName=cluster, nodegroupName=group)["nodegroup"]
+        found: dict[str, Any] = finder.call(
+            "eks", "describe_nodegroup", purpose, clusterName=cluster, nodegroupName=group
+        )["nodegroup"]
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
-            return False
+            return {}
         raise
-    return not found.get("launchTemplate") and found.get("status") not in ("CREATE_FAILED", "DELETING")
+    return found
+
+
+def _is_plain(group: Mapping[str, Any]) -> bool:
+    """Return whether a node group has no launch template. One that is gone, or could not be created, is created
+    again, with one."""
+    status = group.get("status", "DELETING")
+    return not group.get("launchTemplate") and status not in ("CREATE_FAILED", "DELETING")
 
 
 def _reservation(account: Account, name: str) -> Any:

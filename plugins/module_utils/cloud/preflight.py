@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import parallel
@@ -42,3 +43,8 @@ def results(*verdicts: Verdict) -> dict[str, list[str]]:
         "problems": [line for each in verdicts for line in each.problems],
         "warnings_found": [line for each in verdicts for line in each.warnings],
     }
+
+
+def today() -> str:
+    """Return the day on which an account is read."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")

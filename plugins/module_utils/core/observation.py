@@ -19,6 +19,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
         objects: [<Kubernetes object>, ...]
+    accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
 
 Beyond identity nothing of an object is checked: it is foreign data, read through `core/wire.py`.
 """
@@ -29,6 +30,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account, Accounts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     entry_path,
     field_path,
@@ -82,13 +85,14 @@ class ObservedCluster:
 class Observed:
     """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
     `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control
-    cluster. `controller` is the controller of the control gateway."""
+    cluster. `controller` is the controller of the control gateway. `accounts` are those in clouds."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     controller: Component = field(default_factory=Component)
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
     unreachable: str = ""
+    accounts: tuple[Account, ...] = ()
 
     @property
     def seen(self) -> Objects | None:
@@ -113,7 +117,7 @@ class ObservationError(Exception):
 
 def parse(document: Any) -> Observed:
     """The observation that a document describes. Raises ObservationError."""
-    top = _map(document, "", "control", "clusters")
+    top = _map(document, "", "control", "clusters", "accounts")
     control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "controller")
     clusters = _map(top.get("clusters"), "clusters")
     return Observed(
@@ -122,7 +126,33 @@ def parse(document: Any) -> Observed:
         secret_keys=_secrets(control.get("secrets"), "control.secrets"),
         controller=_component(control.get("controller"), "control.controller"),
         clusters={name: _cluster(clusters[name], field_path("clusters", name)) for name in sorted(clusters)},
+        accounts=accounts(document),
     )
+
+
+def is_of_clusters(document: Any) -> bool:
+    """Return whether a document says anything of clusters. One that has accounts alone does not."""
+    return not isinstance(document, Mapping) or "accounts" not in document or len(document) > 1
+
+
+def accounts(document: Any) -> tuple[Account, ...]:
+    """The accounts of the observation that a document describes, each once. Raises ObservationError."""
+    section = document.get("accounts") if isinstance(document, Mapping) else None
+    if section is None:
+        return ()
+    try:
+        found = api.read_part({"accounts": section}, Accounts).accounts
+    except api.InvalidResource as error:
+        first = error.problems[0]
+        raise ObservationError(first.path, first.value, f"an account as check records it: {first.message}") from None
+    known: set[tuple[str, str, str]] = set()
+    for index, account in enumerate(found):
+        if account.key in known:
+            raise ObservationError(
+                f"accounts[{index}]", "", f"each account once; {'/'.join(account.key)} is there twice"
+            )
+        known.add(account.key)
+    return tuple(found)
 
 
 def wire(observed: Observed) -> dict[str, Any]:
@@ -138,7 +168,13 @@ def wire(observed: Observed) -> dict[str, Any]:
             "controller": _component_wire(observed.controller),
         },
         "clusters": {name: _cluster_wire(cluster) for name, cluster in sorted(observed.clusters.items())},
+        **({"accounts": accounts_wire(observed.accounts)} if observed.accounts else {}),
     }
+
+
+def accounts_wire(found: Sequence[Account]) -> list[dict[str, Any]]:
+    """The written form of accounts."""
+    return [api.wire(account) for account in found]
 
 
 def _component_wire(component: Component) -> dict[str, Any]:

@@ -11,10 +11,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures, results
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import (
+    at_once,
+    failures,
+    results,
+    today,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.demand import zones_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import Found
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import accounts_wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
@@ -52,8 +60,15 @@ def check(module: Any) -> dict[str, Any]:
     verdicts = [reading.verdict]
     if plan and reading.usable:
         verdicts.append(preflight.judge(plan, reading.found, account, others, key=params["key"]))
-    zones = preflight.zones_of(plan["region"], reading.found.zones or ()) if plan else []
-    return {"project": project, "account": account, "zones": zones, **results(*verdicts)}
+    zones = zones_of(plan["region"], reading.found.zones or ()) if plan else []
+    observed = preflight.observed(plan, reading.found) if plan and reading.usable else []
+    return {
+        "project": project,
+        "account": account,
+        "zones": zones,
+        "observed": accounts_wire(observed),
+        **results(*verdicts),
+    }
 
 
 def read(client: Client, project: str, account: str, plan: Plan | None) -> Reading:
@@ -71,7 +86,7 @@ def read(client: Client, project: str, account: str, plan: Plan | None) -> Readi
         more, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
         zones = more.get("zones")
         # In a region that does not exist, nothing is to be had.
-        somewhere = zones is None or preflight.zones_of(plan["region"], zones)
+        somewhere = zones is None or zones_of(plan["region"], zones)
         found, failed = {**found, **more}, {**failed, **(failed_too if somewhere else {})}
     if "apis" in found:
         # What is not enabled is part of the judgement of the plan.
@@ -83,7 +98,7 @@ def read(client: Client, project: str, account: str, plan: Plan | None) -> Readi
 def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
     version, pools = read.get("there") or ("", frozenset())
     there, may_act = read.get("node account") or (True, True)
-    quotas = {preflight.GLOBAL: read.get("project quotas"), plan["region"] if plan else "": read.get("region quotas")}
+    quotas = {EVERYWHERE: read.get("project quotas"), plan["region"] if plan else "": read.get("region quotas")}
     return Found(
         apis=read.get("apis"),
         permissions=read.get("permissions"),
@@ -98,6 +113,7 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
         version=version,
         pools=pools,
         reservations=_by_type(read, "reservation"),
+        day=today(),
     )
 
 
@@ -214,7 +230,7 @@ def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, 
     path = f"compute/v1/projects/{plan['project']}/aggregated/{collection}?{query}"
     what = f"list where {kind} is offered in {plan['region']}"
     every = {place.rpartition("/")[2]: each for place, each in client.aggregated(path, collection, what)}
-    return {zone: every[zone] for zone in preflight.zones_of(plan["region"], every)}
+    return {zone: every[zone] for zone in zones_of(plan["region"], every)}
 
 
 def _reservation(client: Client, path: str) -> dict[str, dict[str, Any]]:

@@ -5,9 +5,18 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
+    PoolDemand,
+    Terms,
+    message,
+    remedy,
+    shortage,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,15 @@ def verdict(lines: Iterable[Line]) -> Verdict:
         tuple(dict.fromkeys(line.text for line in listed if line.problem)),
         tuple(dict.fromkeys(line.text for line in listed if not line.problem)),
     )
+
+
+def of_quotas(account: Account, demands: Sequence[PoolDemand], terms: Terms) -> Iterator[Line]:
+    """Return what is wrong with the quotas of an account for pools. Growth is a warning."""
+    for quota in account.quotas:
+        short = shortage(quota, demands)
+        if short is not None:
+            text = f"{message(short, account, terms)}. {remedy(short, terms)}"
+            yield Line(text, problem=short.starts and terms.is_certain)
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -330,7 +330,7 @@ def test_a_quota_that_is_too_small(account: Account) -> None:
     account.double.settings(quotas={"ec2": {"L-1216C47A": 5.0, "L-DB2E81BA": 2.0, "L-417A185B": 0.0}})
     result = account.check(account.planned())
     (line,) = result["problems"]
-    assert "node pools gpu: start with 4 vCPUs, and the account's quota \"Running On-Demand G and VT" in line
+    assert 'node pools gpu: start with 4 vCPUs, and the quota "Running On-Demand G and VT instances" (L-DB2E' in line
     assert any("may grow to 8 vCPUs" in line for line in result["warnings_found"]), "the system pool"
 
 
@@ -351,7 +351,8 @@ def test_the_quota_for_spot_is_another_one(account: Account) -> None:
     assert account.report({**L4, "capacityType": "SPOT"}) == ([], [])
     account.double.settings(quotas={"ec2": {"L-DB2E81BA": 768.0, "L-3819A6DF": 0.0}})
     [line], _warnings = account.report({**L4, "capacityType": "SPOT"})
-    assert 'the account\'s quota "All G and VT Spot Instance Requests" in us-west-2 is 0 vCPUs' in line
+    assert 'the quota "All G and VT Spot Instance Requests" (L-3819A6DF) of account 123456789012 in us-w' in line
+    assert line.endswith("is 0 vCPUs. Ask for more in Service Quotas (EC2), or lower nodeCount")
 
 
 # Google Cloud

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud 
     Platform,
     node_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
@@ -82,6 +82,8 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     validation=VALIDATION,
     needs=needs.needs,
+    demands=demand.of_cluster,
+    quota_terms=demand.TERMS,
     machine=_machine,
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx-efs",

@@ -9,17 +9,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import quotas
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
+    Account,
+    ClusterThere,
+    Offering,
+    PoolThere,
+    Quota,
+    Reservation,
+    Zone,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, quotas
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
     meeting,
+    of_quotas,
     verdict,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 Wire = Mapping[str, Any]
 
+PROVIDER = "eks"
 _BLOCK = "CAPACITY_BLOCK"
 
 
@@ -27,15 +38,17 @@ _BLOCK = "CAPACITY_BLOCK"
 class Found:
     """Answers of AWS. None stands for what could not be read.
 
-    `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the zones that subnets of the
-    cluster have already, by range. `offerings`: the zones that have each instance type, of those asked for.
-    `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
-    DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
+    `account`: its number. `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the
+    zones that subnets of the cluster have already, by range. `offerings`: the zones that have each instance type, of
+    those asked for. `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`:
+    each DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
-    `groups_without_template`: of these, those without a launch template.
+    `groups_without_template`: of these, those without a launch template. `nodes`: the nodes of node groups, as far as
+    they could be read. `zone_ids`: IDs by names of all zones of the region. `day`: when all that was read.
     """
 
     region: str
+    account: str
     zones: tuple[str, ...] | None = None
     subnet_zones: Mapping[str, str] = field(default_factory=dict)
     offerings: Mapping[str, frozenset[str]] | None = None
@@ -46,6 +59,9 @@ class Found:
     version: str = ""
     node_groups: frozenset[str] = frozenset()
     groups_without_template: frozenset[str] = frozenset()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    zone_ids: Mapping[str, str] = field(default_factory=dict)
+    day: str = "1970-01-01"
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
@@ -67,12 +83,52 @@ def reservations(plan: Wire) -> list[str]:
 
 def quota_codes(plan: Wire) -> list[str]:
     """The quotas that the node groups count against, sorted."""
-    return sorted({code for group in plan["node_groups"] if (code := _quota_code(group))})
+    return sorted({code for group in plan["node_groups"] if (code := demand.quota_code(group))})
 
 
-def _quota_code(group: Wire) -> str:
-    """The quota of a node group; empty for a Capacity Block, and for families without one that is known."""
-    return quotas.code(group["instance_type"], group["capacity_type"] or quotas.ON_DEMAND)
+def observed(plan: Wire, found: Found) -> Account:
+    """Return the account in the region of a plan, as far as the plan is about it."""
+    groups = [PoolThere(name=name, nodes=found.nodes.get(name)) for name in sorted(found.node_groups)]
+    return Account(
+        provider=PROVIDER,
+        account=found.account,
+        region=found.region,
+        observed=found.day,
+        quotas=[
+            Quota(code=code, name=quotas.NAMES[code], unit="vCPUs", limit=int(limit), observed=found.day)
+            for code, limit in sorted(found.quotas.items())
+        ],
+        reservations=[
+            _reserved(name, found, each) for name, each in sorted(found.reservations.items()) if each is not None
+        ],
+        offerings=[_offering(kind, found) for kind in instance_types(plan) if kind in (found.types or {})],
+        zones=[Zone(name=name, id=found.zone_ids.get(name, name)) for name in found.zones or ()],
+        clusters=[ClusterThere(name=plan["name"], pools=groups)],
+    )
+
+
+def _offering(kind: str, found: Found) -> Offering:
+    machine = (found.types or {})[kind].get("VCpuInfo", {}).get("DefaultVCpus")
+    zones = sorted(found.zone_ids.get(zone, zone) for zone in (found.offerings or {}).get(kind, ()))
+    return Offering(machine=kind, vcpus=machine, zones=zones)
+
+
+def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
+    zone = str(reservation.get("AvailabilityZone") or "")
+    total = int(reservation.get("TotalInstanceCount") or 0)
+    period = {"from": reservation.get("StartDate"), "until": reservation.get("EndDate")}
+    return Reservation.model_validate(
+        {
+            "id": name,
+            "machine": str(reservation.get("InstanceType") or ""),
+            "zone": str(reservation.get("AvailabilityZoneId") or found.zone_ids.get(zone, zone)),
+            "state": str(reservation.get("State") or ""),
+            "total": total,
+            "free": int(reservation.get("AvailableInstanceCount", total)),
+            # RFC 3339, of a time.
+            **{field: str(time).replace(" ", "T") for field, time in period.items() if time},
+        }
+    )
 
 
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
@@ -261,27 +317,11 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """The vCPUs of node groups that are to be made, against the quota. What else runs in the account is not counted."""
-    for code, quota in sorted(found.quotas.items()):
-        groups = [group for group in plan["node_groups"] if _quota_code(group) == code]
-        now = sum(_vcpus(g, found) * g["desired_size"] for g in groups if g["name"] not in found.node_groups)
-        most = sum(_vcpus(group, found) * group["max_size"] for group in groups)
-        names = ", ".join(group["name"] for group in groups)
-        limit = f'the account\'s quota "{quotas.NAMES[code]}" in {found.region} is {quota:g} vCPUs'
-        ask = "Ask for more in Service Quotas (EC2)"
-        if now > quota:
-            yield Line(f"node pools {names}: start with {now} vCPUs, and {limit}. {ask}, or lower nodeCount")
-        elif most > quota:
-            yield Line(
-                f"node pools {names}: may grow to {most} vCPUs, and {limit}, with what else runs there. {ask} before "
-                "they grow",
-                problem=False,
-            )
-
-
-def _vcpus(group: Wire, found: Found) -> int:
-    machine = (found.types or {}).get(group["instance_type"], {})
-    return int(machine.get("VCpuInfo", {}).get("DefaultVCpus", 0))
+    """Return what is wrong with the quotas for the node groups. What else runs in the account is not known."""
+    account = observed(plan, found)
+    name, there = plan["object"]["name"], account.pools_of(plan["name"])
+    demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
+    return of_quotas(account, demands, demand.TERMS)
 
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud 
     Platform,
     node_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import needs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import demand, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.validation import VALIDATION
@@ -80,6 +80,8 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     validation=VALIDATION,
     needs=needs.needs,
+    demands=demand.of_cluster,
+    quota_terms=demand.TERMS,
     machine=_machine,
     purchase_option=_purchase_option,
     storage_class="modelplane-rwx",

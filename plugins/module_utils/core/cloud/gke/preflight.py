@@ -4,17 +4,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
+    EVERYWHERE,
+    Account,
+    ClusterThere,
+    Offering,
+    PoolThere,
+    Quota,
+    Reservation,
+    Zone,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.compare import numbers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, reservations, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    compare,
+    demand,
+    reservations,
+    rights,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.demand import (
+    family,
+    gpus,
+    machine_type,
+    zones_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
     meeting,
+    of_quotas,
     verdict,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
@@ -24,22 +45,10 @@ Types = Mapping[str, Mapping[str, Wire]]
 """Machine types or types of accelerators as Compute Engine describes them, by name and zone."""
 
 CHANNEL = "REGULAR"
-GLOBAL = "global"
-"""Stands for the region in quotas of a whole project."""
-_CPUS, _ADDRESSES, _DISKS, _ALL_GPUS, _NETWORKS = (
-    *("CPUS", "IN_USE_ADDRESSES", "SSD_TOTAL_GB"),
-    *("GPUS_ALL_REGIONS", "NETWORKS"),
-)
-_DISK_GB = 100
-"""Disk that GKE gives a node that asks for none."""
-_ZONES = 3
-"""In how many zones of its region GKE has the nodes of a pool that names none."""
-_SHARED_CPUS = ("e2", "f1", "g1", "n1")
-"""Families of machines that count against CPUS. Others have a quota of their own, or only one of GPUs."""
+PROVIDER = "gke"
+_NETWORKS = "NETWORKS"
 _ATTACHING = "n1"
 """The family whose machines take GPUs that they do not come with."""
-_GPU_METRICS = {"nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS", "nvidia-h100-80gb": "NVIDIA_H100_GPUS"}
-_ASK = "Ask for more in the Google Cloud console (IAM & Admin, Quotas & System Limits)"
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,9 @@ class Found:
     the service account that nodes run as, empty when it is not known; `node_account_there` and `may_act_as_it`: whether
     it exists, and whether we may have machines run as it. `zones`: the names of all zones that are up, of all regions.
     `machines`, `accelerators`: the zones of the region that have each type, of those that could be read. `versions`:
-    what the channel has for control planes. `quotas`: by region (GLOBAL for the project) and metric, limit and usage.
-    `version`: that of the cluster that is there, or empty. `pools`: names of the node pools that are there.
-    `reservations`: those that node pools name, of those that could be read.
+    what the channel has for control planes. `quotas`: by region (EVERYWHERE for the project) and metric, limit and
+    usage. `version`: that of the cluster that is there, or empty. `pools`: names of the node pools that are there.
+    `reservations`: those that node pools name, of those that could be read. `day`: when all that was read.
     """
 
     apis: frozenset[str] | None = None
@@ -68,6 +77,7 @@ class Found:
     version: str = ""
     pools: frozenset[str] = frozenset()
     reservations: reservations.Found = field(default_factory=dict)
+    day: str = "1970-01-01"
 
 
 def pools(plan: Wire) -> list[Wire]:
@@ -77,22 +87,17 @@ def pools(plan: Wire) -> list[Wire]:
 
 def machine_types(plan: Wire) -> list[str]:
     """The machine types of all node pools, sorted."""
-    return sorted({_machine_type(pool) for pool in pools(plan)})
+    return sorted({machine_type(pool) for pool in pools(plan)})
 
 
 def accelerator_types(plan: Wire) -> list[str]:
     """The types of accelerators of all node pools, sorted."""
-    return sorted({kind for pool in pools(plan) for kind, __ in _gpus(pool)})
+    return sorted({kind for pool in pools(plan) for kind, __ in gpus(pool)})
 
 
 def reservation_paths(plan: Wire) -> list[str]:
     """The paths of the reservations that node pools name, sorted."""
     return sorted({path for pool in pools(plan) for path in reservations.named(pool, plan["project"])})
-
-
-def zones_of(region: str, zones: Iterable[str]) -> list[str]:
-    """Those of the zones that are in a region, sorted."""
-    return sorted(zone for zone in zones if zone.rpartition("-")[0] == region)
 
 
 def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
@@ -247,7 +252,7 @@ def _zones(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
 
 def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     """The machine type is there, and is one for what runs on it."""
-    kind = _machine_type(pool)
+    kind = machine_type(pool)
     if kind not in found.machines:
         return
     machine = _any(found.machines, kind)
@@ -257,13 +262,13 @@ def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     if machine.get("architecture") == "ARM64":
         yield Line(f"{kind} has Arm processors, and what runs on the nodes is for x86. Take another machine type")
     own = [(each["guestAcceleratorType"], int(each["guestAcceleratorCount"])) for each in _built_in(machine)]
-    for desired, count in _gpus(pool):
+    for desired, count in gpus(pool):
         if own and (desired, count) not in own:
             comes = ", ".join(f"{number} {gpu}" for gpu, number in own)
             yield Line(f"{kind} comes with {comes}, and the pool asks for {count} {desired}. Write what it comes with")
-        elif not own and _family(kind) != _ATTACHING:
+        elif not own and family(kind) != _ATTACHING:
             yield Line(f"{kind} takes no GPUs. Take a machine type that comes with {desired}, or one of the N1 series")
-    if own and not _gpus(pool):
+    if own and not gpus(pool):
         yield Line(f"{kind} comes with GPUs, and the pool has none. Take another machine type, or make its role GPU")
 
 
@@ -272,10 +277,10 @@ def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     that GKE chooses are not known before."""
     known = zones_of(plan["region"], found.zones or ())
     named = [zone for zone in pool.get("locations") or () if found.zones is None or zone in known]
-    machine = _any(found.machines, _machine_type(pool))
-    having = {_machine_type(pool): sorted(found.machines[_machine_type(pool)])} if machine else {}
+    machine = _any(found.machines, machine_type(pool))
+    having = {machine_type(pool): sorted(found.machines[machine_type(pool)])} if machine else {}
     if not _built_in(machine or {}):
-        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in _gpus(pool) if gpu in found.accelerators}
+        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in found.accelerators}
     for kind, zones in having.items():
         lacking = [zone for zone in named if zone not in zones]
         if lacking and zones:
@@ -287,31 +292,15 @@ def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
 
 def _cards(pool: Wire, found: Found) -> Iterator[Line]:
     """No more accelerators than a machine takes."""
-    for gpu, count in _gpus(pool):
+    for gpu, count in gpus(pool):
         kind = _any(found.accelerators, gpu)
         most = int((kind or {}).get("maximumCardsPerInstance") or count)
         if count > most:
             yield Line(f"{count} {gpu} are asked for, and a machine takes {most}. Lower the number of accelerators")
 
 
-def _machine_type(pool: Wire) -> str:
-    return str(pool["config"]["machineType"])
-
-
-def _gpus(pool: Wire) -> list[tuple[str, int]]:
-    """The type and number of the accelerators of a machine."""
-    return [
-        (str(each["acceleratorType"]), int(each["acceleratorCount"]))
-        for each in pool["config"].get("accelerators") or ()
-    ]
-
-
 def _built_in(machine: Wire) -> list[Wire]:
     return list(machine.get("accelerators") or ())
-
-
-def _family(machine_type: str) -> str:
-    return machine_type.partition("-")[0]
 
 
 def _any(types: Types, kind: str) -> Wire | None:
@@ -322,83 +311,83 @@ def _any(types: Types, kind: str) -> Wire | None:
 # Quotas
 
 
-def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what the pools take of quotas, in the order of these. Which ones Google counts is not certain, so all is a
-    warning: when it comes to it, Google refuses clearly."""
-    for place, quotas in sorted(found.quotas.items(), key=lambda entry: entry[0] == GLOBAL):
-        where = "for all regions" if place == GLOBAL else f"in {place}"
-        for metric, (limit, usage) in sorted(quotas.items()):
-            if metric == _NETWORKS:
-                yield from _network_quota(plan, found, place, limit, usage)
-            elif (metric == _ALL_GPUS) == (place == GLOBAL):
-                bound = f"the quota {metric} of project {plan['project']} {where} is {limit:g}"
-                yield from _quota(plan, found, metric, bound, limit, usage)
+def observed(plan: Wire, found: Found) -> list[Account]:
+    """Return the project in the region of a plan, and what of it counts in all regions, as far as the plan is about
+    it."""
+    there = [PoolThere(name=name) for name in sorted(found.pools)]
+    clusters = [ClusterThere(name=plan["name"], pools=there)]
+    zones = zones_of(plan["region"], found.zones or ())
+    here = Account(
+        provider=PROVIDER,
+        account=plan["project"],
+        region=plan["region"],
+        observed=found.day,
+        reservations=_reserved(found),
+        offerings=[_offering(kind, zones) for kind, zones in sorted(found.machines.items())],
+        zones=[Zone(name=zone, id=zone) for zone in zones],
+        clusters=clusters,
+        quotas=_limits(found, plan["region"]),
+    )
+    counted = {metric for pool in pools(plan) for metric in demand.of_pool("", pool, here, {}).takes}
+    quotas = [quota for quota in here.quotas if quota.code in counted]
+    everywhere = Account(
+        provider=PROVIDER,
+        account=plan["project"],
+        region=EVERYWHERE,
+        observed=found.day,
+        quotas=_limits(found, EVERYWHERE),
+        clusters=clusters,
+    )
+    return [here.model_copy(update={"quotas": quotas}), everywhere]
 
 
-def _quota(plan: Wire, found: Found, metric: str, bound: str, limit: float, usage: float) -> Iterator[Line]:
-    taken = {pool["name"]: _demand(plan, pool, found)[metric] for pool in pools(plan)}
-    wanting = [pool for pool in pools(plan) if taken[pool["name"]]]
-    new = [pool for pool in wanting if pool["name"] not in found.pools]
-    now = sum(taken[pool["name"]] * _least(plan, pool, found) for pool in new)
-    most = sum(taken[pool["name"]] * _most(plan, pool, found) for pool in wanting)
-    if now > limit - usage:
-        used = f", of which {usage:g} are in use" if usage else ""
-        names = ", ".join(pool["name"] for pool in new)
-        lower = "or lower nodeCount and minNodeCount"
-        yield Line(f"node pools {names}: start with {now}, and {bound}{used}. {_ASK}, {lower}", problem=False)
-    elif most > limit:
-        names = ", ".join(pool["name"] for pool in wanting)
-        more = "with what else runs there"
-        yield Line(
-            f"node pools {names}: may grow to {most}, and {bound}, {more}. {_ASK} before they grow", problem=False
+def _limits(found: Found, place: str) -> list[Quota]:
+    """Return the quotas of a region that node pools may count against, or of all regions together."""
+    return [
+        Quota(code=metric, limit=int(limit), used=int(used), observed=found.day)
+        for metric, (limit, used) in sorted(found.quotas.get(place, {}).items())
+        if (metric == demand.ALL_GPUS) == (place == EVERYWHERE) and limit >= 0
+    ]
+
+
+def _offering(kind: str, zones: Mapping[str, Wire]) -> Offering:
+    cpus = next((each.get("guestCpus") for each in zones.values()), None)
+    return Offering(machine=kind, vcpus=None if cpus is None else int(cpus), zones=sorted(zones))
+
+
+def _reserved(found: Found) -> list[Reservation]:
+    return [
+        Reservation(
+            id=path,
+            machine=reservations.machine_of(each),
+            zone=zone,
+            state=str(each.get("status") or ""),
+            total=reservations.usable(each),
+            free=max(reservations.usable(each) - reservations.in_use(each), 0),
         )
+        for path, by_zone in sorted(found.reservations.items())
+        for zone, each in sorted(by_zone.items())
+    ]
 
 
-def _network_quota(plan: Wire, found: Found, place: str, limit: float, usage: float) -> Iterator[Line]:
-    if place == GLOBAL and not found.version and usage + 1 > limit:
+def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
+    """Return what the pools take of quotas, those of all regions last."""
+    here, everywhere = observed(plan, found)
+    name, there = plan["object"]["name"], here.pools_of(plan["name"])
+    demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
+    yield from of_quotas(here, demands, demand.TERMS)
+    yield from of_quotas(everywhere, demands, demand.TERMS)
+    yield from _network_quota(plan, found)
+
+
+def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
+    limit, usage = found.quotas.get(EVERYWHERE, {}).get(_NETWORKS, (1, 0))
+    if not found.version and usage + 1 > limit:
         yield Line(
             f"the quota {_NETWORKS} of project {plan['project']} is {limit:g}, and {usage:g} are in use: each cluster "
-            f"has one of its own. {_ASK}, or remove one",
+            f"has one of its own. {demand.TERMS.ask}, or remove one",
             problem=False,
         )
-
-
-def _demand(plan: Wire, pool: Wire, found: Found) -> Counter[str]:
-    """Return what one node takes of quotas, by metric. A node has an address reached from outside, and an SSD."""
-    kind = _machine_type(pool)
-    cpus = int((_any(found.machines, kind) or {}).get("guestCpus") or 0)
-    own = f"{_family(kind).upper()}_{_CPUS}"
-    demand = Counter({_ADDRESSES: 1, _DISKS: int(pool["config"].get("diskSizeGb") or _DISK_GB)})
-    if own in found.quotas.get(plan["region"], {}):
-        demand[own] += cpus
-    elif _family(kind) in _SHARED_CPUS:
-        demand[_CPUS] += cpus
-    for gpu, count in _gpus(pool):
-        demand[_gpu_metric(gpu)] += count
-        demand[_ALL_GPUS] += count
-    return demand
-
-
-def _gpu_metric(accelerator: str) -> str:
-    """The quota of a region for a type of accelerators: `NVIDIA_L4_GPUS` of nvidia-l4, `NVIDIA_T4_GPUS` of
-    nvidia-tesla-t4."""
-    name = accelerator.replace("-tesla-", "-").replace("-", "_").upper()
-    return _GPU_METRICS.get(accelerator) or f"{name}_GPUS"
-
-
-def _least(plan: Wire, pool: Wire, found: Found) -> int:
-    """With how many nodes a pool begins, in all zones."""
-    return int(pool["initialNodeCount"]) * _spread(plan, pool, found)
-
-
-def _most(plan: Wire, pool: Wire, found: Found) -> int:
-    """To how many nodes a pool may grow, in all zones."""
-    return int(pool["autoscaling"].get("maxNodeCount") or 0) * _spread(plan, pool, found)
-
-
-def _spread(plan: Wire, pool: Wire, found: Found) -> int:
-    """In how many zones a pool has nodes."""
-    return len(pool.get("locations") or zones_of(plan["region"], found.zones or ())[:_ZONES]) or _ZONES
 
 
 # Networks

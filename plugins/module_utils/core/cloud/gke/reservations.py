@@ -39,7 +39,7 @@ class Judge:
     def __init__(self, project: str, found: Found) -> None:
         self._project, self._found = project, found
         self._left = {
-            (path, zone): _usable(each) - _number(each, "inUseCount")
+            (path, zone): usable(each) - in_use(each)
             for path, by_zone in found.items()
             for zone, each in by_zone.items()
         }
@@ -99,7 +99,7 @@ class Judge:
         if any("specificReservation" not in self._found[path][zone] for path in there):
             return
         names = ", ".join(path.rpartition("/")[2] for path in there)
-        total = sum(_usable(self._found[path][zone]) for path in there)
+        total = sum(usable(self._found[path][zone]) for path in there)
         start, most = int(pool["initialNodeCount"]), int(pool["autoscaling"].get("maxNodeCount") or 0)
         free = sum(max(self._left[path, zone], 0) for path in there)
         if new and start > free:
@@ -141,8 +141,8 @@ def _state(place: str, reservation: Wire) -> Iterator[Line]:
 def _shape(place: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
     """Yield how the machines of a reservation differ from those of a pool. Of those that are reserved in another way
     than as machines of one shape, nothing is known."""
-    properties = (reservation.get("specificReservation") or {}).get("instanceProperties") or {}
-    machine = str(properties.get("machineType") or "").rpartition("/")[2]
+    properties = _properties(reservation)
+    machine = machine_of(reservation)
     if machine and machine != _machine(pool):
         yield Line(f"{place} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
     elif machine.startswith(_ATTACHING):
@@ -152,6 +152,16 @@ def _shape(place: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
                 f"{place} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
                 f"{_text(asks)}"
             )
+
+
+def machine_of(reservation: Wire) -> str:
+    """Return the machine type of a reservation; empty where it has none."""
+    return str(_properties(reservation).get("machineType") or "").rpartition("/")[2]
+
+
+def _properties(reservation: Wire) -> Wire:
+    found: Wire = (reservation.get("specificReservation") or {}).get("instanceProperties") or {}
+    return found
 
 
 def _accelerators(place: Wire, field: str = "guestAccelerators") -> dict[str, int]:
@@ -169,10 +179,15 @@ def _machine(pool: Wire) -> str:
     return str(pool["config"]["machineType"])
 
 
-def _usable(reservation: Wire) -> int:
+def usable(reservation: Wire) -> int:
     """Return how many machines a reservation has: those that are there by now, where that is known."""
     specific = reservation.get("specificReservation") or {}
     return _number(reservation, "assuredCount" if "assuredCount" in specific else "count")
+
+
+def in_use(reservation: Wire) -> int:
+    """Return how many machines of a reservation are in use."""
+    return _number(reservation, "inUseCount")
 
 
 def _number(reservation: Wire, field: str) -> int:

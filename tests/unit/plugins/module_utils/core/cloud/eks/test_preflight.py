@@ -42,6 +42,7 @@ TYPES = {
 }
 GOOD = Found(
     "us-west-2",
+    "123456789012",
     zones=ZONES,
     offerings={kind: frozenset(ZONES) for kind in TYPES},
     types=TYPES,
@@ -100,7 +101,7 @@ def test_a_good_plan() -> None:
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    assert judge(plan(group(kind="odd.one", zones=["moon-1a"])), Found("us-west-2")) == Verdict((), ())
+    assert judge(plan(group(kind="odd.one", zones=["moon-1a"])), Found("us-west-2", "123456789012")) == Verdict((), ())
 
 
 SUBNETS = [{"cidr": f"10.0.{16 * index}.0/20", "zone": zone} for index, zone in enumerate(ZONES)]
@@ -110,7 +111,7 @@ SUBNETS = [{"cidr": f"10.0.{16 * index}.0/20", "zone": zone} for index, zone in 
     ("found", "fit"),
     [
         (GOOD, True),
-        (Found("us-west-2"), True),
+        (Found("us-west-2", "123456789012"), True),
         (replace(GOOD, zones=ZONES[:2]), False),
         (replace(GOOD, zones=ZONES[:2], subnet_zones={"10.0.32.0/20": ZONES[2]}), True),
         (replace(GOOD, subnet_zones={"10.0.0.0/20": ZONES[1]}), False),
@@ -254,8 +255,8 @@ def test_spot_and_on_demand_count_against_quotas_of_their_own() -> None:
     found = replace(GOOD, quotas={"L-DB2E81BA": 8.0, "L-3819A6DF": 4.0})
     problems, warnings = said(judge(plan(*groups), found))
     assert problems == (
-        'node pools cheap: start with 8 vCPUs, and the account\'s quota "All G and VT Spot Instance Requests" in '
-        "us-west-2 is 4 vCPUs. Ask for more in Service Quotas (EC2), or lower nodeCount"
+        'node pools cheap: start with 8 vCPUs, and the quota "All G and VT Spot Instance Requests" (L-3819A6DF) of '
+        "account 123456789012 in us-west-2 is 4 vCPUs. Ask for more in Service Quotas (EC2), or lower nodeCount"
     )
     assert warnings == ""
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.demand import zones_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import (
-    GLOBAL,
     Found,
     Types,
     accelerator_types,
     judge,
     machine_types,
-    zones_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
@@ -66,7 +66,7 @@ GOOD = Found(
     versions=("1.36.2-gke.1120000", "1.35.3-gke.1389000", "1.34.6-gke.1154000"),
     quotas={
         REGION: dict.fromkeys(("CPUS", "N2_CPUS", "NVIDIA_L4_GPUS", "NVIDIA_T4_GPUS", "IN_USE_ADDRESSES"), PLENTY),
-        GLOBAL: dict.fromkeys(("GPUS_ALL_REGIONS", "NETWORKS"), PLENTY),
+        EVERYWHERE: dict.fromkeys(("GPUS_ALL_REGIONS", "NETWORKS"), PLENTY),
     },
 )
 THERE = {"version": "1.35.3-gke.1389000", "pools": frozenset({"system", "gpu-l4"})}
@@ -259,7 +259,7 @@ def with_quota(metric: str, limit: float, usage: float = 0.0, place: str = REGIO
     [
         ("CPUS", REGION, "node pools system: start with 12, and the quota CPUS of project my-project in us-central1"),
         ("NVIDIA_L4_GPUS", REGION, "node pools gpu-l4: start with 2, and the quota NVIDIA_L4_GPUS of project"),
-        ("GPUS_ALL_REGIONS", GLOBAL, "node pools gpu-l4: start with 2, and the quota GPUS_ALL_REGIONS of project"),
+        ("GPUS_ALL_REGIONS", EVERYWHERE, "node pools gpu-l4: start with 2, and the quota GPUS_ALL_REGIONS of project"),
         ("IN_USE_ADDRESSES", REGION, "node pools system, gpu-l4: start with 5, and the quota IN_USE_ADDRESSES"),
         ("SSD_TOTAL_GB", REGION, "node pools system, gpu-l4: start with 500, and the quota SSD_TOTAL_GB"),
     ],
@@ -291,6 +291,6 @@ def test_what_is_there_does_not_start_again_and_may_grow() -> None:
 
 def test_networks() -> None:
     assert "the quota NETWORKS of project my-project is 5, and 5 are in use" in warning(
-        judged(found=with_quota("NETWORKS", 5, 5, GLOBAL))
+        judged(found=with_quota("NETWORKS", 5, 5, EVERYWHERE))
     )
-    assert judged(found=with_quota("NETWORKS", 5, 5, GLOBAL, **THERE)) == Verdict((), ())
+    assert judged(found=with_quota("NETWORKS", 5, 5, EVERYWHERE, **THERE)) == Verdict((), ())

@@ -1,0 +1,162 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Accounts in clouds as they were observed, by region: quotas, reservations, offerings, and the clusters in them.
+
+Only what clusters of the fleet need is among it, so that it stays small. There is no secret in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Day
+
+EVERYWHERE = "global"
+"""Stands for the region in what an account has for all regions together."""
+_Name = Annotated[str, Field(min_length=1, max_length=253)]
+_Text = Annotated[str, Field(max_length=253)]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class Quota(Model):
+    """Quota of an account in a region: what may run there at once."""
+
+    code: _Name = Field(description="Code or metric by which the cloud knows it.")
+    name: _Text = Field(default="", description="Name for people, where that is another one.")
+    unit: _Text = Field(default="", description="What is counted, in the plural.")
+    limit: _Count = Field(description="How many of them the account may have.")
+    used: _Count | None = Field(default=None, description="How many it has. Not every cloud says it.")
+    observed: Day = Field(description="Day on which it was observed.")
+
+
+class Reservation(Model):
+    """Machines that are reserved for the account in a zone: a reservation or a Capacity Block."""
+
+    id: _Name = Field(description="ID or path.")
+    machine: _Text = Field(default="", description="Instance type or machine type.")
+    zone: _Text = Field(default="", description="ID of the zone.")
+    state: _Text = Field(default="", description="State, in the words of the cloud.")
+    total: _Count = Field(description="How many machines it has.")
+    free: _Count = Field(description="How many of them are not in use.")
+    from_: _Text | None = Field(default=None, description="When it begins.")
+    until: _Text | None = Field(default=None, description="When it ends.")
+
+
+class Offering(Model):
+    """Kind of machine, and where it is offered."""
+
+    machine: _Name = Field(description="Instance type or machine type.")
+    vcpus: _Count | None = Field(default=None, description="vCPUs of a machine, which quotas count.")
+    zones: Annotated[list[_Name], Atomic()] = Field(max_length=100, description="IDs of the zones that have it.")
+
+
+class Zone(Model):
+    """Zone of the region. Names of zones may differ by account, IDs do not."""
+
+    name: _Name = Field(description="Name, as manifests have it.")
+    id: _Name = Field(description="ID.")
+
+
+class PoolThere(Model):
+    """Node pool that exists."""
+
+    name: _Name = Field(description="Name.")
+    nodes: _Count | None = Field(default=None, description="How many nodes it has, where that was read.")
+
+
+class ClusterThere(Model):
+    """Cluster of the fleet that belongs to the account; one without pools does not exist yet."""
+
+    name: _Name = Field(description="Name in the cloud.")
+    pools: Annotated[list[PoolThere], Atomic()] = Field(max_length=1_000, description="Pools that exist.")
+
+
+class Account(Model):
+    """Account or project in a region, as it was observed."""
+
+    provider: _Name = Field(description="Cloud, as in connections.")
+    account: _Name = Field(description="Number of the account, or ID of the project.")
+    region: _Name = Field(description="Region, `global` for what counts in all of them together.")
+    observed: Day = Field(description="Day of the last observation.")
+    quotas: Annotated[list[Quota], Atomic()] = Field(default=[], max_length=1_000, description="Quotas.")
+    reservations: Annotated[list[Reservation], Atomic()] = Field(
+        default=[], max_length=10_000, description="Reservations that pools name."
+    )
+    offerings: Annotated[list[Offering], Atomic()] = Field(
+        default=[], max_length=10_000, description="Kinds of machines that pools have."
+    )
+    zones: Annotated[list[Zone], Atomic()] = Field(default=[], max_length=100, description="Zones that are up.")
+    clusters: Annotated[list[ClusterThere], Atomic()] = Field(
+        default=[], max_length=100_000, description="Clusters of the fleet in it."
+    )
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.provider, self.account, self.region)
+
+    def vcpus(self, machine: str) -> int:
+        """Return the vCPUs of a kind of machine, 0 where they are not known."""
+        return next((each.vcpus or 0 for each in self.offerings if each.machine == machine), 0)
+
+    def pools_of(self, cluster: str) -> Mapping[str, int | None]:
+        """Return the nodes of the pools that a cluster (its name in the cloud) has, by their names."""
+        found = next((each.pools for each in self.clusters if each.name == cluster), [])
+        return {pool.name: pool.nodes for pool in found}
+
+    def holds(self, cluster: str) -> bool:
+        """Return whether a cluster (its name in the cloud) was observed to belong to the account."""
+        return any(each.name == cluster for each in self.clusters)
+
+
+class Accounts(Model):
+    """The section `accounts` of an observation."""
+
+    accounts: Annotated[list[Account], Atomic()] = Field(default=[], max_length=10_000, description="Accounts.")
+
+
+_Part = TypeVar("_Part", bound=Model)
+
+
+def merged(
+    known: Iterable[Account], seen: Iterable[Account], fleet: Mapping[str, Collection[str]] | None = None
+) -> tuple[Account, ...]:
+    """Return accounts with what was observed of some of them later, which wins; sorted.
+
+    What was not observed again stays, but for reservations that have ended. `fleet`: the clusters (names in the cloud)
+    that the fleet has, by provider; others of these providers are left out.
+    """
+    found = {account.key: account for account in known}
+    for account in seen:
+        found[account.key] = _joined(found.get(account.key), account)
+    return tuple(_of_fleet(found[key], fleet or {}) for key in sorted(found))
+
+
+def _of_fleet(account: Account, fleet: Mapping[str, Collection[str]]) -> Account:
+    names = fleet.get(account.provider)
+    if names is None:
+        return account
+    return account.model_copy(update={"clusters": [each for each in account.clusters if each.name in names]})
+
+
+def _joined(before: Account | None, seen: Account) -> Account:
+    known = before or seen
+    running = [each for each in known.reservations if not each.until or each.until[:10] >= seen.observed]
+    parts: dict[str, Any] = {
+        "observed": max(known.observed, seen.observed),
+        "quotas": _by_key(known.quotas, seen.quotas, "code"),
+        "reservations": _by_key(running, seen.reservations, "id", "zone"),
+        "offerings": _by_key(known.offerings, seen.offerings, "machine"),
+        "zones": sorted(seen.zones or known.zones, key=lambda zone: zone.name),
+        "clusters": _by_key(known.clusters, seen.clusters, "name"),
+    }
+    return seen.model_copy(update=parts)
+
+
+def _by_key(known: Sequence[_Part], seen: Sequence[_Part], *keys: str) -> list[_Part]:
+    found: dict[tuple[str, ...], _Part] = {}
+    for each in (*known, *seen):
+        found[tuple(getattr(each, key) for key in keys)] = each
+    return [found[key] for key in sorted(found)]

@@ -1,0 +1,59 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Demand of node groups on the quotas of an account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
+    names,
+    node_groups,
+    quotas,
+    validation,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import EksCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import PoolDemand, Terms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+TERMS = Terms(holder="account", ask="Ask for more in Service Quotas (EC2)", lower="nodeCount", is_certain=True)
+
+
+def quota_code(group: Mapping[str, Any]) -> str:
+    """Return the quota of a node group; empty for a Capacity Block, and for families without one that is known."""
+    return quotas.code(group["instance_type"], group["capacity_type"] or quotas.ON_DEMAND)
+
+
+def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Mapping[str, int | None]) -> PoolDemand:
+    """Return the demand of a node group as a plan has it. `cluster`: its name in messages. `there`: the nodes of the
+    groups that exist."""
+    code = quota_code(group)
+    return PoolDemand(
+        cluster=cluster,
+        pool=group["name"],
+        takes={code: account.vcpus(group["instance_type"])} if code else {},
+        start=group["desired_size"],
+        most=group["max_size"],
+        is_there=group["name"] in there,
+        nodes=there.get(group["name"]),
+    )
+
+
+def of_cluster(manifest: Object, account: Account) -> list[PoolDemand]:
+    """Return the demands of the pools of an EKSCluster (wire form). Raises InvalidResource."""
+    cluster = validation.VALIDATION.read(manifest)
+    there = account.pools_of(names.cluster_name(cluster.namespace, cluster.name))
+    return [
+        replace(
+            of_group(cluster.name, _group(cluster, pool), account, there),
+            path=cluster.path(pool),
+        )
+        for pool in cluster.pools
+    ]
+
+
+def _group(cluster: EksCluster, pool: Mapping[str, Any]) -> dict[str, Any]:
+    return node_groups.node_group(cluster.namespace, cluster.name, pool, ())

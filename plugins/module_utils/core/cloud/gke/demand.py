@@ -1,0 +1,112 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Demand of node pools on the quotas of a project and its regions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    names,
+    node_pools,
+    validation,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import PoolDemand, Terms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+Wire = Mapping[str, Any]
+
+# Which quotas Google counts is not certain, and when it comes to it, it refuses clearly.
+TERMS = Terms(
+    holder="project",
+    ask="Ask for more in the Google Cloud console (IAM & Admin, Quotas & System Limits)",
+    lower="nodeCount and minNodeCount",
+    is_certain=False,
+)
+ALL_GPUS = "GPUS_ALL_REGIONS"
+"""The quota for all regions of a project together."""
+_CPUS, _ADDRESSES, _DISKS = "CPUS", "IN_USE_ADDRESSES", "SSD_TOTAL_GB"
+_DISK_GB = 100
+"""Disk that GKE gives a node that asks for none."""
+_ZONES = 3
+"""In how many zones of its region GKE has the nodes of a pool that names none."""
+_SHARED_CPUS = ("e2", "f1", "g1", "n1")
+"""Families of machines that count against CPUS. Others have a quota of their own, or only one of GPUs."""
+_GPU_METRICS = {"nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS", "nvidia-h100-80gb": "NVIDIA_H100_GPUS"}
+
+
+def zones_of(region: str, zones: Iterable[str]) -> list[str]:
+    """Those of the zones that are in a region, sorted."""
+    return sorted(zone for zone in zones if zone.rpartition("-")[0] == region)
+
+
+def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int | None]) -> PoolDemand:
+    """Return the demand of a node pool as it is sent. `cluster`: its name in messages. `account`: the project in the
+    region. `there`: the pools that exist."""
+    zones = len(pool.get("locations") or account.zones[:_ZONES]) or _ZONES
+    return PoolDemand(
+        cluster=cluster,
+        pool=pool["name"],
+        takes=_takes(pool, account.vcpus(machine_type(pool)), {quota.code for quota in account.quotas}),
+        start=int(pool["initialNodeCount"]) * zones,
+        most=int(pool["autoscaling"].get("maxNodeCount") or 0) * zones,
+        is_there=pool["name"] in there,
+    )
+
+
+def of_cluster(manifest: Object, account: Account) -> list[PoolDemand]:
+    """Return the demands of the pools of a GKECluster (wire form). Raises InvalidResource."""
+    cluster = validation.VALIDATION.read(manifest)
+    there = account.pools_of(names.cluster_name(cluster.namespace, cluster.name))
+    return [
+        replace(
+            of_pool(cluster.name, node_pools.node_pool(pool, {}, cluster.version), account, there),
+            path=cluster.path(pool),
+        )
+        for pool in cluster.pools
+    ]
+
+
+def machine_type(pool: Wire) -> str:
+    """Return the machine type of a pool."""
+    return str(pool["config"]["machineType"])
+
+
+def gpus(pool: Wire) -> list[tuple[str, int]]:
+    """Return the type and number of the accelerators of a machine."""
+    return [
+        (str(each["acceleratorType"]), int(each["acceleratorCount"]))
+        for each in pool["config"].get("accelerators") or ()
+    ]
+
+
+def family(machine_type: str) -> str:
+    """Return the series of a machine type, such as `g2`."""
+    return machine_type.partition("-")[0]
+
+
+def _takes(pool: Wire, vcpus: int, known: Collection[str]) -> Counter[str]:
+    """Return what one node takes of quotas, by metric. A node has an address reached from outside, and an SSD.
+    `known`: the metrics of the region."""
+    kind = machine_type(pool)
+    own = f"{family(kind).upper()}_{_CPUS}"
+    takes = Counter({_ADDRESSES: 1, _DISKS: int(pool["config"].get("diskSizeGb") or _DISK_GB)})
+    if own in known:
+        takes[own] += vcpus
+    elif family(kind) in _SHARED_CPUS:
+        takes[_CPUS] += vcpus
+    for gpu, count in gpus(pool):
+        takes[_gpu_metric(gpu)] += count
+        takes[ALL_GPUS] += count
+    return takes
+
+
+def _gpu_metric(accelerator: str) -> str:
+    """The quota of a region for a type of accelerators: `NVIDIA_L4_GPUS` of nvidia-l4, `NVIDIA_T4_GPUS` of
+    nvidia-tesla-t4."""
+    name = accelerator.replace("-tesla-", "-").replace("-", "_").upper()
+    return _GPU_METRICS.get(accelerator) or f"{name}_GPUS"
