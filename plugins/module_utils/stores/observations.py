@@ -4,42 +4,118 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils import atomic_file
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    ObservationError,
+    accounts,
+    accounts_wire,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 # JSON may hold them as they are; YAML, whose reader the file meets as well, may not (YAML 1.2, 5.1).
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-_OURS = '{"clusters":'
+_ACCOUNTS = "accounts"
+_OURS = (b'{"clusters":', b'{"accounts":')
 
 
 def observations_text(document: Mapping[str, Any]) -> str:
-    """The text of an observation: JSON, a line for each cluster, the same for the same observation."""
+    """The text of an observation: JSON, a line for each cluster and account, the same for the same observation."""
+    inside = ",\n".join(map(_json, document.get(_ACCOUNTS) or ()))
+    section = f'"{_ACCOUNTS}":[\n{inside}\n]' if inside else ""
+    if section and document.keys() == {_ACCOUNTS}:
+        return f"{{{section}}}\n"
     clusters = document.get("clusters") or {}
     lines = ",\n".join(f"{_json(name)}:{_json(clusters[name])}" for name in sorted(clusters))
-    return f'{_OURS}{{\n{lines}\n}},\n"control":{_json(document.get("control") or {})}}}\n'
+    control = _json(document.get("control") or {})
+    after = f",\n{section}" if section else ""
+    return f'{{"clusters":{{\n{lines}\n}},\n"control":{control}{after}}}\n'
 
 
 def write_observations(path: str, document: Mapping[str, Any]) -> bool:
     """Write an observation to a file that its owner alone can read, atomically, when it differs from what is there.
-    Whether it was written. Raises StoreError."""
+    Whether it was written. Accounts in the file stay. Raises StoreError."""
+    with _locked(path):
+        before = _read(path)
+        kept = _document(path, before).get(_ACCOUNTS) if b'"accounts":' in before else None
+        return _write(path, before, {**({_ACCOUNTS: kept} if kept else {}), **document})
+
+
+def update_accounts(
+    path: str, change: Callable[[Sequence[Account]], Sequence[Account]], *, check_mode: bool = False
+) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+    """Change the accounts in a file of observations, unless in check mode; all else in it stays. Return the accounts
+    before and after. Raises StoreError."""
+    with contextlib.nullcontext() if check_mode else _locked(path):
+        text = _read(path)
+        document = _document(path, text)
+        try:
+            before = accounts(document)
+        except ObservationError as error:
+            raise StoreError(f"{path}: {error}") from error
+        after = tuple(change(before))
+        if after != before and not check_mode:
+            _write(path, text, {**document, _ACCOUNTS: accounts_wire(after)})
+    return before, after
+
+
+def _write(path: str, before: bytes, document: Mapping[str, Any]) -> bool:
     data = observations_text(document).encode()
     try:
-        before = _read(path)
         if before == data and not os.stat(path).st_mode & 0o077:
             return False
-        if before and not before.startswith(_OURS.encode()):
-            raise StoreError(f"{path} is no observation that was written here: move it, or choose another path")
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        _refuse_foreign(path, before)
         atomic_file.write(path, data)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        raise _unwritable(path, error) from error
     return True
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Hold the lock of the folder of a file, which several hosts of one play change at the same time."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        # A file system without locks has no second host either that would wait for one.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _document(path: str, data: bytes) -> dict[str, Any]:
+    """Return what a file of observations has, empty for none."""
+    if not data:
+        return {}
+    _refuse_foreign(path, data)
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: remove it, and observe the fleet again ({error})") from error
+    return dict(found)
+
+
+def _refuse_foreign(path: str, data: bytes) -> None:
+    if data and not data.startswith(_OURS):
+        raise StoreError(f"{path} is no observation that was written here: move it, or choose another path")
+
+
+def _unwritable(path: str, error: OSError) -> StoreError:
+    return StoreError(f"{path} cannot be written: {error.strerror}")
 
 
 def _read(path: str) -> bytes:
@@ -48,6 +124,8 @@ def _read(path: str) -> bytes:
             return stream.read()
     except FileNotFoundError:
         return b""
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def _json(value: Any) -> str:

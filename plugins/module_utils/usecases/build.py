@@ -17,6 +17,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
@@ -29,12 +30,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     PUBLISHED_LABEL,
     label_value,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    ObservationError,
+    Observed,
+    is_of_clusters,
+    parse,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan, quotas
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
@@ -334,10 +340,10 @@ def _fleet(
     settings: Settings, before: Mapping[str, str]
 ) -> tuple[Loaded, State, Sequence[Mapping[str, Any]], Observed | None]:
     """Return the manifests of a fleet, its state, what of it is published on the control cluster, and observations."""
-    observed = _observed(settings.observations)
+    observed, accounts = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
-        loaded = _load(settings)
+        loaded = _load(settings, accounts=accounts, seen=_nodes(observed))
         state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before))
         published: Sequence[Object] = ()
         if settings.control_unread:
@@ -354,7 +360,7 @@ def _fleet(
             f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from resources that the "
             "control cluster should keep without manifests"
         )
-    loaded = _load(settings, control.sources())
+    loaded = _load(settings, control.sources(), accounts=accounts, seen=_nodes(observed))
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
     return loaded, State(control.existing(), control.earlier, control.statuses()), published, observed
@@ -404,12 +410,22 @@ def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tup
         )
 
 
-def _load(settings: Settings, more: Sequence[Source] = ()) -> Loaded:
+def _load(
+    settings: Settings,
+    more: Sequence[Source] = (),
+    *,
+    accounts: Sequence[Account] = (),
+    seen: Mapping[str, Mapping[str, int]] | None = None,
+) -> Loaded:
     if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
     loaded = read_manifests(
         settings.resources, settings.folder, more, endpoint_hosts=settings.endpoint_hosts, clouds="warning"
     )
+    if accounts:
+        known = [api.wire(resource, set_only=True) for resource in loaded.resources]
+        today = datetime.now(UTC).strftime("%Y-%m-%d")
+        loaded = loaded.with_problems(quotas.problems(known, accounts, seen or {}, today))
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded
@@ -498,14 +514,23 @@ def _tainted(resource: api.Resource) -> api.Resource:
     return api.parse({**wire, "spec": {**wire["spec"], "taints": taints}})
 
 
-def _observed(path: str) -> Observed | None:
+def _observed(path: str) -> tuple[Observed | None, tuple[Account, ...]]:
+    """Return the observations in a file, None for one without clusters, and the accounts in it."""
     if not path:
-        return None
+        return None, ()
     data = _content("observations", path)
     try:
-        return parse(_observation(path, data))
+        document = _observation(path, data)
+        observed = parse(document)
+        return observed if is_of_clusters(document) else None, observed.accounts
     except ObservationError as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def _nodes(observed: Observed | None) -> dict[str, Mapping[str, int]]:
+    """Return the nodes of each pool of the clusters that answered."""
+    clusters = observed.clusters if observed else {}
+    return {name: each.nodes for name, each in clusters.items() if not (each.unreachable or each.declared)}
 
 
 def _content(name: str, path: str) -> bytes:

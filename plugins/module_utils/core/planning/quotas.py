@@ -1,0 +1,141 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Node pools that the quotas of accounts in clouds have no room for, all clusters of a fleet together.
+
+Accounts are as they were observed. A cluster whose account was not observed, or may be one of several, is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account, Quota
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet, registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
+    PoolDemand,
+    Shortage,
+    message,
+    remedy,
+    shortage,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+
+FRESH_DAYS = 7
+"""For how long an observed quota is believed enough to refuse a plan. An older one is a warning."""
+_AGAIN = "Then run modelplane.fleet.check, which observes the account again"
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A cluster in its account: its name in the fleet, the resource that the user wrote, and its pools."""
+
+    name: str
+    ref: Ref
+    account: Account
+    exists: bool
+    demands: tuple[PoolDemand, ...]
+
+
+def problems(
+    resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]], today: str
+) -> list[Problem]:
+    """Return what quotas have no room for, at the pools of the clusters that start last, with what to do.
+
+    `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
+    answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all
+    else is a warning, so that what runs can still be planned.
+    """
+    if not accounts:
+        return []
+    members = sorted(_members(resources, accounts, seen), key=_start_order)
+    found: list[Problem] = []
+    for account in accounts:
+        cloud = registry.BY_NAME.get(account.provider)
+        inside = [member for member in members if _is_in(member, account)]
+        demands = [demand for member in inside for demand in member.demands]
+        for quota in account.quotas if cloud and inside else ():
+            short = shortage(quota, demands)
+            if cloud and short is not None:
+                found += _reported(cloud, account, short, {member.name: member for member in inside}, today)
+    return found
+
+
+def _members(
+    resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]]
+) -> Iterator[_Member]:
+    for name, entry in fleet.clusters((), resources).items():
+        cloud = registry.BY_NAME.get(entry["provider"])
+        account = _account_of(entry, accounts) if cloud and entry["object"] else None
+        if cloud and account:
+            demands: list[PoolDemand] = []
+            # What is wrong with one that cannot be read is reported elsewhere.
+            with contextlib.suppress(api.InvalidResource):
+                demands = cloud.demands(entry["object"], account)
+            exists = bool(account.pools_of(entry["cloud_name"]))
+            if name in seen and not exists:
+                exists, demands = True, [_there(demand, seen[name]) for demand in demands]
+            yield _Member(name, _ref(entry["object"], name), account, exists, tuple(demands))
+
+
+def _there(demand: PoolDemand, nodes: Mapping[str, int]) -> PoolDemand:
+    """Return the demand of a pool of a cluster that answered, and was created after its account was observed."""
+    return replace(demand, is_there=True, nodes=nodes.get(demand.pool, 0))
+
+
+def _account_of(entry: Mapping[str, Any], accounts: Iterable[Account]) -> Account | None:
+    """Return the account of a cluster in its region: the one that was observed to hold it, else the only one."""
+    region, project = text(entry["object"], "spec", "region"), entry["project"]
+    known = [each for each in accounts if each.provider == entry["provider"] and each.region == region]
+    named = [each for each in known if not project or each.account == project]
+    found = [each for each in named if each.holds(entry["cloud_name"])] or named
+    return found[0] if len(found) == 1 else None
+
+
+def _is_in(member: _Member, account: Account) -> bool:
+    own = member.account
+    return own.key == account.key or (*own.key[:2], EVERYWHERE) == account.key
+
+
+def _start_order(member: _Member) -> tuple[bool, str]:
+    """Clusters that exist come first: what is new has to fit beside them."""
+    return (not member.exists, member.name)
+
+
+def _ref(value: Object, name: str) -> Ref:
+    if is_composed(value):
+        return Ref("InferenceCluster", "", name)
+    return Ref(text(value, "kind"), text(value, "metadata", "namespace"), name)
+
+
+def _reported(
+    cloud: Cloud, account: Account, short: Shortage, members: Mapping[str, _Member], today: str
+) -> Iterator[Problem]:
+    """Return a problem for each cluster with pools that do not fit; of growth, one."""
+    at: dict[str, PoolDemand] = {}
+    for demand in short.excess if short.starts else short.pools[-1:]:
+        at.setdefault(demand.cluster, demand)
+    for name, demand in at.items():
+        yield Problem(
+            f"{message(short, account, cloud.quota_terms)}, as observed on {short.quota.observed}",
+            demand.path,
+            hint=f"{remedy(short, cloud.quota_terms)}. {_AGAIN}",
+            severity=_severity(cloud, short, members[name], today),
+            ref=members[name].ref,
+        )
+
+
+def _severity(cloud: Cloud, short: Shortage, member: _Member, today: str) -> Severity:
+    refuses = short.starts and cloud.quota_terms.is_certain and not member.exists
+    return "error" if refuses and _is_fresh(short.quota, today) else "warning"
+
+
+def _is_fresh(quota: Quota, today: str) -> bool:
+    return (date.fromisoformat(today) - date.fromisoformat(quota.observed)).days <= FRESH_DAYS

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cloud_account."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cloud_account
+short_description: Record the quotas and the capacity of accounts in the observations of a fleet
+version_added: 0.1.0
+description:
+  - Writes what M(modelplane.fleet.cloud_preflight_info) read of accounts in clouds to the observations of the fleet,
+    for plans that contact nothing. With it, a plan refuses node pools that the quotas of an account have no room for.
+  - What is recorded of an account stays until it is read again; all else in the file stays too.
+options:
+  accounts:
+    description: Accounts, as RV(modelplane.fleet.cloud_preflight_info#module:observed) has them.
+    type: list
+    elements: dict
+    required: true
+  clusters:
+    description:
+      - The names in the cloud of all clusters that the fleet has there. Others are left out of the accounts of
+        O(provider).
+      - Without it, no cluster is left out.
+    type: list
+    elements: str
+  provider:
+    description: The cloud of O(clusters).
+    type: str
+  path:
+    description:
+      - The file with the observations, for the option O(modelplane.fleet.build#module:observations). Only its owner
+        can read it. It is created when there is none.
+    type: path
+    required: true
+  chdir:
+    description: The folder that a relative O(path) starts from.
+    type: path
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: Writes nothing.
+  diff_mode:
+    support: full
+    description: Shows the accounts before and after.
+  idempotent:
+    support: partial
+    description: Each account has the day on which it was observed, so that the file changes with it.
+seealso:
+  - module: modelplane.fleet.cloud_preflight_info
+  - module: modelplane.fleet.build
+"""
+
+EXAMPLES = r"""
+- name: Check the account
+  modelplane.fleet.cloud_preflight_info:
+    provider: eks
+    region: us-west-2
+    plan: "{{ eks_cluster_object | modelplane.fleet.eks_plan }}"
+  register: preflight
+
+- name: Record what it has
+  modelplane.fleet.cloud_account:
+    accounts: "{{ preflight.observed }}"
+    path: .cache/observed.json
+"""
+
+RETURN = r"""
+accounts:
+  description: The accounts that are in the file now, in check mode those that would be.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - provider: eks
+      account: "123456789012"
+      region: us-west-2
+      observed: "2026-11-27"
+      quotas: [{code: L-417A185B, name: Running On-Demand P instances, unit: vCPUs, limit: 96, observed: "2026-11-27"}]
+      reservations: []
+      offerings: []
+      zones: []
+      clusters: [{name: eks-us-west, pools: []}]
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account, merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    ObservationError,
+    accounts,
+    accounts_wire,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import update_accounts
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        "accounts": {"type": "list", "elements": "dict", "required": True},
+        "clusters": {"type": "list", "elements": "str"},
+        "provider": {"type": "str"},
+        "path": {"type": "path", "required": True},
+        "chdir": {"type": "path"},
+    },
+    "required_by": {"clusters": ("provider",)},
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    prepare(module)
+    params = module.params
+    fleet = None if params["clusters"] is None else {params["provider"]: params["clusters"]}
+    try:
+        seen = accounts({"accounts": params["accounts"]})
+        before, after = update_accounts(
+            params["path"], lambda known: merged(known, seen, fleet), check_mode=module.check_mode
+        )
+    except (ObservationError, StoreError) as error:
+        module.fail_json(msg=str(error))
+        raise
+    result: dict[str, Any] = {"changed": before != after, "accounts": accounts_wire(after)}
+    if module._diff:
+        header = f"{params['path']}: accounts"
+        result["diff"] = {
+            "before_header": header,
+            "after_header": header,
+            "before": _text(before),
+            "after": _text(after),
+        }
+    module.exit_json(**result)
+
+
+def _text(found: Sequence[Account]) -> str:
+    return to_yaml({"accounts": accounts_wire(found)}) if found else ""
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

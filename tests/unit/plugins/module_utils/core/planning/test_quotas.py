@@ -1,0 +1,157 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Quotas of accounts that were observed, against the clusters of a whole fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
+    EVERYWHERE,
+    Account,
+    ClusterThere,
+    Offering,
+    PoolThere,
+    Quota,
+    Zone,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.quotas import problems
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks import clusters as eks
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke import clusters as gke
+
+DAY = "2026-11-27"
+CODE = "L-DB2E81BA"
+Object = dict[str, Any]
+
+
+def cloud_name(cluster: str, cloud: str = "eks") -> str:
+    return registry.BY_NAME[cloud].cluster_name("modelplane-system", cluster)
+
+
+def account(limit: int = 48, there: dict[str, dict[str, int]] | None = None, **more: Any) -> Account:
+    """An account in us-west-2 with a limit of vCPUs of G instances, and the nodes of clusters that exist."""
+    found = [
+        ClusterThere(name=cloud_name(name), pools=[PoolThere(name=pool, nodes=nodes) for pool, nodes in pools.items()])
+        for name, pools in (there or {}).items()
+    ]
+    quota = Quota(code=CODE, name="G instances", unit="vCPUs", limit=limit, observed=more.pop("quota_of", DAY))
+    given: dict[str, Any] = {"account": "1234", "region": "us-west-2", "clusters": found, **more}
+    offerings = [Offering(machine="g6.12xlarge", vcpus=48, zones=[])]
+    return Account(provider="eks", observed=DAY, quotas=[quota], offerings=offerings, **given)
+
+
+def fleet(*names: str, **pool: Any) -> list[Object]:
+    """Clusters with a node of 48 vCPUs each, and at most that."""
+    one = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a"], "nodeCount": 1, **pool}
+    return [eks.inference_class(), *(eks.inference_cluster(one, name=name) for name in names)]
+
+
+def found(
+    resources: list[Object], *accounts: Account, today: str = DAY, seen: dict[str, dict[str, int]] | None = None
+) -> list[Problem]:
+    return problems(resources, accounts, seen or {}, today)
+
+
+def test_each_fits_alone_and_both_do_not() -> None:
+    assert found(fleet("a"), account()) == []
+    assert found(fleet("a", "b"), account(96)) == []
+    (problem,) = found(fleet("b", "a"), account())
+    assert (problem.severity, problem.ref, problem.path) == (
+        "error",
+        Ref("InferenceCluster", "", "b"),
+        "spec.nodePools[0]",
+    )
+    assert problem.message == (
+        'node pools a/gpu-l4 (48), b/gpu-l4 (48): start with 96 vCPUs, and the quota "G instances" (L-DB2E81BA) of '
+        "account 1234 in us-west-2 is 48 vCPUs, as observed on 2026-11-27"
+    )
+    assert problem.hint == (
+        "Ask for more in Service Quotas (EC2), or lower nodeCount. Then run modelplane.fleet.check, which observes the "
+        "account again"
+    )
+
+
+def test_without_accounts_nothing_is_known() -> None:
+    assert found(fleet("a", "b")) == []
+
+
+def test_what_runs_comes_first_and_is_counted_once() -> None:
+    there = {"z": {"gpu-l4": 1, "system": 2}}
+    assert found(fleet("a", "z"), account(96, there)) == []
+    (problem,) = found(fleet("a", "z"), account(95, there))
+    assert (problem.severity, problem.ref) == ("error", Ref("InferenceCluster", "", "a"))
+    assert "node pools gpu-l4: start with 48 vCPUs" in problem.message
+    assert "is 95 vCPUs, of which 48 are in use" in problem.message
+
+
+def test_a_new_pool_of_a_cluster_that_exists_is_a_warning() -> None:
+    (problem,) = found(fleet("a"), account(47, {"a": {"system": 2}}))
+    assert problem.severity == "warning"
+    assert "start with 48 vCPUs" in problem.message
+
+
+def test_growth_is_a_warning() -> None:
+    (problem,) = found(fleet("a", nodeCount=1, minNodeCount=1, maxNodeCount=3), account(96))
+    assert problem.severity == "warning"
+    assert "may grow to 144 vCPUs" in problem.message
+
+
+@pytest.mark.parametrize(("today", "severity"), [("2026-12-04", "error"), ("2026-12-05", "warning")])
+def test_an_old_observation_is_a_warning(today: str, severity: str) -> None:
+    (problem,) = found(fleet("a"), account(0), today=today)
+    assert problem.severity == severity
+    assert "as observed on 2026-11-27" in problem.message
+
+
+def test_a_cluster_that_answers_exists() -> None:
+    (problem,) = found(fleet("a", "b"), account(), seen={"b": {"gpu-l4": 1}})
+    assert (problem.ref, problem.severity) == (Ref("InferenceCluster", "", "a"), "error")
+    assert "of which 48 are in use" in problem.message
+
+
+def test_the_account_of_a_cluster_is_the_one_that_holds_it() -> None:
+    full, empty = account(0, {"a": {}}), account(1000, {"b": {}}, account="5678")
+    assert [each.ref and each.ref.name for each in found(fleet("a", "b"), full, empty)] == ["a"]
+    assert found(fleet("c"), full, empty) == [], "it may be in either"
+    assert found(fleet("a"), account(0, region="us-east-1")) == []
+
+
+def test_a_capacity_block_counts_against_no_quota() -> None:
+    block = {"capacityReservationId": "cr-0123456789abcdef0"}
+    assert found(fleet("a", capacityBlock=block, zones=["us-west-2a"]), account(0)) == []
+
+
+def test_a_cluster_that_is_written_itself() -> None:
+    (problem,) = found([eks.eks(eks.gpu("one", nodeCount=1), eks.gpu("two", nodeCount=1))], account())
+    assert problem.ref == Ref("EKSCluster", "modelplane-system", "eks-us-west")
+    assert problem.path == "spec.nodePools[1]"
+
+
+def project(region: str, limits: dict[str, tuple[int, int]]) -> Account:
+    quotas = [Quota(code=code, limit=limit, used=used, observed=DAY) for code, (limit, used) in limits.items()]
+    zones = [Zone(name=f"us-central1-{letter}", id=letter) for letter in "abcf"] if region != EVERYWHERE else []
+    offerings = [Offering(machine="g2-standard-48", vcpus=48, zones=[])]
+    return Account(
+        provider="gke", account="prod", region=region, observed=DAY, quotas=quotas, offerings=offerings, zones=zones
+    )
+
+
+def test_quotas_of_a_region_and_of_all_regions_of_a_project() -> None:
+    resources = [eks.inference_class(provider="GKE"), gke.inference_cluster(name="a"), gke.inference_cluster(name="b")]
+    here = project("us-central1", {"NVIDIA_L4_GPUS": (12, 8)})
+    everywhere = project(EVERYWHERE, {"GPUS_ALL_REGIONS": (7, 0)})
+    both = found(resources, here, everywhere)
+    assert [(each.severity, each.ref and each.ref.name) for each in both] == [("warning", "b"), ("warning", "b")]
+    assert "start with 8, and the quota NVIDIA_L4_GPUS of project prod in us-central1 is 12, of which 8" in (
+        both[0].message
+    )
+    assert "start with 8, and the quota GPUS_ALL_REGIONS of project prod for all regions is 7" in both[1].message
+    assert found(resources, project("us-central1", {"NVIDIA_L4_GPUS": (64, 8)}), project(EVERYWHERE, {})) == []
+
+
+def test_a_project_that_is_written_is_the_one() -> None:
+    resources = [eks.inference_class(provider="GKE"), gke.inference_cluster(name="a", project="test")]
+    assert found(resources, project("us-central1", {"NVIDIA_L4_GPUS": (0, 0)})) == []
