@@ -77,6 +77,14 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
 
+    def and_of(self, others: Changes) -> Changes:
+        """Return these changes and those of other files."""
+        return Changes(
+            tuple(sorted((*self.added, *others.added))),
+            tuple(sorted((*self.changed, *others.changed))),
+            tuple(sorted((*self.removed, *others.removed))),
+        )
+
 
 class DirectoryStore:
     """A build folder. It need not exist; nothing is created before something is written."""
@@ -201,9 +209,9 @@ class DirectoryStore:
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
         """Return what has to be done to get from one set of files to another."""
         return Changes(
-            tuple(sorted(name for name in after if name not in before)),
+            tuple(sorted(after.keys() - before.keys())),
             tuple(sorted(name for name, text in after.items() if before.get(name, text) != text)),
-            tuple(sorted(name for name in before if name not in after)),
+            tuple(sorted(before.keys() - after.keys())),
         )
 
     @property

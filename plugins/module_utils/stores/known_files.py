@@ -79,14 +79,11 @@ class KnownFiles:
 
 
 def _seal(key: bytes, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> str:
-    """The digest of inputs and files, each with its length, so that none can be taken for a part of another."""
+    """The digest of inputs and files, with the length of each, so that none can be taken for a part of another."""
     digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
-    for parts in (inputs, (part for file in files for part in file)):
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(data))
-            digest.update(data)
-        digest.update(b"-")
+    for parts in (tuple(inputs), tuple(part for file in files for part in file)):
+        lengths = ",".join(map(str, map(len, parts)))
+        digest.update(f"{lengths}:{''.join(parts)}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

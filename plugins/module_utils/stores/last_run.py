@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """State of the last run: the ModelReplicas and ModelEndpoints in the files of a build.
 
-The engines of all replicas of a deployment are written alike, and are most of each file. They are read and checked once
-for each text that they have, and shared.
+Much of it is written several times: the metadata of a ModelReplica is that of its ModelEndpoint, and the engines of all
+replicas of a deployment are alike. Both are read and checked once for each text that they have, and shared.
 """
 
 from __future__ import annotations
@@ -22,58 +22,77 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     state_files,
 )
 
+_METADATA = "\nmetadata:\n"
+_SPEC = "\nspec:\n"
 _ENGINES = "\n  engines:\n"
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
     """Return the ModelReplicas and ModelEndpoints of the last run. Raises StoreError."""
     found: list[api.Resource] = []
-    engines: dict[str, list[api.Model]] = {}
+    reader = _Reader()
     for name, text in state_files(files).items():
-        head, separator, tail = object_text(text).partition(_ENGINES)
-        known = engines.get(tail) if separator else None
-        if known and (sharing := _with_engines(head + "\n", known)):
-            found.append(sharing)
-            continue
-        simple = _simple(text)
-        read = [simple] if simple else _resources(os.path.join(folder, name), text)
-        found += read
-        if separator and len(read) == 1 and isinstance(read[0], api.ModelReplica) and _is_list_of_engines(tail):
-            engines[tail] = list(read[0].spec.engines)
+        resource = reader.read(object_text(text))
+        found += [resource] if resource else _resources(os.path.join(folder, name), text)
     return found
 
 
-def _with_engines(head: str, engines: list[api.Model]) -> api.Resource | None:
-    """Return the ModelReplica of which this is the text before its engines; None where it is not a simple one."""
-    read = yaml_lines.read(head)
-    value: dict[str, Any] = read[0][1] if read and len(read) == 1 else {}
-    spec = value.get("spec")
-    # What comes next in the text belongs to the mapping that was begun last.
-    if value.get("kind") != api.ModelReplica.KIND or list(value)[-1] != "spec" or not isinstance(spec, dict):
-        return None
-    return api.parse_with(value, ("spec", "engines"), engines)
+class _Reader:
+    """Reader of texts that are written as the collection writes them, part by part.
+
+    A text is its parts, one after the other, if each of them is one mapping with the keys that it should have, and no
+    document ends before the text does.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, dict[str, Any]] = {}
+        self._metadata: dict[str, api.Model] = {}
+        self._engines: dict[str, list[api.Model]] = {}
+
+    def read(self, text: str) -> api.Resource | None:
+        """Return what is in a file of the state; None where it is written otherwise, or is to be complained about."""
+        head, __, rest = text.partition(_METADATA)
+        metadata, __, spec = rest.partition(_SPEC)
+        before, has_engines, engines = spec.partition(_ENGINES)
+        # Of a mapping that is deeper, engines in this column would be no part.
+        if "\n---" in text or "\n..." in text or not spec.startswith("  ") or spec.startswith("   "):
+            return None
+        known: dict[tuple[str, ...], api.Model | list[api.Model]] = {}
+        content = self._head(head)
+        if metadata in self._metadata:
+            known["metadata",] = self._metadata[metadata]
+        else:
+            content |= _mapping("metadata", f"{metadata}\n")
+        if has_engines and engines in self._engines:
+            known["spec", "engines"] = self._engines[engines]
+            spec = f"{before}\n"
+        content |= _mapping("spec", spec)
+        resource = api.parse_with(content, known)
+        if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
+            return None
+        self._metadata[metadata] = resource.metadata
+        is_new = has_engines and engines not in self._engines
+        if is_new and isinstance(resource, api.ModelReplica) and _is_list_of_engines(engines):
+            self._engines[engines] = list(resource.spec.engines)
+        return resource
+
+    def _head(self, text: str) -> dict[str, Any]:
+        """The apiVersion and the kind."""
+        if text not in self._heads:
+            read = yaml_lines.read(f"{text}\n")
+            self._heads[text] = read[0][1] if read and len(read) == 1 else {}
+        return dict(self._heads[text])
 
 
 def _is_list_of_engines(tail: str) -> bool:
     """Return whether the text behind the key of the engines is nothing but their list."""
-    read = yaml_lines.read(f"spec:{_ENGINES}{tail}")
-    return (
-        bool(read)
-        and read is not None
-        and [list(value) + list(value["spec"]) for __, value in read] == [["spec", "engines"]]
-    )
+    return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 
-def _simple(text: str) -> api.Resource | None:
-    """Return what is in a file of the state if there is nothing to say about it."""
-    read = yaml_lines.read(object_text(text))
-    if read is None or len(read) != 1:
-        return None
-    try:
-        resource = api.parse(read[0][1])
-    except api.InvalidResource:
-        return None
-    return resource if isinstance(resource, (api.ModelReplica, api.ModelEndpoint)) else None
+def _mapping(key: str, lines: str) -> dict[str, Any]:
+    """Return the mapping with this key and these lines below it; an empty one where they are anything else."""
+    read = yaml_lines.read(f"{key}:\n{lines}")
+    return read[0][1] if read and len(read) == 1 and list(read[0][1]) == [key] else {}
 
 
 def _resources(place: str, text: str) -> list[api.Resource]:

@@ -248,6 +248,9 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # What was made counts as old, or the first collection would go through all of it.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()
 
 
@@ -263,8 +266,9 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         outcome = _explored(outcome, settings)
         known = _known(settings, outcome.plan)
         after = _files(outcome, known)
-        pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
-        changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
+        last_pages = {REPORT_FILE: before[REPORT_FILE]} if REPORT_FILE in before else {}
+        pages = {name: text for name, text in last_pages.items() if is_whole_report(text)}
+        changes = store.compare(before, {**after, **last_pages})
         _refuse_lost(settings.folder, before, changes, outcome.loaded)
         outcome = replace(outcome, changes=changes, commit=commit_of(settings.resources))
         warnings: tuple[str, ...] = ()
@@ -285,7 +289,8 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         if known is not None:
             known.save()
         after |= new_pages
-    return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
+    changes = changes.and_of(store.compare(last_pages, new_pages))
+    return replace(outcome, changes=changes, after=after, warnings=warnings)
 
 
 def _known(settings: Settings, decided: Plan) -> KnownFiles | None:
@@ -607,12 +612,15 @@ def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:
 def _known_statuses(outcome: Outcome) -> set[str]:
     """Return the files with statuses of earlier runs for resources that still exist, including composed ones and those
     with invalid manifests."""
+    statuses = outcome.plan.context.statuses
+    if not statuses:
+        return set()
     loaded = outcome.loaded
     refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
     return {
         object_path("status", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
-        for ref in refs & set(outcome.plan.context.statuses)
+        for ref in refs & set(statuses)
     }
 
 

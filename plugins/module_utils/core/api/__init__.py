@@ -65,10 +65,12 @@ def parse(document: Mapping[str, Any]) -> Resource:
     return read(document, KINDS)
 
 
-def parse_with(document: Mapping[str, Any], place: tuple[str, str], part: Sequence[Model]) -> Resource | None:
-    """The resource of a document to which a list is added that was a part of another valid one; None where there is
+def parse_with(
+    document: Mapping[str, Any], parts: Mapping[tuple[str, ...], Model | Sequence[Model]]
+) -> Resource | None:
+    """The resource of a document to which parts of other valid ones are added, by their places; None where there is
     anything to say about the rest of it."""
-    return read_with(document, KINDS, place, part)
+    return read_with(document, KINDS, parts)
 
 
 __all__ = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -48,12 +49,15 @@ def _bad_prefix(key: str) -> str:
     return ""
 
 
+# The names of most labels, and many values, are those of other objects too.
+@lru_cache(maxsize=1 << 10)
 def _bad_syntax(key: str) -> str:
     if _bad_prefix(key) or _KEY.fullmatch(key):
         return ""
     return "is not a valid key: letters, digits, '-', '_' and '.', at most 63, with or without a DNS prefix and '/'"
 
 
+@lru_cache(maxsize=1 << 12)
 def _bad_value(value: str) -> str:
     # How long a value may be is a limit of the field.
     if len(value) > _MAX_VALUE or _VALUE.fullmatch(value):

@@ -123,24 +123,36 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
 
 
 def read_with(
-    document: Mapping[str, Any], kinds: Mapping[str, type[Resource]], place: tuple[str, str], part: Sequence[Model]
+    document: Mapping[str, Any],
+    kinds: Mapping[str, type[Resource]],
+    parts: Mapping[tuple[str, ...], Model | Sequence[Model]],
 ) -> Resource | None:
-    """The resource of a document to which a valid list of models is added at a place that it leaves out, without
-    checking these once more. None where anything is to be said about the rest, or to be filled in."""
+    """The resource of a document to which valid models and lists of them are added at places that it leaves out,
+    without checking these once more. None where anything is to be said about the rest, or to be filled in."""
     kind = kinds.get(document.get("kind", ""))
-    above, field = place
-    if kind is None or not is_plain(document) or field in document[above]:
+    if kind is None or document.get("apiVersion") != kind.group_version() or not is_plain(document):
         return None
-    metadata = document.get("metadata")
-    if document.get("apiVersion") != kind.group_version() or not isinstance(metadata, dict):
-        return None
-    if ("namespace" in metadata) is not kind.NAMESPACED:
+    content = dict(document)
+    checked: set[int] = set()
+    for (*above, field), part in parts.items():
+        place = content
+        for key in above:
+            below = place.get(key, {})
+            if not isinstance(below, dict):
+                return None
+            place[key] = place = dict(below)
+        if field in place:
+            return None
+        place[field] = part if isinstance(part, Model) else list(part)
+        checked.update([id(part)] if isinstance(part, Model) else map(id, part))
+    metadata = content.get("metadata", ())
+    if ("namespace" in (metadata.model_fields_set if isinstance(metadata, Model) else metadata)) is not kind.NAMESPACED:
         return None
     try:
-        resource = kind.model_validate({**document, above: {**document[above], field: list(part)}})
+        resource = kind.model_validate(content)
     except ValidationError:
         return None
-    return None if violations(resource, tolerant=False, checked=frozenset(map(id, part))) else resource
+    return None if violations(resource, tolerant=False, checked=checked) else resource
 
 
 def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:

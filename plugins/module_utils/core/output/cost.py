@@ -121,8 +121,7 @@ class _PoolNodes:
 
 def fleet_cost(plan: Plan) -> FleetCost | None:
     """Return what a plan costs; None for a fleet that knows no prices."""
-    replicas = [adapters.replica(resource) for resource in (*plan.replicas, *plan.manual, *plan.leaving)]
-    return cost_of(plan.context, plan.capacity, replicas)
+    return cost_of(plan.context, plan.capacity, plan.running)
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedMember, Pool
 
@@ -55,8 +54,7 @@ def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[PoolPods]]:
     """Return the pods on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     occupied: dict[tuple[str, str], list[PoolPods]] = {}
-    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
-        replica = adapters.replica(resource)
+    for replica in plan.running:
         for engine in replica.engines:
             for member in engine.members:
                 for pool, pods in member.pods_by_pool:

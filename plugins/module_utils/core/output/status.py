@@ -35,8 +35,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pending
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Pending,
+    Replica,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
@@ -263,12 +266,11 @@ def _deployments(plan: Plan, changes: Iterable[ReplicaChange]) -> list[Deploymen
     found: dict[tuple[str, str], list[ReplicaStatus]] = {key: [] for key in plan.context.fleet.deployments}
     new = {(each.namespace, each.replica) for each in changes if each.action in ("new", "replaced")}
     gone = {(each.namespace, each.replica): each.reason for each in changes if each.action == "leaving"}
-    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
-        key = (resource.namespace, resource.name)
-        deployment = resource.labels.get(names.DEPLOYMENT_LABEL, "")
+    for resource, replica in zip(plan.composed, plan.running, strict=True):
+        key = (replica.namespace, replica.name)
         state = plan.states.get(key, _UNKNOWN if plan.context.observed else DECLARED)
-        row = _replica(resource, state, is_new=key in new, leaving=gone.get(key, ""))
-        found.setdefault((resource.namespace, deployment), []).append(row)
+        row = _replica(resource, replica, state, is_new=key in new, leaving=gone.get(key, ""))
+        found.setdefault((replica.namespace, replica.deployment), []).append(row)
     pending = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
     return [_deployment(plan, key, rows, pending.get(key)) for key, rows in sorted(found.items())]
 
@@ -320,8 +322,9 @@ def _hint(pending: Pending) -> str:
     return "Make one of these clusters ready for it, or add another."
 
 
-def _replica(resource: api.ModelReplica, state: ReplicaState, *, is_new: bool, leaving: str) -> ReplicaStatus:
-    replica = adapters.replica(resource)
+def _replica(
+    resource: api.ModelReplica, replica: Replica, state: ReplicaState, *, is_new: bool, leaving: str
+) -> ReplicaStatus:
     known = state.accepted is not None and not state.remembered
     word, message = _word(state, known=known, is_new=is_new), state.message
     if leaving:

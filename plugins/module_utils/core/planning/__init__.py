@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -97,6 +98,16 @@ class Plan:
     traffic: Traffic
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
     leaving: tuple[api.ModelReplica, ...] = ()
+
+    @property
+    def composed(self) -> tuple[api.ModelReplica, ...]:
+        """Return all ModelReplicas of the fleet: `replicas`, `manual`, and `leaving`."""
+        return (*self.replicas, *self.manual, *self.leaving)
+
+    @cached_property
+    def running(self) -> tuple[Replica, ...]:
+        """Return all replicas of the fleet, in the order of `composed`, as the scheduler uses them."""
+        return tuple(map(adapters.replica, self.composed))
 
     @property
     def warnings(self) -> tuple[str, ...]:

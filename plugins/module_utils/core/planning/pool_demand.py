@@ -16,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
@@ -88,11 +87,10 @@ def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> di
     """Charge all replicas on these clusters. Return the pools on which one is placed, by cluster and pool, and whether
     one of them does not serve yet."""
     waiting: dict[tuple[str, str], bool] = {}
-    for replica in (*plan.replicas, *plan.manual, *plan.leaving):
-        cluster = replica.spec.cluster_name
+    for replica in plan.running:
+        cluster, engines = replica.cluster, replica.engines
         if cluster not in clusters:
             continue
-        engines = adapters.replica(replica).engines
         capacity.charge(cluster, engines)
         state = plan.states.get((replica.namespace, replica.name))
         waits = state is None or not state.serving

@@ -157,7 +157,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
 
 def _replicas(plan: Plan) -> Iterator[_Status]:
     known = {cluster.name for cluster in plan.capacity}
-    for replica in (*plan.replicas, *plan.manual, *plan.leaving):
+    for replica in plan.composed:
         cluster = replica.spec.cluster_name
         waiting = "" if cluster in known else f"Waiting for InferenceCluster {cluster}"
         state = plan.states.get((replica.namespace, replica.name), _NOT_OBSERVED)

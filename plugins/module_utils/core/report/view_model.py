@@ -28,12 +28,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Need, Shortfall, Survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     PlacedEngine,
     Pool,
+    Replica,
 )
 
 _MOST_FACTS = 4
@@ -250,19 +250,20 @@ def _replicas(plan: Plan, found: FleetStatus, rows: Mapping[tuple[str, str], Rep
         for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
     }
     replicas = []
-    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
-        key = (resource.namespace, resource.name)
+    for resource, replica in zip(plan.composed, plan.running, strict=True):
+        key = (replica.namespace, replica.name)
         placement, change = placements.get(key), changes.get(key)
         state = change.action if change else placement.state if placement else "manual"
         reason = (change.reason if change else "") or (placement.reason if placement else "")
         if key in plan.waiting:
             reason = "waits until other clusters have the edit"
-        replicas.append(_replica(resource, rows[key], state, reason))
+        replicas.append(_replica(resource, replica, rows[key], state, reason))
     return replicas
 
 
-def _replica(resource: api.ModelReplica, row: ReplicaStatus, state: str, reason: str) -> dict[str, Any]:
-    replica = adapters.replica(resource)
+def _replica(
+    resource: api.ModelReplica, replica: Replica, row: ReplicaStatus, state: str, reason: str
+) -> dict[str, Any]:
     phases = {engine.name: engine.phase or "" for engine in resource.spec.engines}
     return {
         "namespace": replica.namespace,

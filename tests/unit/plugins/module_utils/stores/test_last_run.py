@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The state of the last run: engines that replicas share are read once, and whatever is written otherwise is seen."""
+"""The state of the last run: parts that files share are read once, and whatever is written otherwise is seen."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_shared_engines_are_those_of_each_file(files: dict[str, str]) -> None:
         api.wire(each, set_only=True) for each in one_by_one(files)
     ]
     engines = {id(each.spec.engines[0]) for each in found if isinstance(each, api.ModelReplica)}
-    assert len(engines) < sum(isinstance(each, api.ModelReplica) for each in found)
+    metadata = {id(each.metadata) for each in found}
+    assert len(engines) < len(metadata) == sum(isinstance(each, api.ModelReplica) for each in found)
 
 
 EDITS: dict[str, Callable[[str], str]] = {
@@ -73,6 +74,11 @@ BROKEN: dict[str, Callable[[str], str]] = {
     "engines twice": lambda text: text.replace("\n  engines:\n", "\n  engines: []\n  engines:\n"),
     "engines in a text": lambda text: text.replace("\n  engines:\n", "\n  serving: |\n    x\n  engines:\n"),
     "engines in a list": lambda text: text.replace("\n  engines:\n", "\nx:\n- y: z\n  engines:\n"),
+    "a specification that is a list": lambda text: text.replace("\nspec:\n", "\nspec:\n  - a: b\n"),
+    "engines deeper than the specification": lambda text: text.replace("  clusterName: ", "    clusterName: "),
+    "a document that ends before its engines": lambda text: text.replace("\n  engines:\n", "\n---\n  engines:\n"),
+    "metadata that ends the document": lambda text: text.replace("\nspec:\n", "\n...\nspec:\n"),
+    "metadata twice": lambda text: text.replace("\nspec:\n", "\nmetadata:\n  name: x\nspec:\n"),
     "a key without a value": lambda text: text.replace("\n  engines:\n", "\n  modelCacheRef:\n  engines:\n", 1) + "x",
     "a name that is too long": lambda text: text.replace("  name: ", f"  name: {'x' * 60}", 1),
 }
