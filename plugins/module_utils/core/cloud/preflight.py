@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
     PoolDemand,
     Terms,
+    limits,
     message,
     remedy,
     shortage,
@@ -44,13 +45,12 @@ def verdict(lines: Iterable[Line]) -> Verdict:
     )
 
 
-def of_quotas(account: Account, demands: Sequence[PoolDemand], terms: Terms) -> Iterator[Line]:
-    """Return what is wrong with the quotas of an account for pools. Growth is a warning."""
-    for quota in account.quotas:
-        short = shortage(quota, demands)
+def of_limits(account: Account, demands: Sequence[PoolDemand], terms: Terms) -> Iterator[Line]:
+    """Return what is wrong with the quotas and reservations of an account for pools. Growth is a warning."""
+    for limit in limits(account, terms):
+        short = shortage(limit, demands)
         if short is not None:
-            text = f"{message(short, account, terms)}. {remedy(short, terms)}"
-            yield Line(text, problem=short.starts and terms.is_certain)
+            yield Line(f"{message(short)}. {remedy(short, terms)}", problem=short.starts and limit.is_certain)
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:

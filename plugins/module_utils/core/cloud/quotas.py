@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Sums of what the node pools of clusters take of a quota together, and what that means.
+"""Sums of what the node pools of clusters take of a quota or a reservation together, and what that means.
 
 The preflight of one cluster and the plan of a fleet call the same functions. What exists is not counted twice: where
 the cloud says how much is in use, that is among it, else the nodes of the pools that exist are.
@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account, Quota
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
+    EVERYWHERE,
+    Account,
+    Quota,
+    Reservation,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 _MOST_POOLS = 10
@@ -19,7 +24,7 @@ _MOST_POOLS = 10
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """Demand of a node pool. `takes`: what a node takes, by the code of the quota. `start`: with how many nodes the
+    """Demand of a node pool. `takes`: what a node takes, by the codes of limits. `start`: with how many nodes the
     pool begins, and `most`: to how many it may grow, in all its zones. `nodes`: how many there are, None where that is
     not known. `path`: where the user wrote it."""
 
@@ -45,12 +50,34 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Shortage:
-    """A quota that is too small. `starts`: for pools that are yet to be created, else only for pools that grow.
-    `needs`: what `pools` take together, and `taken`: what is in use already. `excess`: those of the new pools that it
-    has no room for, when the others start first, in their order."""
+class Limit:
+    """A number that pools share: of a quota, or of the machines of a reservation. `bound`: words that end with it.
+    `used`: how much is in use, None where the cloud does not say it. `observed`: when. `ask`: how to get more.
+    `beyond`: what is to be known of pools that grow beyond it. `is_certain`: whether nothing more starts."""
 
-    quota: Quota
+    code: str
+    bound: str
+    unit: str
+    most: int
+    used: int | None
+    observed: str
+    ask: str
+    beyond: str
+    is_certain: bool
+
+    def amount(self, number: int) -> str:
+        """Return a number of what is counted."""
+        unit = self.unit.removesuffix("s") if number == 1 else self.unit
+        return f"{number} {unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A limit that is too low. `starts`: for pools that are yet to be created, else only for pools that grow. `needs`:
+    what `pools` take together, and `taken`: what is in use already. `excess`: those of the new pools that it has no
+    room for, when the others start first, in their order."""
+
+    limit: Limit
     starts: bool
     needs: int
     pools: tuple[PoolDemand, ...]
@@ -59,64 +86,90 @@ class Shortage:
 
     def amount(self, demand: PoolDemand) -> int:
         """Return what one of the pools takes."""
-        return demand.takes[self.quota.code] * (demand.start if self.starts else demand.most)
+        return demand.takes[self.limit.code] * (demand.start if self.starts else demand.most)
 
 
-def shortage(quota: Quota, demands: Sequence[PoolDemand]) -> Shortage | None:
-    """Return what is wrong with a quota for the pools of all clusters that count against it; None where nothing is."""
-    counted = [demand for demand in demands if demand.takes.get(quota.code)]
+def limits(account: Account, terms: Terms) -> list[Limit]:
+    """Return the limits of an account, quotas first."""
+    quotas = [_of_quota(quota, account, terms) for quota in account.quotas]
+    return [*quotas, *(_of_reservation(each, account, terms) for each in account.reservations)]
+
+
+def _of_quota(quota: Quota, account: Account, terms: Terms) -> Limit:
+    title = f'"{quota.name}" ({quota.code})' if quota.name else quota.code
+    where = "for all regions" if account.region == EVERYWHERE else f"in {account.region}"
+    return Limit(
+        code=quota.code,
+        bound=f"the quota {title} of {terms.holder} {account.account} {where} is",
+        unit=quota.unit,
+        most=quota.limit,
+        used=quota.used,
+        observed=quota.observed,
+        ask=terms.ask,
+        beyond="with what else runs there",
+        is_certain=terms.is_certain,
+    )
+
+
+def _of_reservation(reservation: Reservation, account: Account, terms: Terms) -> Limit:
+    return Limit(
+        code=reservation.id,
+        bound=f"reservation {reservation.id} of {terms.holder} {account.account} has",
+        unit="machines",
+        most=reservation.total,
+        used=reservation.total - reservation.free,
+        observed=account.observed,
+        ask="Reserve more",
+        beyond="and no more will start",
+        is_certain=True,
+    )
+
+
+def shortage(limit: Limit, demands: Sequence[PoolDemand]) -> Shortage | None:
+    """Return what is wrong with a limit for the pools of all clusters that count against it; None where nothing is."""
+    counted = [demand for demand in demands if demand.takes.get(limit.code)]
     new = tuple(demand for demand in counted if not demand.is_there)
-    needs, taken = sum(_start(demand, quota) for demand in new), _taken(quota, counted)
-    if needs and needs > quota.limit - taken:
-        return Shortage(quota, True, needs, new, taken, _excess(quota, new, quota.limit - taken))
-    most = sum(demand.takes[quota.code] * demand.most for demand in counted)
-    return Shortage(quota, False, most, tuple(counted)) if most > quota.limit else None
+    needs, taken = sum(_start(demand, limit) for demand in new), _taken(limit, counted)
+    if needs and needs > limit.most - taken:
+        return Shortage(limit, True, needs, new, taken, _excess(limit, new, limit.most - taken))
+    most = sum(demand.takes[limit.code] * demand.most for demand in counted)
+    return Shortage(limit, False, most, tuple(counted)) if most > limit.most else None
 
 
-def _start(demand: PoolDemand, quota: Quota) -> int:
-    return demand.takes[quota.code] * demand.start
+def _start(demand: PoolDemand, limit: Limit) -> int:
+    return demand.takes[limit.code] * demand.start
 
 
-def _taken(quota: Quota, counted: Iterable[PoolDemand]) -> int:
-    """Return how much of a quota is in use, as far as that is known."""
-    if quota.used is not None:
-        return quota.used
-    return sum(demand.takes[quota.code] * (demand.nodes or 0) for demand in counted if demand.is_there)
+def _taken(limit: Limit, counted: Iterable[PoolDemand]) -> int:
+    """Return how much of a limit is in use, as far as that is known."""
+    if limit.used is not None:
+        return limit.used
+    return sum(demand.takes[limit.code] * (demand.nodes or 0) for demand in counted if demand.is_there)
 
 
-def _excess(quota: Quota, new: Iterable[PoolDemand], room: int) -> tuple[PoolDemand, ...]:
+def _excess(limit: Limit, new: Iterable[PoolDemand], room: int) -> tuple[PoolDemand, ...]:
     excess = []
     for demand in new:
-        if _start(demand, quota) <= room:
-            room -= _start(demand, quota)
+        if _start(demand, limit) <= room:
+            room -= _start(demand, limit)
         else:
             excess.append(demand)
     return tuple(excess)
 
 
-def message(short: Shortage, account: Account, terms: Terms) -> str:
+def message(short: Shortage) -> str:
     """Return what is wrong, with the numbers."""
+    limit = short.limit
     does = "start with" if short.starts else "may grow to"
-    beside = "" if short.starts else ", with what else runs there"
-    amount, bound = _amount(short.needs, short.quota), _bound(short, account, terms)
-    return f"node pools {_pools(short)}: {does} {amount}, and {bound}{beside}"
+    used = f", of which {short.taken} are in use" if short.taken else ""
+    after = used if short.starts else f", {limit.beyond}"
+    needs, most = limit.amount(short.needs), limit.amount(limit.most)
+    return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {most}{after}"
 
 
 def remedy(short: Shortage, terms: Terms) -> str:
     """Return what to do about it."""
-    return f"{terms.ask}, or lower {terms.lower}" if short.starts else f"{terms.ask} before they grow"
-
-
-def _bound(short: Shortage, account: Account, terms: Terms) -> str:
-    quota = short.quota
-    title = f'"{quota.name}" ({quota.code})' if quota.name else quota.code
-    where = "for all regions" if account.region == EVERYWHERE else f"in {account.region}"
-    used = f", of which {short.taken} are in use" if short.taken else ""
-    return f"the quota {title} of {terms.holder} {account.account} {where} is {_amount(quota.limit, quota)}{used}"
-
-
-def _amount(number: int, quota: Quota) -> str:
-    return f"{number} {quota.unit}".rstrip()
+    return f"{short.limit.ask}, or lower {terms.lower}" if short.starts else f"{short.limit.ask} before they grow"
 
 
 def _pools(short: Shortage) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Node pools that the quotas of accounts in clouds have no room for, all clusters of a fleet together.
+"""Node pools that the quotas and reservations of accounts have no room for, all clusters of a fleet together.
 
 Accounts are as they were observed. A cluster whose account was not observed, or may be one of several, is left out.
 """
@@ -14,12 +14,13 @@ from datetime import date
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account, Quota
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet, registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
     PoolDemand,
     Shortage,
+    limits,
     message,
     remedy,
     shortage,
@@ -29,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 FRESH_DAYS = 7
-"""For how long an observed quota is believed enough to refuse a plan. An older one is a warning."""
+"""For how long what was observed is believed enough to refuse a plan. Later it is a warning."""
 _AGAIN = "Then run modelplane.fleet.check, which observes the account again"
 
 
@@ -47,7 +48,7 @@ class _Member:
 def problems(
     resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]], today: str
 ) -> list[Problem]:
-    """Return what quotas have no room for, at the pools of the clusters that start last, with what to do.
+    """Return what quotas and reservations have no room for, at the pools of the clusters that start last.
 
     `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
     answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all
@@ -61,10 +62,10 @@ def problems(
         cloud = registry.BY_NAME.get(account.provider)
         inside = [member for member in members if _is_in(member, account)]
         demands = [demand for member in inside for demand in member.demands]
-        for quota in account.quotas if cloud and inside else ():
-            short = shortage(quota, demands)
+        for limit in limits(account, cloud.quota_terms) if cloud and inside else ():
+            short = shortage(limit, demands)
             if cloud and short is not None:
-                found += _reported(cloud, account, short, {member.name: member for member in inside}, today)
+                found += _reported(cloud, short, {member.name: member for member in inside}, today)
     return found
 
 
@@ -115,27 +116,25 @@ def _ref(value: Object, name: str) -> Ref:
     return Ref(text(value, "kind"), text(value, "metadata", "namespace"), name)
 
 
-def _reported(
-    cloud: Cloud, account: Account, short: Shortage, members: Mapping[str, _Member], today: str
-) -> Iterator[Problem]:
+def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], today: str) -> Iterator[Problem]:
     """Return a problem for each cluster with pools that do not fit; of growth, one."""
     at: dict[str, PoolDemand] = {}
     for demand in short.excess if short.starts else short.pools[-1:]:
         at.setdefault(demand.cluster, demand)
     for name, demand in at.items():
         yield Problem(
-            f"{message(short, account, cloud.quota_terms)}, as observed on {short.quota.observed}",
+            f"{message(short)}, as observed on {short.limit.observed}",
             demand.path,
             hint=f"{remedy(short, cloud.quota_terms)}. {_AGAIN}",
-            severity=_severity(cloud, short, members[name], today),
+            severity=_severity(short, members[name], today),
             ref=members[name].ref,
         )
 
 
-def _severity(cloud: Cloud, short: Shortage, member: _Member, today: str) -> Severity:
-    refuses = short.starts and cloud.quota_terms.is_certain and not member.exists
-    return "error" if refuses and _is_fresh(short.quota, today) else "warning"
+def _severity(short: Shortage, member: _Member, today: str) -> Severity:
+    refuses = short.starts and short.limit.is_certain and not member.exists
+    return "error" if refuses and _is_fresh(short.limit.observed, today) else "warning"
 
 
-def _is_fresh(quota: Quota, today: str) -> bool:
-    return (date.fromisoformat(today) - date.fromisoformat(quota.observed)).days <= FRESH_DAYS
+def _is_fresh(observed: str, today: str) -> bool:
+    return (date.fromisoformat(today) - date.fromisoformat(observed)).days <= FRESH_DAYS

@@ -30,11 +30,12 @@ def quota_code(group: Mapping[str, Any]) -> str:
 def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Mapping[str, int | None]) -> PoolDemand:
     """Return the demand of a node group as a plan has it. `cluster`: its name in messages. `there`: the nodes of the
     groups that exist."""
-    code = quota_code(group)
+    code, reservation = quota_code(group), group["capacity_reservation"]
+    takes = {code: account.vcpus(group["instance_type"])} if code else {}
     return PoolDemand(
         cluster=cluster,
         pool=group["name"],
-        takes={code: account.vcpus(group["instance_type"])} if code else {},
+        takes={**takes, reservation: 1} if reservation else takes,
         start=group["desired_size"],
         most=group["max_size"],
         is_there=group["name"] in there,

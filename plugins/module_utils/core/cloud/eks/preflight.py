@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.prefli
     Line,
     Verdict,
     meeting,
-    of_quotas,
+    of_limits,
     verdict,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
@@ -114,7 +114,7 @@ def _offering(kind: str, found: Found) -> Offering:
 
 
 def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
-    zone = str(reservation.get("AvailabilityZone") or "")
+    zone, state = (str(reservation.get(field) or "") for field in ("AvailabilityZone", "State"))
     total = int(reservation.get("TotalInstanceCount") or 0)
     period = {"from": reservation.get("StartDate"), "until": reservation.get("EndDate")}
     return Reservation.model_validate(
@@ -122,9 +122,10 @@ def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
             "id": name,
             "machine": str(reservation.get("InstanceType") or ""),
             "zone": str(reservation.get("AvailabilityZoneId") or found.zone_ids.get(zone, zone)),
-            "state": str(reservation.get("State") or ""),
+            "state": state,
             "total": total,
-            "free": int(reservation.get("AvailableInstanceCount", total)),
+            # Before it begins, it is not known what will run in it.
+            "free": int(reservation.get("AvailableInstanceCount", total)) if state == "active" else total,
             # RFC 3339, of a time.
             **{field: str(time).replace(" ", "T") for field, time in period.items() if time},
         }
@@ -188,7 +189,7 @@ def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
         *_offered(group, found),
         *_machine(group, found),
         *_fabric(plan, group, found),
-        *_reservation(group, found, new=not there),
+        *_reservation(group, found),
     ):
         yield Line(line.text, line.problem and not there)
 
@@ -265,8 +266,8 @@ def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
         yield Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
 
 
-def _reservation(group: Wire, found: Found, *, new: bool) -> Iterator[Line]:
-    """The capacity reservation is there for these nodes, active, and not used by others where they are `new`."""
+def _reservation(group: Wire, found: Found) -> Iterator[Line]:
+    """The capacity reservation is there for these nodes, and active. Whether it has enough is a matter of limits."""
     name = group["capacity_reservation"]
     if not name or name not in found.reservations:
         return
@@ -283,20 +284,6 @@ def _reservation(group: Wire, found: Found, *, new: bool) -> Iterator[Line]:
     zone = reservation.get("AvailabilityZone")
     if list(group["zones"]) != [zone]:
         yield Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
-    total = reservation.get("TotalInstanceCount", 0)
-    free = reservation.get("AvailableInstanceCount", total)
-    if group["desired_size"] > total:
-        yield Line(f"{place} has {total} instances, and nodeCount is {group['desired_size']}. Lower nodeCount")
-    elif new and reservation.get("State") == "active" and group["desired_size"] > free:
-        yield Line(
-            f"{place} has {free} of its {total} instances free, and nodeCount is {group['desired_size']}. Lower "
-            "nodeCount, or stop what else runs in it"
-        )
-    elif group["max_size"] > total:
-        yield Line(
-            f"{place} has {total} instances, and maxNodeCount is {group['max_size']}: more will not start",
-            problem=False,
-        )
 
 
 def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
@@ -317,11 +304,11 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """Return what is wrong with the quotas for the node groups. What else runs in the account is not known."""
+    """Return what quotas and reservations have no room for. What else counts against quotas is not known."""
     account = observed(plan, found)
     name, there = plan["object"]["name"], account.pools_of(plan["name"])
     demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
-    return of_quotas(account, demands, demand.TERMS)
+    return of_limits(account, demands, demand.TERMS)
 
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:

@@ -35,7 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.prefli
     Line,
     Verdict,
     meeting,
-    of_quotas,
+    of_limits,
     verdict,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
@@ -375,8 +375,8 @@ def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     here, everywhere = observed(plan, found)
     name, there = plan["object"]["name"], here.pools_of(plan["name"])
     demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
-    yield from of_quotas(here, demands, demand.TERMS)
-    yield from of_quotas(everywhere, demands, demand.TERMS)
+    yield from of_limits(here, demands, demand.TERMS)
+    yield from of_limits(everywhere, demands, demand.TERMS)
     yield from _network_quota(plan, found)
 
 

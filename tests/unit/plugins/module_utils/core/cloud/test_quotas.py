@@ -7,10 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account, Quota
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import (
+    EVERYWHERE,
+    Account,
+    Quota,
+    Reservation,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
+    Limit,
     PoolDemand,
     Terms,
+    limits,
     message,
     remedy,
     shortage,
@@ -20,12 +27,14 @@ DAY = "2026-11-27"
 TERMS = Terms(holder="account", ask="Ask for more", lower="nodeCount", is_certain=True)
 
 
-def quota(limit: int, used: int | None = None, name: str = "P instances") -> Quota:
-    return Quota(code="L-1", name=name, unit="vCPUs", limit=limit, used=used, observed=DAY)
+def quota(limit: int, used: int | None = None, region: str = "us-west-2") -> Limit:
+    found = Quota(code="L-1", name="P instances", unit="vCPUs", limit=limit, used=used, observed=DAY)
+    return limits(account(region=region, quotas=[found]), TERMS)[0]
 
 
-def account(region: str = "us-west-2") -> Account:
-    return Account(provider="eks", account="1234", region=region, observed=DAY)
+def account(**more: Any) -> Account:
+    given: dict[str, Any] = {"provider": "eks", "account": "1234", "region": "us-west-2", "observed": DAY, **more}
+    return Account(**given)
 
 
 def pool(name: str = "a/gpu", nodes: int | None = None, **more: Any) -> PoolDemand:
@@ -41,7 +50,7 @@ def test_pools_of_all_clusters_are_summed() -> None:
     assert short is not None
     assert (short.starts, short.needs, short.taken) == (True, 192, 0)
     assert [each.cluster for each in short.excess] == ["b"], "the first one fits"
-    assert message(short, account(), TERMS) == (
+    assert message(short) == (
         'node pools a/gpu (96), b/gpu (96): start with 192 vCPUs, and the quota "P instances" (L-1) of account 1234 in '
         "us-west-2 is 96 vCPUs"
     )
@@ -55,7 +64,7 @@ def test_what_exists_is_counted_once(used: int | None) -> None:
     short = shortage(quota(191, used), [there, pool("b/gpu")])
     assert short is not None
     assert (short.starts, short.needs, short.taken) == (True, 96, 96)
-    assert message(short, account(), TERMS) == (
+    assert message(short) == (
         'node pools gpu: start with 96 vCPUs, and the quota "P instances" (L-1) of account 1234 in us-west-2 is 191 '
         "vCPUs, of which 96 are in use"
     )
@@ -67,10 +76,10 @@ def test_nothing_new_starts_whatever_is_in_use() -> None:
 
 
 def test_growth_is_another_matter() -> None:
-    short = shortage(quota(191), [pool("a/gpu", nodes=1)])
+    short = shortage(quota(191, region=EVERYWHERE), [pool("a/gpu", nodes=1)])
     assert short is not None
     assert (short.starts, short.needs, short.excess) == (False, 192, ())
-    assert message(short, account(EVERYWHERE), TERMS) == (
+    assert message(short) == (
         'node pools gpu: may grow to 192 vCPUs, and the quota "P instances" (L-1) of account 1234 for all regions is '
         "191 vCPUs, with what else runs there"
     )
@@ -91,4 +100,24 @@ def test_a_small_pool_fits_beside_a_large_one_that_does_not() -> None:
 def test_many_pools_are_not_all_named() -> None:
     short = shortage(quota(96), [pool(f"c{number:02}/gpu") for number in range(30)])
     assert short is not None
-    assert "c09/gpu (96) and 20 more: start with 2880 vCPUs" in message(short, account(), TERMS)
+    assert "c09/gpu (96) and 20 more: start with 2880 vCPUs" in message(short)
+
+
+def test_a_reservation_is_shared_too() -> None:
+    block = Reservation(id="cr-1", machine="p5.48xlarge", zone="usw2-az1", state="active", total=3, free=2)
+    (limit,) = limits(account(reservations=[block]), TERMS)
+    takes = {"cr-1": 1}
+    assert shortage(limit, [pool("a/gpu", takes=takes, most=1), pool("b/gpu", takes=takes, most=1)]) is None
+    short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1), pool("b/gpu", takes=takes, start=3)])
+    assert short is not None
+    assert message(short) == (
+        "node pools gpu: start with 3 machines, and reservation cr-1 of account 1234 has 3 machines, of which 1 are in "
+        "use"
+    )
+    assert remedy(short, TERMS) == "Reserve more, or lower nodeCount"
+    short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1, most=4)])
+    assert short is not None
+    assert message(short) == (
+        "node pools gpu: may grow to 4 machines, and reservation cr-1 of account 1234 has 3 machines, and no more will "
+        "start"
+    )

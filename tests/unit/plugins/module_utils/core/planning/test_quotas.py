@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
     Offering,
     PoolThere,
     Quota,
+    Reservation,
     Zone,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
@@ -24,6 +25,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 
 DAY = "2026-11-27"
 CODE = "L-DB2E81BA"
+BLOCK = "cr-0123456789abcdef0"
 Object = dict[str, Any]
 
 
@@ -119,9 +121,17 @@ def test_the_account_of_a_cluster_is_the_one_that_holds_it() -> None:
     assert found(fleet("a"), account(0, region="us-east-1")) == []
 
 
-def test_a_capacity_block_counts_against_no_quota() -> None:
-    block = {"capacityReservationId": "cr-0123456789abcdef0"}
-    assert found(fleet("a", capacityBlock=block, zones=["us-west-2a"]), account(0)) == []
+def test_a_capacity_block_counts_against_no_quota_and_is_shared() -> None:
+    resources = fleet("a", "b", capacityBlock={"capacityReservationId": BLOCK}, zones=["us-west-2a"])
+    assert found(resources, account(0)) == []
+    block = Reservation(id=BLOCK, machine="g6.12xlarge", zone="usw2-az1", state="active", total=2, free=1)
+    assert found(resources, account(0, reservations=[block.model_copy(update={"free": 2})])) == []
+    (problem,) = found(resources, account(0, reservations=[block]))
+    assert (problem.severity, problem.ref) == ("error", Ref("InferenceCluster", "", "b"))
+    assert problem.message == (
+        f"node pools a/gpu-l4 (1), b/gpu-l4 (1): start with 2 machines, and reservation {BLOCK} of account 1234 has 2 "
+        "machines, of which 1 are in use, as observed on 2026-11-27"
+    )
 
 
 def test_a_cluster_that_is_written_itself() -> None:

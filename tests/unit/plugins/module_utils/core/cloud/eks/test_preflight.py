@@ -179,7 +179,7 @@ def test_the_system_pool_needs_one_zone_only() -> None:
         ({"InstanceType": "p5en.48xlarge"}, {}, "is for p5en.48xlarge, and the pool has p5.48xlarge"),
         ({"AvailabilityZone": "us-west-2b"}, {}, "is in us-west-2b, and the pool in us-west-2a"),
         ({}, {"zones": ["us-west-2a", "us-west-2b"]}, "is in us-west-2a, and the pool in us-west-2a, us-west-2b"),
-        ({}, {"desired_size": 3, "max_size": 3}, "has 2 instances, and nodeCount is 3"),
+        ({}, {"desired_size": 3, "max_size": 3}, "start with 3 machines, and reservation cr-0123456789abcdef0 of"),
     ],
 )
 def test_capacity_blocks_that_do_not_do(change: dict[str, Any], more: dict[str, Any], message: str) -> None:
@@ -264,7 +264,8 @@ def test_spot_and_on_demand_count_against_quotas_of_their_own() -> None:
 def test_a_capacity_block_that_others_use() -> None:
     found = replace(GOOD, reservations={BLOCK: {**RESERVATION, "AvailableInstanceCount": 0}})
     problems, _warnings = said(judge(plan(BLOCKED), found))
-    assert "has 0 of its 2 instances free, and nodeCount is 1" in problems
+    assert "start with 1 machine, and reservation cr-0123456789abcdef0 of account 123456789012 has 2" in problems
+    assert "of which 2 are in use. Reserve more, or lower nodeCount" in problems
     # Its own nodes are what uses it.
     assert judge(plan(BLOCKED), replace(found, node_groups=frozenset({"gpu"}))) == Verdict((), ())
     scheduled = {**RESERVATION, "AvailableInstanceCount": 0, "State": "scheduled"}
