@@ -110,6 +110,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
             if "desiredSize" in group.get("scalingConfig", {})
         },
         day=today(),
+        there_read="there" in got,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
     return Reading(found.account, str(caller["Arn"]), found, failures(failed, passed))

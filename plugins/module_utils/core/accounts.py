@@ -101,14 +101,9 @@ class Account(Model):
         """Return the vCPUs of a kind of machine, 0 where they are not known."""
         return next((each.vcpus or 0 for each in self.offerings if each.machine == machine), 0)
 
-    def pools_of(self, cluster: str) -> Mapping[str, int | None]:
-        """Return the nodes of the pools that a cluster (its name in the cloud) has, by their names."""
-        found = next((each.pools for each in self.clusters if each.name == cluster), [])
-        return {pool.name: pool.nodes for pool in found}
-
-    def holds(self, cluster: str) -> bool:
-        """Return whether a cluster (its name in the cloud) was observed to belong to the account."""
-        return any(each.name == cluster for each in self.clusters)
+    def pools(self) -> dict[str, dict[str, int | None]]:
+        """Return the nodes of pools that exist by their names, by the names of their clusters in the cloud."""
+        return {cluster.name: {pool.name: pool.nodes for pool in cluster.pools} for cluster in self.clusters}
 
 
 class Accounts(Model):

@@ -114,6 +114,7 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
         pools=pools,
         reservations=_by_type(read, "reservation"),
         day=today(),
+        there_read="there" in read,
     )
 
 

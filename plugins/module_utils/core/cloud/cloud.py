@@ -116,12 +116,12 @@ class Cloud:
     the spec and the block of an InferenceCluster share. `node_pool`: a GPU pool, of that of an InferenceCluster, of the
     block of its InferenceClass, and of the sizes of its disks and of the pool. `validation`: of its clusters. `needs`:
     what a node pool (wire form) needs that not every account has, of its manifest alone; empty for pools that are
-    usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region.
-    `quota_terms`: words about these. `machine`: the kind of machine that the block of an InferenceClass names.
-    `purchase_option`: how nodes of a pool of an InferenceCluster are bought, None for a way that has prices of its own.
-    `storage_class`: of the RWX storage that comes with a cluster. `per_zone`: whether numbers of nodes are those of
-    each zone. `starts_first_node`: whether its autoscaler starts the first node of an empty pool for a pod that claims
-    devices.
+    usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region, with the
+    nodes of those that exist; raises InvalidResource. `quota_terms`: words about these. `machine`: the kind of machine
+    that the block of an InferenceClass names. `purchase_option`: how nodes of a pool of an InferenceCluster are bought,
+    None for a way that has prices of its own. `storage_class`: of the RWX storage that comes with a cluster.
+    `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its autoscaler starts the
+    first node of an empty pool for a pod that claims devices.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Cloud:
     node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
     validation: Validation[Any]
     needs: Callable[[Object], list[Need]]
-    demands: Callable[[Object, Account], list[PoolDemand]]
+    demands: Callable[[Object, Account, Mapping[str, int | None]], list[PoolDemand]]
     quota_terms: Terms
     machine: Callable[[Any], str]
     purchase_option: Callable[[Any], PurchaseOption | None]

@@ -29,6 +29,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.readin
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
+_Key = tuple[str, str, str]
+
 FRESH_DAYS = 7
 """For how long what was observed is believed enough to refuse a plan. Later it is a warning."""
 _AGAIN = "Then run modelplane.fleet.check, which observes the account again"
@@ -72,15 +74,17 @@ def problems(
 def _members(
     resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]]
 ) -> Iterator[_Member]:
+    pools = {account.key: account.pools() for account in accounts}
     for name, entry in fleet.clusters((), resources).items():
         cloud = registry.BY_NAME.get(entry["provider"])
-        account = _account_of(entry, accounts) if cloud and entry["object"] else None
+        account = _account_of(entry, accounts, pools) if cloud and entry["object"] else None
         if cloud and account:
+            there = pools[account.key].get(entry["cloud_name"], {})
             demands: list[PoolDemand] = []
             # What is wrong with one that cannot be read is reported elsewhere.
             with contextlib.suppress(api.InvalidResource):
-                demands = cloud.demands(entry["object"], account)
-            exists = bool(account.pools_of(entry["cloud_name"]))
+                demands = cloud.demands(entry["object"], account, there)
+            exists = bool(there)
             if name in seen and not exists:
                 exists, demands = True, [_there(demand, seen[name]) for demand in demands]
             yield _Member(name, _ref(entry["object"], name), account, exists, tuple(demands))
@@ -91,12 +95,14 @@ def _there(demand: PoolDemand, nodes: Mapping[str, int]) -> PoolDemand:
     return replace(demand, is_there=True, nodes=nodes.get(demand.pool, 0))
 
 
-def _account_of(entry: Mapping[str, Any], accounts: Iterable[Account]) -> Account | None:
+def _account_of(
+    entry: Mapping[str, Any], accounts: Iterable[Account], pools: Mapping[_Key, Mapping[str, Any]]
+) -> Account | None:
     """Return the account of a cluster in its region: the one that was observed to hold it, else the only one."""
     region, project = text(entry["object"], "spec", "region"), entry["project"]
     known = [each for each in accounts if each.provider == entry["provider"] and each.region == region]
     named = [each for each in known if not project or each.account == project]
-    found = [each for each in named if each.holds(entry["cloud_name"])] or named
+    found = [each for each in named if entry["cloud_name"] in pools[each.key]] or named
     return found[0] if len(found) == 1 else None
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    names,
     node_groups,
     quotas,
     validation,
@@ -43,10 +42,10 @@ def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Ma
     )
 
 
-def of_cluster(manifest: Object, account: Account) -> list[PoolDemand]:
-    """Return the demands of the pools of an EKSCluster (wire form). Raises InvalidResource."""
+def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[PoolDemand]:
+    """Return the demands of the pools of an EKSCluster (wire form). `there`: the nodes of those
+    that exist. Raises InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)
-    there = account.pools_of(names.cluster_name(cluster.namespace, cluster.name))
     return [
         replace(
             of_group(cluster.name, _group(cluster, pool), account, there),

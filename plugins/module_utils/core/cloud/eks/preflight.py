@@ -45,6 +45,7 @@ class Found:
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
     `groups_without_template`: of these, those without a launch template. `nodes`: the nodes of node groups, as far as
     they could be read. `zone_ids`: IDs by names of all zones of the region. `day`: when all that was read.
+    `there_read`: whether it could be read what is there.
     """
 
     region: str
@@ -62,6 +63,7 @@ class Found:
     nodes: Mapping[str, int] = field(default_factory=dict)
     zone_ids: Mapping[str, str] = field(default_factory=dict)
     day: str = "1970-01-01"
+    there_read: bool = True
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
@@ -103,7 +105,7 @@ def observed(plan: Wire, found: Found) -> Account:
         ],
         offerings=[_offering(kind, found) for kind in instance_types(plan) if kind in (found.types or {})],
         zones=[Zone(name=name, id=found.zone_ids.get(name, name)) for name in found.zones or ()],
-        clusters=[ClusterThere(name=plan["name"], pools=groups)],
+        clusters=[ClusterThere(name=plan["name"], pools=groups)] if found.there_read else [],
     )
 
 
@@ -306,7 +308,7 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """Return what quotas and reservations have no room for. What else counts against quotas is not known."""
     account = observed(plan, found)
-    name, there = plan["object"]["name"], account.pools_of(plan["name"])
+    name, there = plan["object"]["name"], account.pools().get(plan["name"], {})
     demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
     return of_limits(account, demands, demand.TERMS)
 

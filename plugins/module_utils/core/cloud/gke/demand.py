@@ -11,7 +11,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    names,
     node_pools,
     validation,
 )
@@ -58,10 +57,10 @@ def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int 
     )
 
 
-def of_cluster(manifest: Object, account: Account) -> list[PoolDemand]:
-    """Return the demands of the pools of a GKECluster (wire form). Raises InvalidResource."""
+def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[PoolDemand]:
+    """Return the demands of the pools of a GKECluster (wire form). `there`: the nodes of those
+    that exist. Raises InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)
-    there = account.pools_of(names.cluster_name(cluster.namespace, cluster.name))
     return [
         replace(
             of_pool(cluster.name, node_pools.node_pool(pool, {}, cluster.version), account, there),

@@ -62,6 +62,7 @@ class Found:
     what the channel has for control planes. `quotas`: by region (EVERYWHERE for the project) and metric, limit and
     usage. `version`: that of the cluster that is there, or empty. `pools`: names of the node pools that are there.
     `reservations`: those that node pools name, of those that could be read. `day`: when all that was read.
+    `there_read`: whether it could be read what is there.
     """
 
     apis: frozenset[str] | None = None
@@ -78,6 +79,7 @@ class Found:
     pools: frozenset[str] = frozenset()
     reservations: reservations.Found = field(default_factory=dict)
     day: str = "1970-01-01"
+    there_read: bool = True
 
 
 def pools(plan: Wire) -> list[Wire]:
@@ -315,7 +317,7 @@ def observed(plan: Wire, found: Found) -> list[Account]:
     """Return the project in the region of a plan, and what of it counts in all regions, as far as the plan is about
     it."""
     there = [PoolThere(name=name) for name in sorted(found.pools)]
-    clusters = [ClusterThere(name=plan["name"], pools=there)]
+    clusters = [ClusterThere(name=plan["name"], pools=there)] if found.there_read else []
     zones = zones_of(plan["region"], found.zones or ())
     here = Account(
         provider=PROVIDER,
@@ -373,7 +375,7 @@ def _reserved(found: Found) -> list[Reservation]:
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """Return what the pools take of quotas, those of all regions last."""
     here, everywhere = observed(plan, found)
-    name, there = plan["object"]["name"], here.pools_of(plan["name"])
+    name, there = plan["object"]["name"], here.pools().get(plan["name"], {})
     demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
     yield from of_limits(here, demands, demand.TERMS)
     yield from of_limits(everywhere, demands, demand.TERMS)

@@ -114,8 +114,7 @@ def test_what_was_not_observed_again_stays() -> None:
 
 def test_pools_that_are_gone_are_gone() -> None:
     (found,) = merged([west()], [west(clusters=[{"name": "west", "pools": []}])])
-    assert found.pools_of("west") == {}
-    assert found.holds("west")
+    assert found.pools() == {"west": {}}
 
 
 def test_reservations_that_ended_are_left_out() -> None:
