@@ -50,7 +50,9 @@ class Offering(Model):
 
     machine: _Name = Field(description="Instance type or machine type.")
     vcpus: _Count | None = Field(default=None, description="vCPUs of a machine, which quotas count.")
-    zones: Annotated[list[_Name], Atomic()] = Field(max_length=100, description="IDs of the zones that have it.")
+    zones: Annotated[list[_Name], Atomic()] | None = Field(
+        default=None, max_length=100, description="IDs of the zones that have it, where that was read."
+    )
 
 
 class Zone(Model):
@@ -100,6 +102,15 @@ class Account(Model):
     def vcpus(self, machine: str) -> int:
         """Return the vCPUs of a kind of machine, 0 where they are not known."""
         return next((each.vcpus or 0 for each in self.offerings if each.machine == machine), 0)
+
+    def zones_with(self, machine: str) -> frozenset[str] | None:
+        """Return the names of the zones that have a kind of machine; None where that is not known."""
+        found = next((each.zones for each in self.offerings if each.machine == machine), None)
+        if found is None or not self.zones:
+            return None
+        having = frozenset(zone.name for zone in self.zones if zone.id in found)
+        # Those that have it may be zones of which the names are not known.
+        return None if found and not having else having
 
     def pools(self) -> dict[str, dict[str, int | None]]:
         """Return the nodes of pools that exist by their names, by the names of their clusters in the cloud."""

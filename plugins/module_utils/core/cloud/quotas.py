@@ -26,7 +26,7 @@ _MOST_POOLS = 10
 class PoolDemand:
     """Demand of a node pool. `takes`: what a node takes, by the codes of limits. `start`: with how many nodes the
     pool begins, and `most`: to how many it may grow, in all its zones. `nodes`: how many there are, None where that is
-    not known. `path`: where the user wrote it."""
+    not known. `path`: where the user wrote it. `machine`: the kind of its nodes. `zones`: those that it asks for."""
 
     cluster: str
     pool: str
@@ -36,6 +36,8 @@ class PoolDemand:
     is_there: bool = False
     nodes: int | None = None
     path: str = ""
+    machine: str = ""
+    zones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

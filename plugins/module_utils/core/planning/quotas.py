@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Node pools that the quotas and reservations of accounts have no room for, all clusters of a fleet together.
+"""Node pools that accounts in clouds have no room for: their quotas and reservations, all clusters of a fleet together,
+and zones that do not offer their machines.
 
 Accounts are as they were observed. A cluster whose account was not observed, or may be one of several, is left out.
 """
@@ -17,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import EVERYWHERE, Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet, registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
     PoolDemand,
     Shortage,
@@ -50,7 +52,7 @@ class _Member:
 def problems(
     resources: Iterable[Object], accounts: Sequence[Account], seen: Mapping[str, Mapping[str, int]], today: str
 ) -> list[Problem]:
-    """Return what quotas and reservations have no room for, at the pools of the clusters that start last.
+    """Return what accounts have no room for: of quotas and reservations, at the pools of the clusters that start last.
 
     `resources`: those of the fleet that are valid (wire form). `seen`: the nodes of each pool of the clusters that
     answered. A pool of a cluster that does not exist yet is an error where its cloud is certain to refuse it; all
@@ -59,7 +61,7 @@ def problems(
     if not accounts:
         return []
     members = sorted(_members(resources, accounts, seen), key=_start_order)
-    found: list[Problem] = []
+    found = [problem for member in members for problem in _not_offered(member, today)]
     for account in accounts:
         cloud = registry.BY_NAME.get(account.provider)
         inside = [member for member in members if _is_in(member, account)]
@@ -122,8 +124,28 @@ def _ref(value: Object, name: str) -> Ref:
     return Ref(text(value, "kind"), text(value, "metadata", "namespace"), name)
 
 
+def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
+    """Yield the new pools of a cluster whose machines their zones do not offer."""
+    account = member.account
+    known = {zone.name for zone in account.zones}
+    for demand in member.demands:
+        having = account.zones_with(demand.machine)
+        if having is None or demand.is_there:
+            continue
+        missing = not_offered(demand.machine, [zone for zone in demand.zones if zone in known], having, account.region)
+        if missing:
+            yield Problem(
+                f"pool {demand.pool}: {missing[0]}, as observed on {account.observed}",
+                demand.path,
+                hint=f"{missing[1]}. {_AGAIN}",
+                severity=_severity(member, account.observed, today),
+                ref=member.ref,
+            )
+
+
 def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], today: str) -> Iterator[Problem]:
     """Return a problem for each cluster with pools that do not fit; of growth, one."""
+    refuses = short.starts and short.limit.is_certain
     at: dict[str, PoolDemand] = {}
     for demand in short.excess if short.starts else short.pools[-1:]:
         at.setdefault(demand.cluster, demand)
@@ -132,15 +154,12 @@ def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], tod
             f"{message(short)}, as observed on {short.limit.observed}",
             demand.path,
             hint=f"{remedy(short, cloud.quota_terms)}. {_AGAIN}",
-            severity=_severity(short, members[name], today),
+            severity=_severity(members[name], short.limit.observed, today) if refuses else "warning",
             ref=members[name].ref,
         )
 
 
-def _severity(short: Shortage, member: _Member, today: str) -> Severity:
-    refuses = short.starts and short.limit.is_certain and not member.exists
-    return "error" if refuses and _is_fresh(short.limit.observed, today) else "warning"
-
-
-def _is_fresh(observed: str, today: str) -> bool:
-    return (date.fromisoformat(today) - date.fromisoformat(observed)).days <= FRESH_DAYS
+def _severity(member: _Member, observed: str, today: str) -> Severity:
+    """Return how bad it is that something of a cluster cannot start. What exists can be planned whatever it lacks."""
+    age = date.fromisoformat(today) - date.fromisoformat(observed)
+    return "warning" if member.exists or age.days > FRESH_DAYS else "error"

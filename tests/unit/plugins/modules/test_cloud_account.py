@@ -170,6 +170,21 @@ def test_it_is_recorded_once(west: Recorded) -> None:
     assert again["diff"]["before"] == again["diff"]["after"]
 
 
+def test_what_may_not_be_read_stays_as_it_was(west: Recorded) -> None:
+    planned = west.planned()["west"]
+    given = {"provider": "eks", **west.double.credentials, "wait_delay": 0.0}
+    assert not run_module(cloud_resources, {**given, "resources": planned["resources"]})["failed"]
+    west.record(planned)
+    before = json.loads(west.path.read_text())["accounts"][0]["clusters"]
+    for operation in ("DescribeCluster", "DescribeInstanceTypeOfferings"):
+        west.double.refuse(operation=operation, code="AccessDeniedException", message="You may not.", times=10)
+    west.record(planned)
+    (account,) = json.loads(west.path.read_text())["accounts"]
+    assert account["clusters"] == before
+    assert [each["name"] for each in before[0]["pools"]] == ["gpu", "system"]
+    assert "zones" not in account["offerings"][0], "nothing is known of them"
+
+
 def test_what_an_account_of_aws_has(west: Recorded) -> None:
     reservation = west.double.capacity_reservation(TotalInstanceCount=2)["CapacityReservationId"]
     pool = {

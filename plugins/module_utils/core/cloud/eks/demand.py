@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
     node_groups,
     quotas,
@@ -39,6 +40,8 @@ def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Ma
         most=group["max_size"],
         is_there=group["name"] in there,
         nodes=there.get(group["name"]),
+        machine=group["instance_type"],
+        zones=() if group["role"] == pools.SYSTEM else tuple(group["zones"]),
     )
 
 

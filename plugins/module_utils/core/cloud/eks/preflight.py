@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
     Zone,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import demand, quotas
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
@@ -111,7 +112,8 @@ def observed(plan: Wire, found: Found) -> Account:
 
 def _offering(kind: str, found: Found) -> Offering:
     machine = (found.types or {})[kind].get("VCpuInfo", {}).get("DefaultVCpus")
-    zones = sorted(found.zone_ids.get(zone, zone) for zone in (found.offerings or {}).get(kind, ()))
+    having = None if found.offerings is None else found.offerings.get(kind, frozenset())
+    zones = None if having is None else sorted(found.zone_ids.get(zone, zone) for zone in having)
     return Offering(machine=kind, vcpus=machine, zones=zones)
 
 
@@ -226,12 +228,10 @@ def _offered(group: Wire, found: Found) -> Iterator[Line]:
     if found.offerings is None:
         return
     having = found.offerings.get(kind, frozenset())
-    offered = f"It is offered in {', '.join(sorted(having))}" if having else "No zone of this region offers it"
-    lacking = [zone for zone in group["zones"] if zone not in having and (found.zones is None or zone in found.zones)]
-    if not lacking:
-        return
-    if gpu or len(lacking) == len(group["zones"]):
-        yield Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {offered}")
+    asked = [zone for zone in group["zones"] if found.zones is None or zone in found.zones]
+    missing = not_offered(kind, asked, having, found.region)
+    if missing and (gpu or not having.intersection(asked)):
+        yield Line(f"{_place(group)}: {'. '.join(missing)}")
 
 
 def _machine(group: Wire, found: Found) -> Iterator[Line]:

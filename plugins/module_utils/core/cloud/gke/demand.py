@@ -54,6 +54,8 @@ def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int 
         start=int(pool["initialNodeCount"]) * zones,
         most=int(pool["autoscaling"].get("maxNodeCount") or 0) * zones,
         is_there=pool["name"] in there,
+        machine=machine_type(pool),
+        zones=tuple(pool.get("locations") or ()),
     )
 
 

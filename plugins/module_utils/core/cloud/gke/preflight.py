@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.de
     machine_type,
     zones_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
@@ -284,11 +285,9 @@ def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     if not _built_in(machine or {}):
         having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in gpus(pool) if gpu in found.accelerators}
     for kind, zones in having.items():
-        lacking = [zone for zone in named if zone not in zones]
-        if lacking and zones:
-            yield Line(f"{kind} is not offered in {', '.join(lacking)}. It is offered in {', '.join(zones)}")
-        elif not zones:
-            yield Line(f"{kind} is not offered in {plan['region']}. Take another type, or another region")
+        missing = not_offered(kind, named, zones, plan["region"])
+        if missing:
+            yield Line(". ".join(missing))
     yield from _cards(pool, found)
 
 

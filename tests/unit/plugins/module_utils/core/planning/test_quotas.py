@@ -41,8 +41,8 @@ def account(limit: int = 48, there: dict[str, dict[str, int]] | None = None, **m
     ]
     quota = Quota(code=CODE, name="G instances", unit="vCPUs", limit=limit, observed=more.pop("quota_of", DAY))
     given: dict[str, Any] = {"account": "1234", "region": "us-west-2", "clusters": found, **more}
-    offerings = [Offering(machine="g6.12xlarge", vcpus=48, zones=[])]
-    return Account(provider="eks", observed=DAY, quotas=[quota], offerings=offerings, **given)
+    given.setdefault("offerings", [Offering(machine="g6.12xlarge", vcpus=48)])
+    return Account(provider="eks", observed=DAY, quotas=[quota], **given)
 
 
 def fleet(*names: str, **pool: Any) -> list[Object]:
@@ -121,6 +121,34 @@ def test_the_account_of_a_cluster_is_the_one_that_holds_it() -> None:
     assert found(fleet("a"), account(0, region="us-east-1")) == []
 
 
+def offering(*zones: str) -> dict[str, Any]:
+    """Zones of the region, and those of them that have the machine."""
+    return {
+        "zones": [Zone(name=f"us-west-2{letter}", id=f"usw2-az{letter}") for letter in "ab"],
+        "offerings": [Offering(machine="g6.12xlarge", vcpus=48, zones=list(zones))],
+    }
+
+
+def test_a_zone_without_the_machines() -> None:
+    assert found(fleet("a"), account(96, **offering("usw2-aza"))) == []
+    (problem,) = found(fleet("a"), account(96, **offering("usw2-azb")))
+    assert (problem.severity, problem.path) == ("error", "spec.nodePools[0]")
+    assert problem.message == ("pool gpu-l4: g6.12xlarge is not offered in us-west-2a, as observed on 2026-11-27")
+    assert problem.hint.startswith("It is offered in us-west-2b. Then run modelplane.fleet.check")
+    (problem,) = found(fleet("a"), account(96, **offering()))
+    assert "g6.12xlarge is not offered in us-west-2, as" in problem.message
+    (problem,) = found(fleet("a"), account(96, {"a": {"system": 1}}, **offering()))
+    assert problem.severity == "warning", "the cluster exists"
+    assert found(fleet("a"), account(96, {"a": {"gpu-l4": 1}}, **offering())) == [], "and so does the pool"
+
+
+def test_zones_that_were_not_read() -> None:
+    unread = Offering(machine="g6.12xlarge", vcpus=48)
+    assert found(fleet("a"), account(96, **{**offering(), "offerings": [unread]})) == []
+    assert found(fleet("a"), account(96, **{**offering(), "zones": []})) == []
+    assert found(fleet("a"), account(96, **offering("usw2-unnamed"))) == []
+
+
 def test_a_capacity_block_counts_against_no_quota_and_is_shared() -> None:
     resources = fleet("a", "b", capacityBlock={"capacityReservationId": BLOCK}, zones=["us-west-2a"])
     assert found(resources, account(0)) == []
@@ -143,7 +171,7 @@ def test_a_cluster_that_is_written_itself() -> None:
 def project(region: str, limits: dict[str, tuple[int, int]]) -> Account:
     quotas = [Quota(code=code, limit=limit, used=used, observed=DAY) for code, (limit, used) in limits.items()]
     zones = [Zone(name=f"us-central1-{letter}", id=letter) for letter in "abcf"] if region != EVERYWHERE else []
-    offerings = [Offering(machine="g2-standard-48", vcpus=48, zones=[])]
+    offerings = [Offering(machine="g2-standard-48", vcpus=48)]
     return Account(
         provider="gke", account="prod", region=region, observed=DAY, quotas=quotas, offerings=offerings, zones=zones
     )
