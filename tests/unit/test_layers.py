@@ -37,6 +37,7 @@ LAYERS = [
         "module_utils/core/planning",
         "module_utils/core/load",
         "module_utils/core/applying",
+        "module_utils/core/cloud/fleet_quotas",
         "module_utils/core/checks",
     ),
     ("module_utils/core/validation", "module_utils/core/status", "module_utils/core/cloud/fleet"),

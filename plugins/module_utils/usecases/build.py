@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet as clusters_in_clouds
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet_quotas, registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
@@ -40,7 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan, quotas
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
@@ -430,7 +430,7 @@ def _load(
     if accounts:
         known = [api.wire(resource, set_only=True) for resource in loaded.resources]
         today = datetime.now(UTC).strftime("%Y-%m-%d")
-        loaded = loaded.with_problems(quotas.problems(known, accounts, seen or {}, today))
+        loaded = loaded.with_problems(fleet_quotas.problems(known, accounts, seen or {}, today))
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
     Zone,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.quotas import problems
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet_quotas import problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks import clusters as eks
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke import clusters as gke
