@@ -92,47 +92,6 @@ LOOP_PLAYBOOK = """
       loop: "{{ lookup('ansible.builtin.file', 'OBJECTS/' ~ inventory_hostname ~ '.json') | from_json }}"
       loop_control: {label: "{{ item.metadata.name }}"}
 """
-FLEET = """
-apiVersion: modelplane.ai/v1alpha1
-kind: InferenceClass
-metadata: {name: h100}
-spec:
-  devices:
-  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 1, capacity: {memory: {value: 81559Mi}}}
----
-apiVersion: modelplane.ai/v1alpha1
-kind: InferenceGateway
-metadata: {name: default}
-spec: {backend: Traefik, traefik: {version: "40.2.0"}}
-"""
-CLUSTER = """---
-apiVersion: modelplane.ai/v1alpha1
-kind: InferenceCluster
-metadata: {name: NAME, labels: {region: REGION}}
-spec:
-  cluster: {source: Existing, existing: {secretRef: {name: NAME}}}
-  nodePools: [{name: gpu, className: h100, nodeCount: 2}]
-"""
-MODEL = """---
-apiVersion: modelplane.ai/v1alpha1
-kind: ModelDeployment
-metadata: {name: NAME, namespace: TEAM}
-spec:
-  replicas: 2
-  template:
-    spec:
-      engines:
-      - name: main
-        members:
-        - nodeSelector: {devices: [{name: gpu, count: COUNT, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}]}
-          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
----
-apiVersion: modelplane.ai/v1alpha1
-kind: ModelService
-metadata: {name: NAME, namespace: TEAM}
-spec:
-  endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: NAME}}}]
-"""
 
 
 @dataclass(frozen=True)
@@ -198,9 +157,12 @@ class Bench:
 
 def manifests(clusters: int) -> str:
     """Clusters with two GPUs, and as many deployments of two replicas with a GPU and a service each."""
-    fleet = [builds.filled(CLUSTER, NAME=f"c{number:04}", REGION="r") for number in range(clusters)]
-    models = [builds.filled(MODEL, NAME=f"m{number:04}", TEAM="ml-team", COUNT=1) for number in range(clusters)]
-    return "".join((FLEET, *fleet, *models))
+    gpu = builds.filled(builds.CLASS, NAME="h100", COUNT=1, MEMORY="{value: 81559Mi}")
+    pool = builds.filled(builds.POOL, NAME="gpu", CLASS="h100", NODES=2)
+    fleet = [builds.filled(builds.CLUSTER, NAME=f"c{number:04}", REGION="r") + pool for number in range(clusters)]
+    values = {"TEAM": "ml-team", "REPLICAS": 2, "COUNT": 1, "MEMORY": "81559Mi"}
+    models = [builds.filled(builds.MODEL, NAME=f"m{number:04}", **values) for number in range(clusters)]
+    return "".join((gpu, builds.GATEWAY, *fleet, *models))
 
 
 def names(clusters: int) -> list[str]:

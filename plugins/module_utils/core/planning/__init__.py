@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -162,30 +162,15 @@ def plan(
         rollout_width,
         catalogue,
     )
-    fleet = context.fleet
     platforms = clusters.platforms(context)
-    try:
-        deployments, capacity = scheduler_inputs(context, platforms)
-    except PricingError as error:
-        raise PlanError(str(error)) from error
-    running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(context)
-    manual = {
-        key: _manual(key, replica, volumes) for key, replica in fleet.manual.items() if _placed(replica, capacity)
-    }
-    existing_replicas = [*running, *(adapters.replica(replica) for replica in manual.values())]
-    try:
-        decided = schedule(deployments, capacity, existing_replicas, options)
-        decided = bind(decided, capacity, existing_replicas, options)
-    except SelectorBudgetError as error:
-        raise PlanError(str(error)) from error
-    desired = tuple(_replica(placement, volumes) for placement in decided.placements)
-    _refuse_equal_names(desired, manual)
-    waiting = _waiting(context, decided, desired)
-    replicas = tuple(fleet.replicas[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
+    deployments, capacity = _inputs(context, platforms)
+    manual = _manual(volumes, capacity)
+    running, unplanned = _by_deployment(context, deployments)
+    decided = _decided(deployments, capacity, [*running, *map(adapters.replica, manual.values())], options)
+    replicas, waiting = _replicas(volumes, decided, manual)
     evicted = drain.evicted(context, decided)
-    candidates = [*replicas, *manual.values(), *evicted]
-    states = _states(context, candidates)
+    states = _states(context, [*replicas, *manual.values(), *evicted])
     leaving = drain.leaving(context, decided, evicted, states)
     composed = [*replicas, *manual.values(), *leaving]
     staged = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
@@ -210,11 +195,44 @@ def plan(
     )
 
 
+def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
+    try:
+        return scheduler_inputs(context, platforms)
+    except PricingError as error:
+        raise PlanError(str(error)) from error
+
+
+def _decided(
+    deployments: Sequence[Deployment],
+    capacity: Sequence[Cluster],
+    existing: Sequence[Replica],
+    options: Options | None,
+) -> Schedule:
+    """Return the placements of all replicas, with the nodes that their pods are bound to."""
+    try:
+        return bind(schedule(deployments, capacity, existing, options), capacity, existing, options)
+    except SelectorBudgetError as error:
+        raise PlanError(str(error)) from error
+
+
+def _replicas(
+    volumes: Volumes, decided: Schedule, manual: Mapping[Key, api.ModelReplica]
+) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
+    """Return the ModelReplica of each placement, and the keys of those that wait until other clusters have an edit."""
+    context = volumes.context
+    desired = tuple(_replica(placement, volumes) for placement in decided.placements)
+    _refuse_equal_names(desired, manual)
+    waiting = _waiting(context, decided, desired)
+    before = context.fleet.replicas
+    return tuple(before[_key(each)] if _key(each) in waiting else each for each in desired), waiting
+
+
 def _by_deployment(
-    existing: Iterable[api.ModelReplica], known: Container[Key]
+    context: Context, deployments: Iterable[Deployment]
 ) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
     """Split existing replicas into those whose deployment exists and those whose deployment was deleted."""
-    replicas = [adapters.replica(replica) for replica in existing]
+    known = {deployment.key for deployment in deployments}
+    replicas = [adapters.replica(replica) for replica in context.fleet.replicas.values()]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
     return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
 
@@ -231,11 +249,6 @@ def _edited(context: Context, decided: Schedule, replicas: Sequence[api.ModelRep
 
 def _key(replica: api.ModelReplica) -> Key:
     return replica.namespace, replica.name
-
-
-def _placed(replica: api.ModelReplica, clusters: Iterable[Cluster]) -> bool:
-    """Return True when the cluster of a hand-written replica exists."""
-    return any(cluster.name == replica.spec.cluster_name for cluster in clusters)
 
 
 def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Key, api.ModelReplica]) -> None:
@@ -280,7 +293,17 @@ def _silent(context: Context, cluster: str) -> bool:
     return observed is not None and bool(observed.unreachable)
 
 
-def _manual(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
+def _manual(volumes: Volumes, capacity: Iterable[Cluster]) -> dict[Key, api.ModelReplica]:
+    """Return the hand-written ModelReplicas whose cluster exists."""
+    known = {cluster.name for cluster in capacity}
+    return {
+        key: _mounting(key, replica, volumes)
+        for key, replica in volumes.context.fleet.manual.items()
+        if replica.spec.cluster_name in known
+    }
+
+
+def _mounting(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
     """Return a hand-written ModelReplica with the volume to mount, unless it names one or its manifest has errors."""
     reference = replica.spec.model_cache_ref
     if Ref("ModelReplica", *key) in volumes.context.fleet.held or (reference and reference.volume):
