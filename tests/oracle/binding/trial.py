@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Placement,
     Pool,
+    Replica,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.tests.kube import workers
@@ -86,15 +87,15 @@ def trial(seed: int, number: int, name: str, *, bound: bool = True) -> Trial:
     return plan(read({**written, "running": []}), name, bound=bound)
 
 
-def plan(fleet: Fleet, name: str, *, bound: bool = True) -> Trial:
-    """Return the plan for a fleet on pools and in a namespace of its own."""
+def plan(fleet: Fleet, name: str, *, bound: bool = True, running: Sequence[Replica] = ()) -> Trial:
+    """Return the plan for a fleet on pools and in a namespace of its own, where replicas run of an earlier plan."""
     clusters = tuple(
         replace(one, pools=tuple(_renamed(pool, name, one.name) for pool in one.pools)) for one in fleet.clusters
     )
     deployments = [replace(one, namespace=name) for one in fleet.deployments]
-    decided = schedule(deployments, clusters, (), fleet.options)
+    decided = schedule(deployments, clusters, running, fleet.options)
     if bound:
-        decided = bind(decided, clusters, (), fleet.options)
+        decided = bind(decided, clusters, running, fleet.options)
     by_name = {one.name: one for one in deployments}
     loads = tuple(_objects(by_name[one.deployment], one) for one in decided.placements)
     return Trial(name, clusters, decided.placements, loads, tuple(map(str, decided.unsteered)))

@@ -101,10 +101,11 @@ class PlannedNodes(Model):
         max_length=4,
         description="Numbers of planned nodes, unique in the pool: last the pods' own, before it those they go beside.",
     )
-    sharing: Literal["Together", "OnePerNode", "Alone", "Any"] = Field(
+    sharing: Literal["Together", "OnePerNode", "Alone", "Any", "Apart"] = Field(
         description=(
             "Together: all pods share one node with those of the same number. OnePerNode: each pod has another node. "
-            "Alone: no other pods are on their nodes. Any: they go where there is room."
+            "Alone: no other pods are on their nodes. Any: they go where there is room. Apart: so do they, each on "
+            "another node."
         )
     )
 

@@ -9,8 +9,10 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import skew
 
 _ANY = "any"
+_OS_LABEL = "kubernetes.io/os"
 _CLAIMING = (constants.WORKLOAD_LABEL, constants.GANG_LABEL)
 """Labels of which every pod that claims devices has one, and no other pod has any."""
 # The default spread of kube-scheduler would count as much as the affinity. A skew that is never reached turns it off.
@@ -34,6 +36,10 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
     labels = template["metadata"]["labels"]
     if not planned.numbers:
         labels[_key(0)] = _ANY
+        if planned.sharing == "Apart":
+            own = {key: labels[key] for key in _CLAIMING if key in labels}
+            term = {"labelSelector": {"matchLabels": own}, "topologyKey": constants.HOSTNAME_LABEL}
+            _require(template, "podAntiAffinity", term)
         return
     values = [names.label_value(f"{member.placed.node_pool_name}.{number}") for number in planned.numbers]
     labels.update({_key(place): value for place, value in enumerate(values)})
@@ -47,8 +53,8 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
     ]
     if planned.sharing == "OnePerNode":
         apart.append(_term(own, _lacks(last + 1)))
-    affinity = template["spec"].setdefault("affinity", {})
-    affinity.setdefault("podAntiAffinity", {}).setdefault(_REQUIRED, []).extend(apart)
+    _require(template, "podAntiAffinity", *apart)
+    affinity = template["spec"]["affinity"]
     if planned.sharing == "Together":
         affinity["podAffinity"] = {_REQUIRED: [_term(own)]}
         return
@@ -58,6 +64,42 @@ def share_nodes(template: dict[str, Any], member: Member) -> None:
         affinity["podAffinity"][_REQUIRED] = [_term(_is(last - 1, values[last - 1]), _lacks(last))]
     spread = {**_NO_SPREAD, "labelSelector": {"matchLabels": {_key(0): values[0]}}}
     template["spec"]["topologySpreadConstraints"] = [spread]
+
+
+def follow_leader(template: dict[str, Any], worker: Member, gang: str) -> None:
+    """Let a worker that goes anywhere wait until the leader of its copy has a node; others stay as they are.
+
+    So workers never take the last node that a leader can have. Where they are spread over pools, each pool gets about
+    its share.
+    """
+    planned = worker.placed.planned_nodes
+    if planned is None or planned.numbers:
+        return
+    copy = {"matchLabelKeys": [constants.LWS_GROUP_LABEL]}
+    leader = {"matchLabels": {constants.GANG_LABEL: gang, constants.LWS_ROLE_LABEL: "leader"}}
+    # Every node has the same value: the leader may be on any.
+    _require(template, "podAffinity", {"labelSelector": leader, **copy, "topologyKey": _OS_LABEL})
+    shares = [share.pods for share in worker.placed.node_pools or ()]
+    if len(shares) > 1:
+        workers = {
+            "matchLabels": {constants.GANG_LABEL: gang},
+            "matchExpressions": [{"key": constants.LWS_ROLE_LABEL, "operator": "DoesNotExist"}],
+        }
+        template["spec"]["topologySpreadConstraints"] = [
+            {
+                "maxSkew": skew(shares),
+                "minDomains": len(shares),
+                "topologyKey": constants.POOL_LABEL,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": workers,
+                **copy,
+            }
+        ]
+
+
+def _require(template: dict[str, Any], kind: str, *terms: dict[str, Any]) -> None:
+    affinity = template["spec"].setdefault("affinity", {})
+    affinity.setdefault(kind, {}).setdefault(_REQUIRED, []).extend(terms)
 
 
 def on_one_node(member: Member) -> bool:

@@ -11,6 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import follow_leader
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
 
 _GANG_ENV = (
@@ -78,6 +79,9 @@ def _engine_type(member: Member) -> dict[str, str]:
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = worker.placed.worker.nodes if worker.placed.worker else 1
     name = gang_name(leader.owner.prefix, leader.engine)
+    worker_template = _gang_template(worker, name, {})
+    if leader.device_requests and worker.device_requests:
+        follow_leader(worker_template, worker, name)
     leader_labels = {
         constants.SERVING_LABEL: leader.owner.prefix,
         **_engine_type(leader),
@@ -96,7 +100,7 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
             "leaderWorkerTemplate": {
                 "size": 1 + workers,
                 "leaderTemplate": _gang_template(leader, name, leader_labels),
-                "workerTemplate": _gang_template(worker, name, {}),
+                "workerTemplate": worker_template,
             },
         },
     }

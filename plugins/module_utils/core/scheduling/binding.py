@@ -31,14 +31,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedEngine,
     PlacedMember,
     Placement,
-    PlannedNodes,
     Pool,
     Refusal,
     Replica,
     Schedule,
+    skew,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import Pods, may_strand, plan_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import ANYWHERE, plan_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Group, pack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 SEARCH_BUDGET = 50_000
@@ -64,6 +65,7 @@ class _Part:
     pods: int
     vectors: tuple[Vector, ...]
     open: bool
+    at_most: int = 0
 
 
 def bind(
@@ -175,9 +177,13 @@ class _Binder:
         self, engines: Sequence[PlacedEngine], pools: Mapping[str, Pool], at: int
     ) -> Iterator[tuple[str, _Part]]:
         for number, engine in enumerate(engines):
-            for position, member in enumerate(engine.members):
-                if not member.device_requests:
+            for position, given in enumerate(engine.members):
+                if not given.device_requests:
                     continue
+                place = (at, number, position) if at >= 0 else None
+                is_open = at >= 0 and self._changed(at, engine, given)
+                spread = is_open and given.shares
+                member = self._set(place, planned_nodes=ANYWHERE) if place and spread else given
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
                         continue
@@ -185,19 +191,22 @@ class _Binder:
                         member.device_requests, member.device_constraints, pools[name].devices
                     )
                     if vectors:
-                        place = (at, number, position) if at >= 0 else None
-                        is_open = at >= 0 and self._changed(at, engine, member)
-                        yield (
-                            name,
-                            _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open),
-                        )
+                        part = _Part((engine.name, at, number), place, member, engine.copies, pods, vectors, is_open)
+                        yield name, replace(part, at_most=_at_most(engine, member, pools[name]))
 
     def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> bool:
         """Return whether all pods find a node, whatever their order."""
         node = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
-        if sum(map(bool, node)) > 1:
-            parts = self._narrow(pool, node, parts)
-        return self._number(pool, node, parts, taken)
+        before = list(self.placements)
+        narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
+        if self._number(pool, node, narrowed, taken):
+            return True
+        # Pods that take any kind may do where those limited to one cannot be steered.
+        after, self.placements = self.placements, before
+        if narrowed != parts and self._number(pool, node, parts, taken):
+            return True
+        self.placements = after
+        return False
 
     # Kinds of device
 
@@ -246,7 +255,10 @@ class _Binder:
                 part.pods,
                 part.vectors,
                 part.member.planned_nodes,
-                part.open and part.place is not None and not part.member.shares,
+                part.open and part.place is not None,
+                part.at_most,
+                part.member.role == "Leader",
+                len(part.vectors) > 1 and not part.member.device_constraints,
             )
             for part in parts
         ]
@@ -258,9 +270,9 @@ class _Binder:
         if planned is None:
             if not numbered:
                 return False
-            planned = [PlannedNodes((), "Any")] * len(parts)
+            planned = [ANYWHERE] * len(parts)
         for part, nodes in zip(parts, planned, strict=True):
-            if part.open and part.place is not None:
+            if part.open and part.place is not None and not part.member.shares:
                 self._set(part.place, planned_nodes=nodes)
         return found
 
@@ -273,6 +285,21 @@ class _Binder:
         engines = (*placement.engines[:number], replace(engine, members=members), *placement.engines[number + 1 :])
         self.placements[at] = replace(placement, engines=engines)
         return member
+
+
+def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:
+    """Return how many pods of a copy of a member that is spread over pools may come to this one; 0 for other members.
+
+    Its workers wait for their leader, and no pool has `skew` of them more than another (`core/compose/sharing.py`).
+    """
+    if not member.shares:
+        return 0
+    leaders = sum(
+        other.pool == pool.name and bool(other.device_requests) for other in engine.members if other.role == "Leader"
+    )
+    pools = len(member.shares)
+    most = (member.pods + (pools - 1) * skew(pods for __, pods in member.shares)) // pools
+    return min(pool.nodes - leaders, most if member.planned_nodes == ANYWHERE else member.pods)
 
 
 def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -256,7 +256,7 @@ class Deployment:
         return (self.namespace, self.name)
 
 
-NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any"]
+NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any", "Apart"]
 
 
 @dataclass(frozen=True)
@@ -270,6 +270,12 @@ class PlannedNodes:
 
     numbers: tuple[int, ...]
     sharing: NodeSharing
+
+
+def skew(shares: Iterable[int]) -> int:
+    """Return how many pods more one pool may have than another of those that pods are spread over in these shares."""
+    pods = sorted(shares)
+    return max(1, pods[-1] - pods[0])
 
 
 @dataclass(frozen=True)

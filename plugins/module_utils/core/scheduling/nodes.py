@@ -11,97 +11,28 @@ each finds one of the nodes of the number above it that no other has.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     NodeSharing,
     PlannedNodes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 MAX_PLANNED = 300
 """The search recurses once for the pods of each member."""
 MAX_DEPTH = 4
 """Longest path of numbers: each is a label of its own."""
+MAX_MODES = 64
+"""Choices of the pods that go anywhere, at most."""
 
-
-@dataclass(frozen=True)
-class Pods:
-    """The pods of a member on a pool: `copies` times `pods`, those of one copy of an `engine` on different nodes.
-
-    `vectors`: what each may take from its node. `planned`: the planned nodes that they have. `open`: they may get
-    others.
-    """
-
-    engine: object
-    copies: int
-    pods: int
-    vectors: tuple[Vector, ...]
-    planned: PlannedNodes | None = None
-    open: bool = True
-
-    @property
-    def count(self) -> int:
-        return self.copies * self.pods
-
-    @cached_property
-    def most(self) -> Vector:
-        """Return what a pod takes at most of each kind of device."""
-        return tuple(map(max, zip(*self.vectors, strict=True)))
-
-
-def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
-    """Return whether pods could be put on the nodes of a pool such that one of them finds none with room.
-
-    False is a proof. A pod with the need v finds no room on a node where, for some kind of device, the other pods have
-    more than the node has beside v. Such a node holds a pod that has more alone, or smaller ones that have more
-    together: at least the least sum of their sizes that is more. So no more nodes can be blocked for one kind than
-    there are such large pods, plus all that the smaller ones take divided by that least sum; for all kinds, no more
-    than the sum of these. Pods of the same copy, which go on nodes of their own, block one each. With fewer blocked
-    nodes than there are, the pod always finds a node.
-    """
-    totals = [Counter[int]() for __ in node]
-    engines: dict[object, list[Pods]] = {}
-    for pods in load:
-        engines.setdefault(pods.engine, []).append(pods)
-        for kind, size in enumerate(pods.most):
-            totals[kind][size] += pods.count
-    # Pods of a kind with equal pods beside them find room alike.
-    distinct = {
-        (pods.vectors, tuple(sorted((other.pods, other.most) for other in engines[pods.engine]))) for pods in load
-    }
-    return any(
-        not any(_always_fits(node, nodes, totals, vector, copy) for vector in vectors) for vectors, copy in distinct
-    )
-
-
-def _always_fits(
-    node: Vector, nodes: int, totals: Sequence[Counter[int]], vector: Vector, copy: Sequence[tuple[int, Vector]]
-) -> bool:
-    """Return whether a pod finds a node with room. `copy`: all pods of its copy, with their needs."""
-    blocked = sum(pods for pods, __ in copy) - 1
-    for kind, need in enumerate(vector):
-        if need:
-            others = Counter(totals[kind])
-            for pods, most in copy:
-                others[most[kind]] -= pods
-            blocked += _blocked(node[kind] - need, node[kind], others)
-    return blocked < nodes
-
-
-def _blocked(room: int, most: int, others: Counter[int]) -> int:
-    """Return how many nodes pods of these sizes can give more than `room`, at most."""
-    large = sum(count for size, count in others.items() if size > room)
-    small = {size: count for size, count in others.items() if 0 < size <= room and count}
-    sums = {0}
-    for __ in range(most):
-        sums |= {known + size for known in sums for size in small if known + size <= most}
-    least = min((one for one in sums if one > room), default=0)
-    return large + (sum(size * count for size, count in small.items()) // least if least else 0)
+ANYWHERE = PlannedNodes((), "Any")
+APART = PlannedNodes((), "Apart")
 
 
 def plan_pool(
@@ -110,10 +41,10 @@ def plan_pool(
     """Return the planned nodes of each of these pods, in order; None when no way was found to give them any.
 
     Those that are not open keep what they have. Pods that take whole nodes need none. `taken` are numbers that are not
-    to be given. Pods that have no kind of device in common do not compete: where all together cannot be numbered, those
-    of one kind are that may strand a pod, and the others go anywhere.
+    to be given. Pods that have no kind of device in common do not compete: where no way was found for all together,
+    those of one kind are steered that may strand a pod, and the others go anywhere.
     """
-    found = _plan(node, nodes, load, taken, work)
+    found = _steer(node, nodes, load, taken, work)
     if found is not None:
         return found
     groups = list(_competing(load))
@@ -121,16 +52,15 @@ def plan_pool(
     if len(groups) < 2 or len(critical) != 1:
         return None
     group = critical[0]
-    anywhere = PlannedNodes((), "Any")
-    if any(not pods.open and pods.planned != anywhere for at, pods in enumerate(load) if at not in group):
+    if any(not pods.open and pods.planned != ANYWHERE for at, pods in enumerate(load) if at not in group):
         return None
     alone = [load[at] for at in group]
     used = tuple(have if any(pods.most[kind] for pods in alone) else 0 for kind, have in enumerate(node))
-    part = _plan(used, nodes, alone, taken, work)
+    part = _steer(used, nodes, alone, taken, work)
     if part is None:
         return None
     by_position = dict(zip(group, part, strict=True))
-    return [by_position.get(at, anywhere) for at in range(len(load))]
+    return [by_position.get(at, ANYWHERE) for at in range(len(load))]
 
 
 def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
@@ -139,17 +69,128 @@ def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
     while left:
         group = [left.pop(0)]
         for at in group:
-            more = [other for other in left if any(map(min, load[at].most, load[other].most))]
+            more = [other for other in left if _compete(load[at], load[other])]
             group += more
             left = [other for other in left if other not in more]
         yield sorted(group)
 
 
-def _plan(
+def _mates(pods: Pods, other: Pods) -> bool:
+    return pods.engine == other.engine
+
+
+def _compete(pods: Pods, other: Pods) -> bool:
+    return _mates(pods, other) or any(map(min, pods.most, other.most))
+
+
+def _steer(
     node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work
 ) -> list[PlannedNodes | None] | None:
-    with work.question():
-        return _Planner(node, nodes, load, taken, work).run()
+    """Give numbers to all pods or, where that is not possible, to as many as leave room for the others anywhere.
+
+    What the others can have on one node at most, whichever it is, is reserved on every node. So each of them finds room
+    wherever no pod of its copy is, and those with numbers never miss what the others have.
+    """
+    for modes in _modes(node, nodes, load):
+        free = _less(node, _sum(node, (_reserve(load, mates, modes) for mates in _engines(load))))
+        numbered = [at for at, mode in enumerate(modes) if mode is None]
+        beside = max((_in_copy(load, mates, modes) for mates in _engines(load)), default=0)
+        if min(free, default=0) < 0 or not work.spend():
+            continue
+        with work.question():
+            pods = [_beside_workers(load, at, modes) for at in numbered]
+            planned = _Planner(free, nodes, pods, taken, work, beside).run()
+        if planned is not None:
+            by_position = dict(zip(numbered, planned, strict=True))
+            return [by_position[at] if mode is None else mode for at, mode in enumerate(modes)]
+    return None
+
+
+def _engines(load: Sequence[Pods]) -> list[list[int]]:
+    """Return the positions of the pods of each engine."""
+    found: dict[object, list[int]] = {}
+    for at, pods in enumerate(load):
+        found.setdefault(pods.engine, []).append(at)
+    return list(found.values())
+
+
+Modes = tuple[PlannedNodes | None, ...]
+"""By position what pods have that go anywhere, None for those with numbers."""
+
+
+def _modes(node: Vector, nodes: int, load: Sequence[Pods]) -> list[Modes]:
+    """Return which pods may go anywhere, what reserves least for nothing first."""
+    engines = _engines(load)
+    options = [list(_options(node, nodes, load, mates)) for mates in engines]
+    while prod(map(len, options)) > MAX_MODES:
+        longest = max(options, key=len)
+        longest.pop()
+    found: list[tuple[int, int, Modes]] = []
+    for choice in product(*options):
+        by_position = {at: mode for chosen in choice for at, mode in chosen.items()}
+        modes = tuple(by_position[at] for at in range(len(load)))
+        unused = sum(_unused(nodes, load, mates, modes) for mates in engines)
+        found.append((unused, sum(mode is not None for mode in modes), modes))
+    return [modes for __, __, modes in sorted(found, key=lambda entry: entry[:2])]
+
+
+def _options(
+    node: Vector, nodes: int, load: Sequence[Pods], mates: Sequence[int]
+) -> Iterator[dict[int, PlannedNodes | None]]:
+    """Return the modes of the pods of an engine: with numbers; the workers anywhere, or all; each on another node."""
+    kept = {at: _kept_mode(node, load[at]) for at in mates if not load[at].open or load[at].at_most}
+    free = [at for at in mates if at not in kept]
+    numbers = {**kept, **dict.fromkeys(free)}
+    yield numbers
+    if not free or sum(load[at].count for at in mates) < 2:
+        return
+    if any(load[at].leads for at in free) and len(free) > 1:
+        yield {**numbers, **{at: ANYWHERE for at in free if not load[at].leads}}
+    yield {**kept, **dict.fromkeys(free, ANYWHERE)}
+    if not kept and load[mates[0]].copies > 1 and sum(load[at].count for at in mates) <= nodes:
+        yield dict.fromkeys(free, APART)
+
+
+def _kept_mode(node: Vector, pods: Pods) -> PlannedNodes | None:
+    """Return the mode of pods that run, or are spread over pools: where they take whole nodes, nothing is beside."""
+    if pods.open:
+        return None if pods.vectors == (node,) else ANYWHERE
+    return pods.planned if pods.planned in (ANYWHERE, APART) else None
+
+
+def _reserve(load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> Vector | None:
+    """Return the most that pods of an engine that go anywhere have on a node; None without any."""
+    anywhere = [load[at] for at in mates if modes[at] is not None]
+    if not anywhere:
+        return None
+    most = tuple(map(max, zip(*(pods.most for pods in anywhere), strict=True)))
+    return most if all(modes[at] == APART for at in mates) else _times(most, anywhere[0].copies)
+
+
+def _unused(nodes: int, load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> int:
+    """Return how many devices are reserved for nothing."""
+    reserved = _reserve(load, mates, modes)
+    used = sum(sum(load[at].most) * load[at].copies * load[at].pods for at in mates if modes[at] is not None)
+    return nodes * sum(reserved) - used if reserved else 0
+
+
+def _in_copy(load: Sequence[Pods], mates: Sequence[int], modes: Modes) -> int:
+    """Return on how many nodes pods of an engine that go anywhere have to be that no two of them share."""
+    anywhere = [at for at in mates if modes[at] is not None]
+    if any(modes[at] == APART for at in anywhere):
+        return sum(load[at].count for at in mates)
+    return sum(load[at].pods for at in mates) if anywhere else 0
+
+
+def _beside_workers(load: Sequence[Pods], at: int, modes: Modes) -> Pods:
+    """Return pods with a number as they count beside what is reserved: no worker of its copy is beside a leader."""
+    pods = load[at]
+    if not pods.leads or not pods.open:
+        return pods
+    workers = [other for other, mode in zip(load, modes, strict=True) if mode == ANYWHERE and _mates(other, pods)]
+    if not workers:
+        return pods
+    return replace(pods, vectors=(tuple(max(0, need) for need in _less(pods.most, workers[0].most)),))
 
 
 @dataclass
@@ -172,11 +213,16 @@ class _Group:
 class _Planner:
     """A depth-first search. Members with most pods come first, as others go beside them, then larger ones."""
 
-    def __init__(self, node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work) -> None:
+    def __init__(
+        self, node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work, beside: int
+    ) -> None:
+        """`beside`: on how many nodes others have to be that go anywhere, beside what is taken of `node` here."""
         self._node = node
         self._left = nodes
         self._load = load
         self._work = work
+        self._others = beside
+        self._open = nodes
         self._planned: list[PlannedNodes | None] = [pods.planned for pods in load]
         self._groups: dict[int, _Group] = {}
         self._numbers = set(taken)
@@ -186,13 +232,19 @@ class _Planner:
         kept = [pods for pods in self._load if not pods.open]
         for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
+        # Those without numbers may all be on one node.
+        unnumbered = [pods for pods in kept if not (pods.planned and pods.planned.numbers)]
+        if not _fits(self._node, _sum(self._node, (_times(pods.most, pods.count) for pods in unnumbered))):
+            self._open -= sum(pods.count for pods in unnumbered)
         order = [at for at, pods in enumerate(self._load) if pods.open]
         if len(order) > MAX_PLANNED:
             return None
         order.sort(key=lambda at: (-self._load[at].count, -sum(self._load[at].most), at))
         for at in order:
             self._planned[at] = None
-        return self._planned if self._left >= 0 and self._place(order) else None
+        if self._left < 0 or self._open < self._others:
+            return None
+        return self._planned if self._place(order) else None
 
     def _keep(self, pods: Pods) -> None:
         """Count pods that keep what they have. Ones without numbers may be on nodes of their own, as no pod with a
@@ -213,6 +265,8 @@ class _Planner:
         if group is not None:
             count = pods.count if planned.sharing == "Together" else 1
             needs = tuple(need * count for need in pods.most)
+            if not _fits(group.free, needs):
+                self._open -= group.nodes
             group.free = tuple(max(0, have - need) for have, need in zip(group.free, needs, strict=True))
             group.engines = (*group.engines, pods.engine)
 
@@ -238,7 +292,7 @@ class _Planner:
             return True
         at, rest = order[0], order[1:]
         pods = self._load[at]
-        if all(vector == self._node for vector in pods.vectors):
+        if not self._others and all(vector == self._node for vector in pods.vectors):
             self._left -= pods.count
             if self._left >= 0 and self._place(rest):
                 return True
@@ -259,9 +313,10 @@ class _Planner:
         yield from self._beside(pods)
         if together is not None and _fits(self._node, together):
             yield from self._first(pods, "Together", _less(self._node, together))
-        if pods.count > 1:
+        if pods.count > 1 and _fits(self._node, pods.most):
             yield from self._first(pods, "OnePerNode", _less(self._node, pods.most))
-            yield from self._first(pods, "Alone", _times(self._node, 0))
+            if not self._others:
+                yield from self._first(pods, "Alone", _times(self._node, 0))
 
     def _join(self, pods: Pods, needs: Vector) -> Iterator[PlannedNodes]:
         tried = set()
@@ -277,7 +332,7 @@ class _Planner:
 
     def _beside(self, pods: Pods) -> Iterator[PlannedNodes]:
         for above in self._tightest():
-            apart = above.sharing != "OnePerNode" or len(above.numbers) == MAX_DEPTH or pods.engine in above.engines
+            apart = above.sharing != "OnePerNode" or len(above.numbers) == MAX_DEPTH or not self._go_beside(pods, above)
             if apart or above.left < pods.count or not _fits(above.free, pods.most) or not self._work.spend():
                 continue
             path = (*above.numbers, self._number())
@@ -285,6 +340,17 @@ class _Planner:
             group = self._add(_Group(path, "OnePerNode", pods.count, _less(above.free, pods.most), engines), above)
             yield PlannedNodes(path, "OnePerNode")
             self._remove(group, above)
+
+    def _go_beside(self, pods: Pods, above: _Group) -> bool:
+        """Return whether none of these pods can miss a node because pods of its copy have those of a number.
+
+        With two copies of two pods on two nodes each pod has the node that the other one of its copy does not have.
+        """
+        if pods.engine not in above.engines:
+            return True
+        mates = [other for other in self._load if _mates(other, pods)]
+        crosswise = pods.copies == len(mates) == above.nodes == 2 and all(other.pods == 1 for other in mates)
+        return crosswise and above.engines.count(pods.engine) == 1
 
     def _first(self, pods: Pods, use: NodeSharing, free: Vector) -> Iterator[PlannedNodes]:
         nodes = nodes_of(self._node, pods, use)
@@ -317,6 +383,11 @@ def _fits(free: Vector, needs: Vector) -> bool:
 
 def _less(free: Vector, needs: Vector) -> Vector:
     return tuple(have - need for have, need in zip(free, needs, strict=True))
+
+
+def _sum(node: Vector, vectors: Iterable[Vector | None]) -> Vector:
+    """Return the sum of vectors, of as many kinds as `node` has."""
+    return tuple(map(sum, zip(_times(node, 0), *(vector for vector in vectors if vector), strict=True)))
 
 
 def _times(vector: Vector, count: int) -> Vector:

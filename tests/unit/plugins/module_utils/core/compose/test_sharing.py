@@ -121,3 +121,59 @@ def test_pods_of_a_gang_keep_apart_as_before(make_replica: Make, make_engine: Ma
     assert len(leader) == 1
     assert follower[0] == leader[0]
     assert len(follower) == 3
+
+
+def test_copies_apart_are_on_nodes_of_their_own_beside_others(make_replica: Make) -> None:
+    template = composed(make_replica, {"sharing": "Apart"}, copies=2)
+    labels = template["metadata"]["labels"]
+    assert labels[LABEL] == "any"
+    own = {"modelplane.ai/workload": labels["modelplane.ai/workload"]}
+    assert template["spec"]["affinity"]["podAntiAffinity"][REQUIRED] == [
+        {"labelSelector": {"matchLabels": own}, "topologyKey": "kubernetes.io/hostname"}
+    ]
+
+
+def worker_template(make_replica: Make, *members: dict[str, Any]) -> dict[str, Any]:
+    replica = make_replica({"name": "main", "copies": 1, "members": list(members)})
+    gang = next(each for each in replica_objects(replica) if each["kind"] == "LeaderWorkerSet")
+    template: dict[str, Any] = gang["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    return template
+
+
+def test_workers_that_go_anywhere_wait_for_their_leader(make_replica: Make, make_member: Make) -> None:
+    worker = {**make_member("Worker"), "plannedNodes": {"sharing": "Any"}}
+    template = worker_template(make_replica, make_member("Leader"), worker)
+    gang = {"modelplane.ai/gang": template["metadata"]["labels"]["modelplane.ai/gang"]}
+    assert template["spec"]["affinity"]["podAffinity"][REQUIRED] == [
+        {
+            "labelSelector": {"matchLabels": {**gang, "modelplane.ai/lws-role": "leader"}},
+            "matchLabelKeys": ["leaderworkerset.sigs.k8s.io/group-index"],
+            "topologyKey": "kubernetes.io/os",
+        }
+    ]
+    assert "topologySpreadConstraints" not in template["spec"]
+
+
+def test_workers_of_several_pools_keep_to_their_shares(make_replica: Make, make_member: Make) -> None:
+    pools = [{"name": "gpu", "pods": 1}, {"name": "more", "pods": 3}]
+    worker = {**make_member("Worker"), "nodePoolName": "gpu", "nodePools": pools, "worker": {"nodes": 4}}
+    assert "podAffinity" not in worker_template(make_replica, make_member("Leader"), worker)["spec"]["affinity"]
+    template = worker_template(make_replica, make_member("Leader"), {**worker, "plannedNodes": {"sharing": "Any"}})
+    gang = {"modelplane.ai/gang": template["metadata"]["labels"]["modelplane.ai/gang"]}
+    without_leader = {"key": "modelplane.ai/lws-role", "operator": "DoesNotExist"}
+    assert template["spec"]["topologySpreadConstraints"] == [
+        {
+            "maxSkew": 2,
+            "minDomains": 2,
+            "topologyKey": "modelplane.ai/pool",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": gang, "matchExpressions": [without_leader]},
+            "matchLabelKeys": ["leaderworkerset.sigs.k8s.io/group-index"],
+        }
+    ]
+
+
+def test_workers_do_not_wait_for_a_leader_without_devices(make_replica: Make, make_member: Make) -> None:
+    leader = {key: value for key, value in make_member("Leader").items() if key != "deviceRequests"}
+    worker = {**make_member("Worker"), "plannedNodes": {"sharing": "Any"}}
+    assert "podAffinity" not in worker_template(make_replica, leader, worker)["spec"]["affinity"]

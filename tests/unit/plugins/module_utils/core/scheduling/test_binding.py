@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.tests.oracle.binding import trial
+from ansible_collections.modelplane.fleet.tests.oracle.binding.simulated import Simulation
 from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import read
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import (
@@ -167,3 +170,22 @@ def test_what_is_added_later_changes_nothing_about_what_runs(number: int) -> Non
     second = plan(fleet.deployments, fleet.clusters, ran(first), fleet.options)
     kept = {(one.deployment, one.cluster, one.index): one.engines for one in second.placements}
     assert all(kept[one.deployment, one.cluster, one.index] == one.engines for one in first.placements)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_pods_find_a_node_in_any_order(number: int) -> None:
+    tried = trial.trial(1, number, "any")
+    for order in range(4 if not tried.unsteered else 0):
+        assert Simulation(tried.clusters).bind(tried.loads, random.Random(order)) == []
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_new_pods_find_a_node_beside_those_that_run(number: int) -> None:
+    fleet = read({**generate(1, number), "running": []})
+    before = trial.plan(replace(fleet, deployments=fleet.deployments[: len(fleet.deployments) // 2]), "any")
+    running = [replace(one, name=f"running-{one.name}") for one in replicas_of(before.placements)]
+    after = trial.plan(fleet, "any", running=running)
+    for order in range(4 if not before.unsteered and not after.unsteered else 0):
+        nodes, chance = Simulation(before.clusters), random.Random(order)
+        assert nodes.bind(before.loads, chance) == []
+        assert nodes.bind(after.loads, chance) == []

@@ -10,11 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import (
-    Pods,
-    may_strand,
-    plan_pool,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import plan_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +21,7 @@ from hypothesis import strategies as st
 class Pod:
     pods: Pods
     copy: int
+    worker: bool = False
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -32,6 +30,11 @@ class Pod:
     @property
     def sharing(self) -> str:
         return self.pods.planned.sharing if self.pods.planned else ""
+
+    @property
+    def follows(self) -> bool:
+        """True for a worker that waits for its leader."""
+        return self.worker and self.sharing in ("Any", "Apart")
 
 
 @dataclass
@@ -48,6 +51,12 @@ class Node:
             return False
         if not all(_go_together(pod, other) for other in self.pods):
             return False
+        if pod.follows and not any(
+            other.pods.leads and (other.pods.engine, other.copy) == (pod.pods.engine, pod.copy)
+            for node in nodes
+            for other in node.pods
+        ):
+            return False
         if pod.sharing == "Together":
             started = [node for node in nodes if any(other.numbers == pod.numbers for other in node.pods)]
             return not started or any(node is self for node in started)
@@ -57,7 +66,9 @@ class Node:
 
 
 def _go_together(pod: Pod, other: Pod) -> bool:
-    if "Any" in (pod.sharing, other.sharing):
+    if "Apart" in (pod.sharing, other.sharing) and pod.pods.engine == other.pods.engine:
+        return False
+    if {"Any", "Apart"} & {pod.sharing, other.sharing}:
         return True
     if bool(pod.numbers) != bool(other.numbers):
         return False
@@ -69,7 +80,13 @@ def _go_together(pod: Pod, other: Pod) -> bool:
 def stranded(node: tuple[int, ...], count: int, load: Sequence[Pods], chance: random.Random) -> list[Pod]:
     """The pods that find no node when each takes a node of chance, in an order of chance."""
     nodes = [Node(node) for _ in range(count)]
-    waiting = [Pod(pods, copy) for pods in load for copy in range(pods.copies) for _ in range(pods.pods)]
+    led = {pods.engine for pods in load if pods.leads}
+    waiting = [
+        Pod(pods, copy, worker=not pods.leads and pods.engine in led)
+        for pods in load
+        for copy in range(pods.copies)
+        for _ in range(pods.pods)
+    ]
     chance.shuffle(waiting)
     while True:
         placed = False
@@ -91,6 +108,11 @@ def stranded(node: tuple[int, ...], count: int, load: Sequence[Pods], chance: ra
 
 def singles(*sizes: int) -> list[Pods]:
     return [Pods(number, 1, 1, ((size,),)) for number, size in enumerate(sizes)]
+
+
+def gang(copies: int, leader: tuple[int, ...], worker: tuple[int, ...], workers: int = 2) -> list[Pods]:
+    engine = object()
+    return [Pods(engine, copies, 1, (leader,), leads=True), Pods(engine, copies, workers, (worker,))]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +142,22 @@ SIZES = st.sampled_from([1, 1, 2, 2, 3, 4, 5, 8])
 VECTORS = st.one_of(
     st.tuples(SIZES, st.just(0)), st.tuples(SIZES, st.integers(0, 2)), st.tuples(st.just(0), st.integers(1, 4))
 )
-LOADS = st.lists(
-    st.tuples(VECTORS, st.sampled_from([1, 1, 1, 2, 3]), st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=7
-).map(lambda entries: [Pods(number, copies, pods, (vector,)) for number, (vector, copies, pods) in enumerate(entries)])
+ENGINES = st.tuples(
+    VECTORS, st.sampled_from([1, 1, 1, 2, 3]), st.sampled_from([1, 1, 1, 2, 3]), st.one_of(st.none(), VECTORS)
+)
+
+
+def _load(engines: Sequence[tuple[tuple[int, int], int, int, tuple[int, int] | None]]) -> list[Pods]:
+    """Pods of engines: so many copies of so many pods, or of a leader with so many workers."""
+    load = []
+    for number, (vector, copies, pods, leader) in enumerate(engines):
+        if leader:
+            load.append(Pods(number, copies, 1, (leader,), leads=True))
+        load.append(Pods(number, copies, pods, (vector,)))
+    return load
+
+
+LOADS = st.lists(ENGINES, min_size=1, max_size=7).map(_load)
 
 
 @given(LOADS, st.integers(1, 6), st.integers(0, 999))
@@ -134,9 +169,31 @@ def test_what_cannot_strand_binds_in_any_order(load: list[Pods], nodes: int, see
 @given(LOADS, st.integers(1, 6), st.integers(0, 999))
 def test_what_is_planned_binds_in_any_order(load: list[Pods], nodes: int, seed: int) -> None:
     planned = plan_pool((8, 4), nodes, load, (), Work(20_000))
-    if planned is not None:
+    if planned is not None and all(pods.pods + pods.leads <= nodes for pods in load):
         numbered = [replace(pods, planned=one) for pods, one in zip(load, planned, strict=True)]
         assert not stranded((8, 4), nodes, numbered, random.Random(seed))
+
+
+@pytest.mark.parametrize(
+    ("node", "nodes", "load", "expected"),
+    [
+        # Each copy has a pod on each node, whatever the order.
+        ((8, 0), 3, [gang(2, (2, 0), (2, 0)), gang(2, (2, 0), (2, 0))], False),
+        ((7, 0), 3, [gang(2, (2, 0), (2, 0)), gang(2, (2, 0), (2, 0))], True),
+        # Three pods of two on each node, whichever kind each takes.
+        ((2, 4), 2, [[Pods("any", 6, 1, ((2, 0), (0, 2)))]], False),
+        ((2, 4), 2, [[Pods("any", 6, 1, ((2, 0), (0, 2)), mixes=True)]], False),
+        # One of each kind leaves no room for two of one kind.
+        ((2, 2), 1, [[Pods("any", 1, 1, ((2, 0), (0, 2)), mixes=True), Pods("one", 1, 1, ((2, 0),))]], True),
+        # Three workers of four are planned for this pool; more may come.
+        ((8, 0), 4, [[Pods("wide", 1, 3, ((8, 0),), at_most=3)], singles(8)], False),
+        ((8, 0), 4, [[Pods("wide", 1, 3, ((8, 0),), at_most=4)], singles(8)], True),
+    ],
+)
+def test_more_on_whether_pods_may_be_stranded(
+    node: tuple[int, ...], nodes: int, load: list[list[Pods]], expected: bool
+) -> None:
+    assert may_strand(node, nodes, [pods for part in load for pods in part]) is expected
 
 
 def plan(nodes: int, load: Sequence[Pods], taken: Sequence[int] = ()) -> list[PlannedNodes | None] | None:
@@ -181,3 +238,33 @@ def test_pods_that_do_not_compete_go_anywhere() -> None:
     planned = plan_pool((8, 4), 2, [*small, other], (), Work())
     assert planned is not None
     assert planned[3] == PlannedNodes((), "Any")
+
+
+def test_pods_go_anywhere_where_what_they_have_at_most_is_left_on_each_node() -> None:
+    """Each of two copies puts two on each node, so that four are left on each."""
+    assert plan(3, [*gang(2, (2,), (2,)), *singles(4, 4, 3)]) == [
+        PlannedNodes((), "Any"),
+        PlannedNodes((), "Any"),
+        PlannedNodes((1,), "Together"),
+        PlannedNodes((2,), "Together"),
+        PlannedNodes((3,), "Together"),
+    ]
+
+
+def test_copies_on_nodes_of_their_own_are_reserved_once() -> None:
+    """Numbers would form paths of five."""
+    sizes = {"a": (3, 3), "b": (3, 1), "c": (3, 1), "d": (2, 2)}
+    copies = [Pods(name, count, 1, ((size,),)) for name, (count, size) in sizes.items()]
+    planned = plan(3, [*copies, *singles(3, 1)])
+    assert planned is not None
+    assert PlannedNodes((), "Apart") in planned
+
+
+def test_two_copies_on_two_nodes_go_crosswise() -> None:
+    leader, worker = gang(2, (5,), (3,), workers=1)
+    assert plan(2, [leader, worker]) == [PlannedNodes((1,), "OnePerNode"), PlannedNodes((1, 2), "OnePerNode")]
+
+
+def test_running_pods_without_a_number_may_be_on_one_node() -> None:
+    running = [replace(pods, open=False) for pods in singles(3, 2)]
+    assert plan(2, [*running, *gang(1, (4,), (4,), workers=1)]) is None

@@ -1,0 +1,152 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Pods of a pool, and the proof that each of them finds a node with room, in whatever order they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of a member on a pool: `copies` times `pods`, those of one copy of an `engine` on different nodes.
+
+    `vectors`: what each may take from its node. `planned`: the planned nodes that they have. `open`: they may get
+    others. `at_most`: of a member that is spread over pools, how many of a copy may come to this one instead of its
+    share, `pods`; 0 for others. `leads`: workers that go anywhere wait for it. `mixes`: devices of several kinds may
+    serve one request.
+    """
+
+    engine: object
+    copies: int
+    pods: int
+    vectors: tuple[Vector, ...]
+    planned: PlannedNodes | None = None
+    open: bool = True
+    at_most: int = 0
+    leads: bool = False
+    mixes: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.copies * max(self.pods, self.at_most)
+
+    @cached_property
+    def most(self) -> Vector:
+        """Return what a pod takes at most of each kind of device."""
+        return tuple(map(max, zip(*self.vectors, strict=True)))
+
+
+def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
+    """Return whether pods could be put on the nodes of a pool such that one of them finds none with room.
+
+    False is a proof. A pod with the need v finds no room on a node where, for some kind of device, the other pods have
+    more than the node has beside v. Such a node holds a pod that has more alone, or smaller ones that have more
+    together: at least the least sum of their sizes that is more. So no more nodes can be blocked for one kind than
+    there are such large pods, plus all that the smaller ones take divided by that least sum; for all kinds, no more
+    than the sum of these. None is where a pod of each copy of all others leaves room. Pods of the same copy, which go
+    on nodes of their own, block one each. With fewer blocked nodes than there are, the pod always finds a node.
+    """
+    pool = _Pool(node, load)
+    # Pods of a kind with equal pods beside them find room alike.
+    distinct = {(pods.vectors, pods.leads, pods.mixes, pool.copy_of(pods)): pods for pods in load}
+    return any(not any(pool.blocked(pods, way) < nodes for way in _ways(pods)) for pods in distinct.values())
+
+
+Needs = dict[int, int]
+"""Devices that a pod needs, by kind."""
+
+
+def _ways(pods: Pods) -> list[tuple[Needs, Needs]]:
+    """Return ways to prove that a node has room: what it must have of every kind, and of which kinds one is enough."""
+    found: list[tuple[Needs, Needs]] = [
+        ({kind: need for kind, need in enumerate(vector) if need}, {}) for vector in pods.vectors
+    ]
+    if len(pods.vectors) > 1:
+        same = {kind: needs[0] for kind, needs in enumerate(zip(*pods.vectors, strict=True)) if len({*needs}) == 1}
+        rest = [[kind for kind, need in enumerate(vector) if need and kind not in same] for vector in pods.vectors]
+        if all(len(kinds) == 1 for kinds in rest):
+            one = {kinds[0]: vector[kinds[0]] for kinds, vector in zip(rest, pods.vectors, strict=True)}
+            found.append(({kind: need for kind, need in same.items() if need}, one))
+    return found
+
+
+class _Pool:
+    """Devices that pods on the nodes of a pool can take from each other."""
+
+    def __init__(self, node: Vector, load: Sequence[Pods]) -> None:
+        self._node = node
+        self._engines: dict[object, list[Pods]] = {}
+        for pods in load:
+            self._engines.setdefault(pods.engine, []).append(pods)
+
+    def copy_of(self, pods: Pods) -> tuple[object, ...]:
+        """Return all that the pods of a copy are: equal ones are alike."""
+        mates = self._engines[pods.engine]
+        return tuple(sorted((other.copies, other.pods, other.at_most, other.most) for other in mates))
+
+    def blocked(self, pods: Pods, way: tuple[Needs, Needs]) -> int:
+        """Return on how many nodes a pod may find no room at most."""
+        every, one = way
+        mates = self._engines[pods.engine]
+        same_copy = sum(other.pods for other in mates if not (pods.leads and other.at_most)) - 1
+        kinds = sum(self._without_room(pods, {kind: need}) for kind, need in every.items())
+        return same_copy + kinds + (self._without_room(pods, one) if one else 0)
+
+    def _without_room(self, pods: Pods, needs: Needs) -> int:
+        """Return on how many nodes others can leave a pod no room in any of these kinds, at most."""
+        others, on_one = self._others(pods, needs)
+        if len(needs) == 1 or pods.mixes:
+            # Devices of any of these kinds do, so that only all together matters.
+            have = sum(self._node[kind] for kind in needs)
+            room = have - max(needs.values())
+            return 0 if on_one <= room else _exceeding(room, have, others, self._sizes(needs))
+        least = [
+            _least_above(self._node[kind] - need, self._node[kind], self._sizes((kind,)))
+            for kind, need in needs.items()
+        ]
+        if 0 in least or on_one < sum(least):
+            return 0
+        return sum(size * count for size, count in others.items()) // sum(least)
+
+    def _others(self, pods: Pods, kinds: Collection[int]) -> tuple[Counter[int], int]:
+        """Return how many pods of other copies take how much of these kinds, and what those of one node take."""
+        sizes = Counter[int]()
+        on_one = 0
+        for engine, mates in self._engines.items():
+            copies = mates[0].copies - (engine == pods.engine)
+            most = [max(sum(vector[kind] for kind in kinds) for vector in other.vectors) for other in mates]
+            on_one += copies * max(most)
+            for other, size in zip(mates, most, strict=True):
+                sizes[size] += copies * max(other.pods, other.at_most)
+        return sizes, on_one
+
+    def _sizes(self, kinds: Collection[int]) -> set[int]:
+        """Return what a pod may take of these kinds together."""
+        sizes: set[int] = set()
+        for pods in (pods for mates in self._engines.values() for pods in mates):
+            of_pod = {sum(vector[kind] for kind in kinds) for vector in pods.vectors}
+            # One that mixes may take a part of these kinds and the rest of others.
+            sizes |= set(range(max(of_pod) + 1)) if pods.mixes and len(of_pod) > 1 else of_pod
+        return sizes - {0}
+
+
+def _exceeding(room: int, have: int, others: Counter[int], sizes: Collection[int]) -> int:
+    """Return how many nodes pods can give more than `room`, at most. `sizes` are all that they may have."""
+    large = sum(count for size, count in others.items() if size > room)
+    least = _least_above(room, have, [size for size in sizes if size <= room])
+    return large + (sum(size * count for size, count in others.items() if size <= room) // least if least else 0)
+
+
+def _least_above(room: int, have: int, sizes: Collection[int]) -> int:
+    """Return the least sum of sizes that is more than `room`, and not more than a node has; 0 when there is none."""
+    sums = {0}
+    for __ in range(have):
+        sums |= {known + size for known in sums for size in sizes if size and known + size <= have}
+    return min((one for one in sums if one > room), default=0)
