@@ -196,14 +196,16 @@ class Filler:
         counts = state.counts
         candidates = list(self._eligible_for(state.deployment))
         while state.missing > 0:
-            offers = {
-                name: offer
-                for name in candidates
-                if distribution is None or distribution.allows(counts + Counter({name: 1}))
-                if not isinstance(offer := market.offer(name), str)
-            }
+            allowed = [
+                name for name in candidates if distribution is None or distribution.allows(counts + Counter({name: 1}))
+            ]
+            offers = {name: offer for name in allowed if not isinstance(offer := market.offer(name), str)}
             if not offers:
-                return
+                repacked = next((name for name in allowed if market.repack(name)), "")
+                if not repacked:
+                    return
+                counts[repacked] += 1
+                continue
             ranks = {name: distribution.rank(name, counts) if distribution else (counts[name], name) for name in offers}
             name = min(offers, key=lambda name: (*ranks[name][:-2], offers[name].rank, *ranks[name][-2:]))
             market.take(name, offers[name])

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -22,6 +23,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+
+_MOST_ORDERED = 4
+"""Limit on the pools of a cluster of which all orders are tried."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,7 @@ class Market:
         self._fleet = fleet
         self._capacity = capacity
         self._fits: dict[str, list[ReplicaFit]] = {}
-        self._spent = Spent()
-        for kept in state.kept:
-            self._spend(kept.placement.cluster, kept.placement.engines)
-        for name, fits in state.new.items():
-            for fit in fits:
-                self._spend(name, fit.engines)
+        self._spent = self._spent_without("")
 
     def offer(self, name: str) -> Offer | str:
         """Return the cheapest place on a cluster that is allowed, or why none is; empty when there is no room."""
@@ -72,6 +71,35 @@ class Market:
         self._spend(name, offer.fit.engines)
         self._fits.pop(name, None)
 
+    def repack(self, name: str) -> bool:
+        """Place one more replica on a cluster by placing the new ones there beside each other again; False, and nothing
+        changed, where that makes no room, or limits do not allow it.
+
+        Replicas of one engine leave each other no more room however they are placed."""
+        new = self._state.new.get(name)
+        if not new or len(self._state.engines) == 1 or self._capacity.options.search != "Exact":
+            return False
+        cluster, pools = self._fleet[name], self._pools(name)
+        engines = [self._state.engines] * (len(new) + 1)
+        for each in self._some_pools(cluster):
+            ledgers = self._capacity.without(cluster, new)
+            found = self._capacity.joint_fit(engines, replace(cluster, pools=each), ledgers)
+            spent = self._spent_without(name)
+            for fit in found or ():
+                if refusal(self._limits, self._state.deployment.replicas, spent, fit.engines, pools):
+                    break
+                spent = spent.with_replica(fit.engines, pools)
+            else:
+                if found:
+                    self._capacity.set_ledgers(name, self._capacity.without(cluster, new))
+                    for fit in found:
+                        self._capacity.charge_fit(name, fit)
+                    self._state.new[name] = found
+                    self._spent = spent
+                    self._fits.pop(name, None)
+                    return True
+        return False
+
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
         """Return why clusters that have room take no more replicas."""
         found = {name: self.offer(name) for name in names}
@@ -80,22 +108,42 @@ class Market:
     def _spend(self, name: str, engines: Iterable[PlacedEngine]) -> None:
         self._spent = self._spent.with_replica(engines, self._pools(name))
 
+    def _spent_without(self, left_out: str) -> Spent:
+        """Return what is spent by all replicas but the new ones on a cluster."""
+        spent = Spent()
+        for kept in self._state.kept:
+            spent = spent.with_replica(kept.placement.engines, self._pools(kept.placement.cluster))
+        for name, fits in self._state.new.items():
+            for fit in fits if name != left_out else ():
+                spent = spent.with_replica(fit.engines, self._pools(name))
+        return spent
+
     def _pools(self, name: str) -> Mapping[str, Pool]:
         cluster = self._fleet.get(name)
         return {pool.name: pool for pool in cluster.pools} if cluster else {}
 
     def _fits_on(self, name: str) -> list[ReplicaFit]:
-        """Return places on a cluster, its cheapest pools first: on all its pools, and without those of spot nodes."""
+        """Return places on a cluster: those that some of its pools have, each with the cheapest of these first."""
         if name not in self._fits:
             cluster = self._fleet[name]
             for engine in self._state.engines:
                 # All pools decide on the members that have to claim a device.
                 self._capacity.claiming(engine, cluster)
-            pools = price_order(cluster)
-            lasting = tuple(pool for pool in pools if not pool.spot)
             self._fits[name] = [
                 fit
-                for each in dict.fromkeys((pools, lasting))
+                for each in self._some_pools(cluster)
                 for fit in self._capacity.joint_fit([self._state.engines], replace(cluster, pools=each), {}) or ()
             ]
         return self._fits[name]
+
+    def _some_pools(self, cluster: Cluster) -> Iterable[tuple[Pool, ...]]:
+        """Return pools of a cluster to search for places: each alone, as prices of devices do not say what a replica
+        costs that claims only some of them, all, and those without spot nodes; of several engines, whose places exclude
+        each other, all orders of a few pools."""
+        pools = price_order(cluster)
+        lasting = tuple(pool for pool in pools if not pool.spot)
+        alone: Iterator[tuple[Pool, ...]] = ((pool,) for pool in pools)
+        orders: Iterable[tuple[Pool, ...]] = ()
+        if len(self._state.engines) > 1 and len(pools) <= _MOST_ORDERED:
+            orders = itertools.chain(itertools.permutations(pools), itertools.permutations(lasting))
+        return dict.fromkeys(each for each in (*alone, pools, lasting, *orders) if each)
