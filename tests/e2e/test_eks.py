@@ -180,32 +180,6 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
         assert words in reported, words
 
 
-def test_an_account_is_recorded_and_a_plan_that_contacts_nothing_refuses(
-    world: World, empty: Mapping[str, Any], tmp_path: Path
-) -> None:
-    world.double.settings(quotas={"ec2": {"L-DB2E81BA": 2.0}})
-    observed = tmp_path / "observed.json"
-    recording = ("-e", f"fleet_observations={observed}")
-    try:
-        run = world.run("check", *recording, "--diff")
-    finally:
-        world.double.settings(quotas={})
-    assert run.failed == set(REGIONS), "there is no cluster yet"
-    assert "+  - code: L-DB2E81BA" in run.output, run.output
-    assert world.differences(empty) == []
-    accounts = json.loads(observed.read_text())["accounts"]
-    assert [each["region"] for each in accounts] == sorted(REGIONS.values())
-    refused = world.run("plan", *recording)
-    assert world.double.calls() == []
-    assert refused.failed, refused.output
-    for words in (
-        "InferenceCluster eks-us-west, spec.nodePools[0]: Node pools gpu-l4: start with 4 vCPUs, and the quota",
-        "(L-DB2E81BA) of account 123456789012 in us-west-2 is 2 vCPUs, as observed on",
-        "EKSCluster modelplane-system/fast, spec.nodePools[2]: Node pools plain: start with 8 vCPUs",
-    ):
-        assert words in refused.output, refused.output
-
-
 @pytest.mark.interrupted
 def test_what_cannot_work_is_reported_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
     _reserve(world, "expired", "cr-07")

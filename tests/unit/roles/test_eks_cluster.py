@@ -108,6 +108,26 @@ def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
     assert ran.calls == []
 
 
+def test_accounts_are_recorded_and_a_plan_that_contacts_nothing_refuses(fleet: Fleet, tmp_path: Path) -> None:
+    """Each cluster fits alone, and both together do not."""
+    fleet.aws.settings(quotas={"ec2": {"L-DB2E81BA": 6.0}})
+    observed = tmp_path / "observed.json"
+    shared = {"fleet_observations": str(observed), "fleet_build": str(tmp_path / "build"), "beside": {"eks-west-b": {}}}
+    ran = fleet.run("--diff", playbook="check", **shared)
+    assert (ran.changed, ran.failed, ran.mutating) == (2, 2, []), "there is no cluster to check yet"
+    assert "+ - code: L-DB2E81BA" in ran.output
+    (account,) = json.loads(observed.read_text())["accounts"]
+    assert [each["name"] for each in account["clusters"]] == sorted([NAME, eks_name("eks-west-b")])
+    refused = fleet.run(playbook="plan", **shared)
+    assert (refused.failed, refused.calls) == (1, [])
+    assert (
+        "InferenceCluster eks-west-b, spec.nodePools[0]: Node pools eks-us-west/gpu-l4 (4), eks-west-b/gpu-l4 (4): "
+        'start with 8 vCPUs, and the quota "Running On-Demand G and VT instances" (L-DB2E81BA) of account 123456789012 '
+        "in us-west-2 is 6 vCPUs, as observed on"
+    ) in refused.output
+    assert not (tmp_path / "build" / "plan.json").exists()
+
+
 def written(
     folder: Path,
     cidrs: list[str],

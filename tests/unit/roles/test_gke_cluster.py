@@ -105,6 +105,15 @@ def test_components_can_be_planned() -> None:
 # Runs
 
 
+def test_a_check_records_the_project_and_reports_its_quotas(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.gcp.settings(quotas={"us-central1": {"NVIDIA_L4_GPUS": 0.0}})
+    ran = fleet.run(playbook="check", fleet_observations=str(tmp_path / "observed.json"))
+    assert (ran.changed, ran.mutating) == (1, [])
+    assert f"and the quota NVIDIA_L4_GPUS of project {PROJECT} in us-central1 is 0. Ask for more" in ran.output
+    accounts = json.loads((tmp_path / "observed.json").read_text())["accounts"]
+    assert [(each["account"], each["region"]) for each in accounts] == [(PROJECT, "global"), (PROJECT, "us-central1")]
+
+
 def test_check_mode_reports_what_would_be_made_and_what_could_not_be_removed_and_makes_nothing(fleet: Fleet) -> None:
     """Without a control cluster there is no place to keep a key, so that none is made."""
     fleet.gcp.leave_role("roles/owner")
