@@ -60,6 +60,7 @@ _STATE_KINDS = {
     "clusters": frozenset({"persistentvolumeclaim", "job"}),
     "status": frozenset({"inferencecluster", "inferencegateway", "modelcache"}),
 }
+_ANY_STATE: frozenset[str] = frozenset().union(*_STATE_KINDS.values())
 
 
 class StoreError(Exception):
@@ -463,7 +464,9 @@ class _Reader:
 
     def _text(self, path: str, name: str, file: str, folder: int) -> str:
         """The text of a file, given by its path, its name in the build, and that in an open folder."""
-        whole = is_state(name) and not (self._elsewhere and not name.startswith("clusters/"))
+        # Most files are of another kind, as their names say already.
+        is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
+        whole = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
         try:
             text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not whole)
         except (OSError, UnicodeDecodeError) as error:
@@ -535,7 +538,6 @@ def _kind(name: str) -> str:
 def is_state(name: str) -> bool:
     """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
     kinds = _STATE_KINDS.get(name.partition("/")[0], ())
-    # Most files are of another kind, as their names say already.
     return name.rpartition("/")[2].partition("-")[0] in kinds and _kind(name) in kinds
 
 

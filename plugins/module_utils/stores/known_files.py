@@ -83,7 +83,8 @@ def _seal(key: bytes, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -
     digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
     for parts in (tuple(inputs), tuple(part for file in files for part in file)):
         lengths = ",".join(map(str, map(len, parts)))
-        digest.update(f"{lengths}:{''.join(parts)}".encode("utf-8", "surrogatepass"))
+        digest.update(f"{lengths}:".encode())
+        digest.update("".join(parts).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

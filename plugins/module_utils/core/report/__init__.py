@@ -59,6 +59,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.distr
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import fleet_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import index
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    HOLE,
     Markup,
     code,
     count,
@@ -67,6 +68,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     join,
     link,
     moment,
+    shape,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.scenarios import (
@@ -104,17 +106,14 @@ def html(model: Mapping[str, Any]) -> str:
         el("header", el("h1", _TITLE), _origin(model), _summary(model)),
         el("nav", items([link(id_, title) for id_, title, __ in sections]), aria_label="Sections"),
         _tools(),
-        el(
-            "main",
-            # Sections that are read first stand side by side where there is room.
-            el("div", *map(_section, sections[:2]), class_="first"),
-            *map(_section, sections[2:]),
-            id="main",
-        ),
+        # Sections that are read first stand side by side where there is room.
+        el("main", el("div", HOLE, HOLE, class_="first"), *[HOLE] * len(sections[2:]), id="main"),
         el("footer", "Made by modelplane.fleet."),
         el("script", Markup(SCRIPT)),
     )
-    return f"<!DOCTYPE html>\n{el('html', _head(), body, lang='en')}\n"
+    # What is large is put in last, as each element copies what is in it.
+    page = shape(el("html", _head(), body, lang="en"))
+    return f"<!DOCTYPE html>\n{page(*map(_section, sections))}\n"
 
 
 def _section(section: tuple[str, str, Markup]) -> Markup:
