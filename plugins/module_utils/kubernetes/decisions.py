@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     Entry,
     Head,
     Index,
-    packed,
+    Packed,
     packed_index,
     unpacked,
     unpacked_index,
@@ -124,7 +124,7 @@ class Decisions:
         except DecisionError as error:
             raise DecisionError(f"what was decided for cluster {cluster} cannot be read: {error}. {AGAIN}") from error
 
-    def compare(self, states: Mapping[str, DesiredState], others: Iterable[str]) -> Comparison:
+    def compare(self, made: Mapping[str, Packed], others: Iterable[str]) -> Comparison:
         """Compare what clusters should have with the newest decision. Raises DecisionError.
 
         Of `others`, clusters that the run did not reach, what was decided before stays, unless another run applied
@@ -136,7 +136,6 @@ class Decisions:
             # After a run that was killed meanwhile, every part is written again.
             with contextlib.suppress(DecisionError):
                 before = self.index(head)
-        made = {name: packed(state) for name, state in states.items()}
         kept = {name: before[name] for name in others if name in before and not (head and head.whole)}
         same = self._intact({name: parts for name, (entry, parts) in made.items() if entry == before.get(name)}, before)
         return Comparison(

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +29,43 @@ _ENDINGS = (".yaml", ".yml", ".json")
 def read_objects(folder: str, *, own: bool = False) -> list[Object]:
     """Every object in the files below a folder, hidden ones left out. Raises StoreError; an object that cannot be read
     must not count as one that is not desired. `own`: the folder is part of a build; links in it are refused."""
-    found: list[Object] = []
-    for path in _files(folder):
+    return _objects(_contents(_files(folder), own), own)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of one cluster with their contents, and whether they are part of a build."""
+
+    contents: Sequence[tuple[Path, bytes]]
+    own: bool
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of names and contents."""
+        found = sha256()
+        for path, data in self.contents:
+            found.update(f"{path}\n{len(data)}\n".encode("utf-8", "surrogateescape") + data)
+        return found.hexdigest()
+
+    def objects(self) -> list[Object]:
+        """Return every object in these files. Raises StoreError."""
+        return _objects(self.contents, self.own)
+
+
+def _contents(paths: Iterable[Path], own: bool) -> Iterator[tuple[Path, bytes]]:
+    for path in paths:
         try:
             if not (own or path.is_file()):
                 # A FIFO would keep everybody waiting.
                 raise StoreError(f"{path} is no file: remove it from the folder")
-            data = read_text(path).encode() if own else path.read_bytes()
+            yield path, read_text(path).encode() if own else path.read_bytes()
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
+    found: list[Object] = []
+    for path, data in contents:
         read = list(documents(Source(str(path), data)))
         if own and not read:
             raise StoreError(f"{path} is not what was written there (nothing is in it): build the fleet again")
@@ -67,18 +98,22 @@ class Build:
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """Return what a workload cluster should have, from the folder given or its own one in the build.
+        """Return what a workload cluster should have, as `files` has it."""
+        return self.files(cluster, folder).objects()
+
+    def files(self, cluster: str, folder: str = "") -> Files:
+        """Return the files of what a workload cluster should have, in the folder given or its own one in the build.
 
         A cluster of the fleet without objects has no folder. A name that the build does not know is a mistake, which
         must not read as "nothing is desired there".
         """
         place = folder or self._own("clusters", cluster)
         if os.path.isdir(place):
-            return read_objects(place, own=not folder)
+            return Files(tuple(_contents(_files(place), not folder)), not folder)
         if folder:
             raise StoreError(f"{folder}, the folder of cluster {cluster}, does not exist")
         if cluster in self.clusters():
-            return []
+            return Files((), own=True)
         raise StoreError(
             f"the build {self.folder} knows no cluster {cluster}, so nothing is applied there or removed: check the "
             "name and the path; to take everything off a cluster that left the fleet, use state=absent"
@@ -95,13 +130,19 @@ class Build:
 
     def control(self) -> list[Object]:
         """The objects of the control cluster."""
-        place = self._own("control")
-        return read_objects(place, own=True) if os.path.isdir(place) else []
+        return self._of("control")
 
     def statuses(self, *within: str) -> list[Object]:
         """Resources with their status, or those in a folder of them; none when the fleet is not observed."""
-        place = self._own("status", *within)
-        return read_objects(place, own=True) if os.path.isdir(place) else []
+        return self._of("status", *within)
+
+    def _of(self, *within: str, kind: str = "") -> list[Object]:
+        """The objects in a folder of the build, if it is there: all, or those of a kind, as their files are named."""
+        place = self._own(*within)
+        if not os.path.isdir(place):
+            return []
+        paths = [path for path in _files(place) if path.name.startswith(f"{kind.lower()}-" if kind else "")]
+        return _objects(_contents(paths, own=True), own=True)
 
     def secret_copies(self) -> list[dict[str, Any]]:
         """The values that are copied from the control cluster, as the plan names them."""
@@ -124,10 +165,9 @@ class Build:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
         place = Path(self.folder, "clusters")
         found = {path.name for path in place.iterdir()} if place.is_dir() else set()
-        for value in self.control():
-            if value["kind"] == "ServingStack":
-                found.add(text(value, "metadata", "labels", names.CLUSTER_LABEL))
-        found |= {value["metadata"]["name"] for value in self.statuses() if value["kind"] == "InferenceCluster"}
+        stacks = self._of("control", kind="ServingStack")
+        found |= {text(value, "metadata", "labels", names.CLUSTER_LABEL) for value in stacks}
+        found |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
         named = self.plan.get("clusters")
         return frozenset(found | {name for name in (named if isinstance(named, list) else ()) if isinstance(name, str)})
 

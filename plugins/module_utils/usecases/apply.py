@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     DecisionError,
     DesiredState,
     Index,
+    Packed,
+    packed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -257,19 +260,21 @@ class Decision:
     failures: Mapping[str, Failure]
 
 
-def decide(settings: Settings) -> Decision:
+def decide(settings: Settings, known: dict[str, tuple[str, Packed]]) -> Decision:
     """Compare what a build has for the targets with the newest decision, and publish it if `lease` is the lock of the
-    fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock."""
+    fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock.
+
+    `known` is what an earlier call has made of clusters, which is not made again of the same files."""
     build = Build(settings.path)
     with (
         contextlib.nullcontext()
         if settings.lease is None
         else DirectoryStore(build.folder).lock(settings.lock_timeout, settings.options.progress)
     ):
-        found = desired_states(build, settings.targets)
+        found = _packed_states(build, settings.targets, known)
         others = build.clusters()
     failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
-    decided = {name: each for name, each in found.items() if isinstance(each, DesiredState)}
+    decided = {name: each for name, each in found.items() if isinstance(each, Packed)}
     with _locked(replace(settings, targets=())) as (locked, __):
         if locked.control is None:
             raise DecisionError("a decision is published on the control cluster: give control as well")
@@ -280,6 +285,33 @@ def decide(settings: Settings) -> Decision:
             if settings.lease is not None:
                 head = decisions.publish(compared, settings.lease[0], _now())
     return Decision(head.generation if head else 0, not compared.is_same, tuple(compared.changed), failures)
+
+
+def _packed_states(
+    build: Build, targets: Iterable[Target], known: dict[str, tuple[str, Packed]]
+) -> dict[str, Packed | StoreError]:
+    """Return what each workload cluster should have by a build, as it is published, and note it in `known`."""
+    found: dict[str, Packed | StoreError] = {}
+    held, copied = build.held_labels(), _copied(build)
+    for target in targets:
+        copies = copied.get(target.name, ())
+        try:
+            files = build.files(target.name, target.folder)
+            made_of = json.dumps([files.digest, copies, sorted(held)], sort_keys=True)
+            if target.name not in known or known[target.name][0] != made_of:
+                known[target.name] = made_of, packed(DesiredState(files.objects(), copies, held))
+            found[target.name] = known[target.name][1]
+        except StoreError as error:
+            found[target.name] = error
+    return found
+
+
+def _copied(build: Build) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the copies of Secrets of each workload cluster that has any."""
+    copied: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in build.secret_copies():
+        copied.setdefault(text(entry, "cluster"), []).append(entry)
+    return copied
 
 
 def _desired_state(decisions: Decisions, index: Index, cluster: str) -> _Desired | Failure:
@@ -362,10 +394,7 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
     """Return what each workload cluster should have by a build."""
-    held = build.held_labels()
-    copied: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in build.secret_copies():
-        copied.setdefault(text(entry, "cluster"), []).append(entry)
+    held, copied = build.held_labels(), _copied(build)
     found: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import Packed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     object_changes as changes_in_build,
@@ -139,6 +140,7 @@ class _Work:
         self._settings, self._done, self._folder = settings, done, folder
         self._check_mode = settings.building.check_mode or settings.state == "planned"
         self._resizer = _resizer(settings, done)
+        self._packed: dict[str, tuple[str, Packed]] = {}
 
     def run(self) -> None:
         self._observe()
@@ -217,7 +219,7 @@ class _Work:
 
     def _publish(self, applying: apply.Settings) -> apply.Decision:
         """Compare the build with the newest decision, and publish it when the lock of the fleet is held."""
-        decision = apply.decide(replace(applying, path=self._built))
+        decision = apply.decide(replace(applying, path=self._built), self._packed)
         self._done.decision = decision
         self._done.clusters.update(decision.failures)
         return decision

@@ -17,10 +17,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     DecisionError,
     DesiredState,
     Head,
+    packed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.decisions import Decisions
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.decisions import Comparison, Decisions
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, LockLost
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import SYSTEM, Place, config, thing
 
@@ -46,7 +47,11 @@ def decisions(place: Place) -> Iterator[Decisions]:
 
 
 def publish(decisions: Decisions, desired: States, others: tuple[str, ...] = ()) -> int:
-    return decisions.publish(decisions.compare(desired, others), "host/run", AT).generation
+    return decisions.publish(compare(decisions, desired, others), "host/run", AT).generation
+
+
+def compare(decisions: Decisions, desired: States, others: tuple[str, ...] = ()) -> Comparison:
+    return decisions.compare({name: packed(each) for name, each in desired.items()}, others)
 
 
 def read(decisions: Decisions, *clusters: str) -> dict[str, DesiredState | None]:
@@ -97,7 +102,7 @@ def test_parts_that_were_deleted_or_changed_are_written_again(place: Place, deci
     place.client.delete("v1", "ConfigMap", named(place, "1", "east"), SYSTEM)
     with pytest.raises(DecisionError, match=rf"there is no ConfigMap {SYSTEM}/.*\.1\.east .*Run the playbook decide"):
         decisions.desired_state(decisions.index(decisions.newest()), "east")
-    compared = decisions.compare(states("old"), ())
+    compared = compare(decisions, states("old"))
     assert (compared.is_same, compared.changed) == (False, ["east"])
     assert publish(decisions, states("old")) == 2
     assert read(decisions) == states("old")
@@ -106,7 +111,7 @@ def test_parts_that_were_deleted_or_changed_are_written_again(place: Place, deci
 
 def test_of_two_runs_that_publish_at_once_one_fails(decisions: Decisions) -> None:
     for number in (1, 2):
-        first, second = (decisions.compare(states(f"{number} {name}"), ()) for name in ("first", "second"))
+        first, second = (compare(decisions, states(f"{number} {name}")) for name in ("first", "second"))
         decisions.publish(first, "host/first", AT)
         with pytest.raises((ApiError, DecisionError), match=r"already exists|meanwhile"):
             decisions.publish(second, "host/second", AT)

@@ -95,8 +95,15 @@ class DesiredState:
     held: Labels = field(default_factory=frozenset)
 
 
-def packed(desired: DesiredState) -> tuple[Entry, tuple[bytes, ...]]:
-    """Return the entry of a cluster in the index, and its parts."""
+class Packed(NamedTuple):
+    """What a cluster should have, as it is published: its entry in the index, and its parts."""
+
+    entry: Entry
+    parts: tuple[bytes, ...]
+
+
+def packed(desired: DesiredState) -> Packed:
+    """Return what a cluster should have, as it is published."""
     return _packed(
         {
             "objects": list(desired.objects),
@@ -126,7 +133,7 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
     return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)))
 
 
-def packed_index(index: Index) -> tuple[Entry, tuple[bytes, ...]]:
+def packed_index(index: Index) -> Packed:
     """Return the entry of an index, whose digest belongs in the head, and its parts."""
     return _packed({cluster: list(entry) for cluster, entry in sorted(index.items())})
 
@@ -148,10 +155,10 @@ def unpacked_index(expected: str, parts: Iterable[bytes]) -> dict[str, Entry]:
     return index
 
 
-def _packed(value: Any) -> tuple[Entry, tuple[bytes, ...]]:
+def _packed(value: Any) -> Packed:
     data = zlib.compress(json.dumps(value, separators=(",", ":"), sort_keys=True).encode())
     parts = tuple(data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES))
-    return Entry(digest(value), len(parts)), parts
+    return Packed(Entry(digest(value), len(parts)), parts)
 
 
 def _unpacked(entry: Entry, parts: Iterable[bytes]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Fleet:
         self.applied.append(names)
         return apply.Outcomes({name: self._outcome(name) for name in names})
 
-    def _decide(self, _settings: apply.Settings) -> apply.Decision:
+    def _decide(self, _settings: apply.Settings, _known: object) -> apply.Decision:
         return apply.Decision(2, not self.decided, ("east",), {"north": apply.Failure("it is no cluster of the fleet")})
 
     def _resize(self, resizer: pool_sizes.Resizer) -> None:
