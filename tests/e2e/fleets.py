@@ -72,8 +72,8 @@ def deployment(
     **more: Any,
 ) -> str:
     """A ModelDeployment of one engine with one pod per copy. `spec`: its other fields; `more`: other fields of the
-    template, and `selector` (CEL), `delay` until a pod is ready (`2s`)."""
-    only = member("Standalone", more.pop("selector", SMALL_GPU), 1, tag)
+    template, and `selector` (CEL), `devices` of each pod, `delay` until a pod is ready (`2s`)."""
+    only = member("Standalone", more.pop("selector", SMALL_GPU), more.pop("devices", 1), tag)
     if "delay" in more:
         only["template"]["metadata"] = {"annotations": {DELAY: more.pop("delay")}}
     engine = {"name": "main", "copies": copies, "members": [only]}

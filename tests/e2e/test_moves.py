@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.tests.e2e.observing import (
     placed,
     tags,
 )
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.processes import Port
 
 OLD, NEW = "v0.23.0", "v0.24.0"
@@ -218,6 +219,40 @@ def test_preempted_replicas_go_when_others_serve_and_at_once_without_another_pla
     assert live.is_true("ModelDeployment", "second", "team")
     assert placed(live, "mover") == []
     check_placement(live)
+
+
+def test_a_replica_that_finds_no_node_gets_another_place(live: LiveFleet) -> None:
+    """A pod of another user has a device of one node, a replica one of the other: none has four."""
+    beside = fleets.deployment("beside", 1, selector=fleets.LARGE_GPU)
+    live.write("models.yaml", beside)
+    live.run("reconcile").ok()
+    east = live.workloads["east"]
+    (there,) = engines(live, "east", "beside")
+    occupy(east, next(name for name in ("large-0", "large-1") if name != there["spec"]["nodeName"]))
+    live.write("models.yaml", beside + fleets.deployment("whole", 1, selector=fleets.LARGE_GPU, devices=4))
+    run = live.run("reconcile", "-e", "fleet_wait=5").ok()
+    assert "found no node on pool large of cluster east, so it gets another place" in " ".join(run.output.split())
+    assert [entry["cluster"] for entry in placed(live, "whole")] == ["west"]
+    assert live.is_true("ModelDeployment", "whole", "team")
+    (still,) = engines(live, "east", "beside")
+    assert still["metadata"]["uid"] == there["metadata"]["uid"]
+    assert live.run("reconcile").ok().changed == 0
+
+
+def occupy(plane: ControlPlane, node: str) -> None:
+    """Run a pod of another user that claims a device of a node."""
+    plane.create_namespace("others")
+    device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    claim = {"metadata": {"name": "one", "namespace": "others"}, "spec": {"devices": {"requests": [device]}}}
+    plane.apply({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim})
+    container = {"name": "job", "image": "registry.example.com/job:v1", "resources": {"claims": [{"name": "gpu"}]}}
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}],
+        "containers": [container],
+    }
+    plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": claim["metadata"], "spec": spec})
+    until("the pod has its node", lambda: plane.get("v1", "Pod", "one", "others")["spec"].get("nodeName"))
 
 
 class Watched:

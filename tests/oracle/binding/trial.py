@@ -41,7 +41,7 @@ DEVICE_CLASSES: Mapping[str, tuple[str, ...]] = {
 }
 """The DeviceClasses that generated fleets claim through. They have no device in common."""
 
-STRANDING = (44, 76, 82, 93, 98, 101)
+STRANDING = (44, 45, 56, 72, 86, 104)
 """Numbers of plans of seed 1 that strand a pod unless it is limited to what is planned."""
 
 _WITH_PODS = frozenset({"Deployment", "LeaderWorkerSet"})

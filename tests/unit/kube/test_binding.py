@@ -78,4 +78,4 @@ def test_plans_are_bound_in_any_order(plane: ControlPlane, number: int) -> None:
 @pytest.mark.interrupted
 def test_few_plans_say_that_a_pod_may_find_no_node() -> None:
     unsteered = [number for number in range(120) if trial.trial(1, number, f"t{number}").unsteered]
-    assert 1 <= len(unsteered) <= 10, unsteered
+    assert len(unsteered) <= 2, unsteered

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
     drain,
     mounts,
     rollout,
+    unbound,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
@@ -38,6 +39,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
     composed_endpoints,
     traffic,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.unbound import Mended
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.volumes import Volumes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads, distinct
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue, PricingError
@@ -51,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Options,
     Placement,
+    Refusal,
     Replica,
     Schedule,
 )
@@ -79,7 +82,7 @@ class Plan:
     `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
     the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
     `unplanned` replicas of deleted deployments. `capacity` and `deployments` are what the scheduler uses, `states` the
-    observed states of replicas (empty when the fleet is not observed).
+    observed states of replicas (empty when the fleet is not observed), `unbound` why pods that have no node stay so.
     """
 
     context: Context
@@ -98,6 +101,7 @@ class Plan:
     traffic: Traffic
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
     leaving: tuple[api.ModelReplica, ...] = ()
+    unbound: tuple[Refusal, ...] = ()
 
     @property
     def composed(self) -> tuple[api.ModelReplica, ...]:
@@ -112,11 +116,13 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
-        that the cluster may leave without a node, devices with too little memory, edits that cannot be applied."""
+        that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
+        applied."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.stranded),
             *map(str, self.schedule.unsteered),
+            *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.capacity, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
         )
@@ -167,8 +173,10 @@ def plan(
     deployments, capacity = _inputs(context, platforms)
     manual = _manual(volumes, capacity)
     running, unplanned = _by_deployment(context, deployments)
-    decided = _decided(deployments, capacity, [*running, *map(adapters.replica, manual.values())], options)
-    replicas, waiting = _replicas(volumes, decided, manual)
+    existing_replicas = [*running, *map(adapters.replica, manual.values())]
+    mended = _decided(context, deployments, capacity, existing_replicas, options)
+    decided = mended.schedule
+    replicas, waiting = _replicas(volumes, mended, manual)
     evicted = drain.evicted(context, decided)
     states = _states(context, [*replicas, *manual.values(), *evicted])
     leaving = drain.leaving(context, decided, evicted, states)
@@ -185,6 +193,7 @@ def plan(
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
         leaving=leaving,
+        unbound=mended.left,
         unplanned=unplanned,
         capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
         deployments=tuple(deployments),
@@ -203,26 +212,33 @@ def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[D
 
 
 def _decided(
+    context: Context,
     deployments: Sequence[Deployment],
     capacity: Sequence[Cluster],
     existing: Sequence[Replica],
     options: Options | None,
-) -> Schedule:
-    """Return the placements of all replicas, with the nodes that their pods are bound to."""
+) -> Mended:
+    """Return the placements of all replicas, with other ones for those that found no node, and the nodes that their
+    pods are bound to."""
+
+    def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
+        return schedule(deployments, clusters, others, options)
+
     try:
-        return bind(schedule(deployments, capacity, existing, options), capacity, existing, options)
+        mended = unbound.mend(context, decide(capacity, existing), capacity, existing, decide)
+        return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
     except SelectorBudgetError as error:
         raise PlanError(str(error)) from error
 
 
 def _replicas(
-    volumes: Volumes, decided: Schedule, manual: Mapping[Key, api.ModelReplica]
+    volumes: Volumes, mended: Mended, manual: Mapping[Key, api.ModelReplica]
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
     """Return the ModelReplica of each placement, and the keys of those that wait until other clusters have an edit."""
     context = volumes.context
-    desired = tuple(_replica(placement, volumes) for placement in decided.placements)
+    desired = tuple(_replica(placement, volumes, mended) for placement in mended.schedule.placements)
     _refuse_equal_names(desired, manual)
-    waiting = _waiting(context, decided, desired)
+    waiting = _waiting(context, mended.schedule, desired)
     before = context.fleet.replicas
     return tuple(before[_key(each)] if _key(each) in waiting else each for each in desired), waiting
 
@@ -313,13 +329,15 @@ def _mounting(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.Mode
     return mounts.remount(volumes, replica, existing if stays else None)
 
 
-def _replica(placement: Placement, volumes: Volumes) -> api.ModelReplica:
+def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.ModelReplica:
     fleet = volumes.context.fleet
     existing = fleet.replicas.get((placement.namespace, placement.replica))
     if placement.state == "held" and existing:
         return existing
     deployment = fleet.deployments[(placement.namespace, placement.deployment)]
     desired = model_replica(deployment, placement.cluster, placement.index, placement.engines)
+    avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
+    desired = unbound.marked(desired, existing, avoided or frozenset())
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 
 

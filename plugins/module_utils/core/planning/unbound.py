@@ -1,0 +1,210 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Replicas with a pod that finds no node although their pool has the devices: another place for each.
+
+Free devices may be on several nodes where the plan counts them on one, or pods of others hold them. Only a replica that
+does not serve gets another place, and nothing else moves for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Dropped,
+    Refusal,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, stated, text
+
+NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
+"""On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
+
+MAX_TRIES = 8
+"""Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
+
+_NO_DEVICES = "cannot allocate all claims"
+"""Message of kube-scheduler about nodes without free devices for a claim (kube-scheduler 1.34 to 1.36)."""
+
+Decide = Callable[[Sequence[Cluster], Sequence[Replica]], Schedule]
+Pools = frozenset[tuple[str, str]]
+"""Pools by cluster and name."""
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A schedule with another place for replicas that have a pod without a node. `avoided`: by deployment the pools to
+    which these do not go again. `left` are those for which there is none."""
+
+    schedule: Schedule
+    avoided: Mapping[Key, Pools] = field(default_factory=dict)
+    left: tuple[Refusal, ...] = ()
+
+
+def mend(
+    context: Context, decided: Schedule, capacity: Sequence[Cluster], replicas: Sequence[Replica], decide: Decide
+) -> Mended:
+    """Give each replica with a pod that finds no node another place, if there is one beside all that is decided.
+
+    Its pools and those on which it found none before count as full. What others have stays as it is decided.
+    """
+    moved: list[Dropped] = []
+    avoided: dict[Key, Pools] = {}
+    left: list[Refusal] = []
+    for number, (replica, pod) in enumerate(_unbound(context, decided, capacity)):
+        own = _pools(replica)
+        if number >= MAX_TRIES:
+            left.append(_left(replica, pod, f"{MAX_TRIES} others are to get another place first"))
+            continue
+        places = frozenset((replica.cluster, pool) for pool in own) | _avoided(context.fleet.replicas[_key(replica)])
+        closed = _closed(capacity, places)
+        others = [one for one in replicas if one != replica]
+        tried = decide(closed, others)
+        if not _keeps(decided, tried, replica):
+            left.append(_left(replica, pod, "no other pool has room for it"))
+            continue
+        capacity, replicas = closed, others
+        decided = replace(tried, overcommitted=decided.overcommitted, pending=decided.pending)
+        where = f"pool {', '.join(sorted(own))} of cluster {replica.cluster}"
+        moved.append(Dropped(replica, f"pod {pod} found no node on {where}, so it gets another place"))
+        owner = (replica.namespace, replica.deployment)
+        avoided[owner] = avoided.get(owner, frozenset()) | places
+    dropped = sorted((*decided.dropped, *moved), key=lambda entry: _key(entry.replica))
+    return Mended(replace(decided, dropped=tuple(dropped)) if moved else decided, avoided, tuple(left))
+
+
+def _left(replica: Replica, pod: str, why: str) -> Refusal:
+    reason = (
+        f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node: its devices are free on "
+        f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the pool to "
+        "have that placed again"
+    )
+    return Refusal(reason, min(_pools(replica)), (replica.cluster,))
+
+
+def _key(replica: Replica) -> Key:
+    return replica.namespace, replica.name
+
+
+def marked(replica: api.ModelReplica, existing: api.ModelReplica | None, avoided: Pools) -> api.ModelReplica:
+    """Return a ModelReplica by which later runs know on which pools it found no node."""
+    places = avoided or (_avoided(existing) if existing else frozenset())
+    if not places:
+        return replica
+    written = " ".join("/".join(place) for place in sorted(places))
+    annotations = {**replica.annotations, NO_NODE_ANNOTATION: written}
+    return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})
+
+
+def _avoided(replica: api.ModelReplica) -> Pools:
+    places = (place.partition("/") for place in replica.annotations.get(NO_NODE_ANNOTATION, "").split())
+    return frozenset((cluster, pool) for cluster, __, pool in places)
+
+
+def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -> list[tuple[Replica, str]]:
+    """Return the replicas that stay and have a pod without a node, each with such a pod.
+
+    It had none in an earlier round or run either, all nodes of its pools are Ready and give devices to pods, and nothing
+    leaves the cluster: otherwise it may get a node soon.
+    """
+    nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
+    changing = {entry.replica.cluster for entry in decided.dropped}
+    kept = [one for one in decided.placements if one.state == "kept" and one.cluster not in changing]
+    found = []
+    for placement in kept:
+        observed = context.observed_cluster(placement.cluster)
+        existing = context.fleet.replicas[placement.namespace, placement.replica]
+        if observed is None or observed.unreachable or not _was_unbound(context, existing):
+            continue
+        replica = adapters.replica(existing)
+        pods = _pods(existing, observed)
+        pod = next((text(pod, "metadata", "name") for pod in pods if _without_devices(pod)), "")
+        is_full = all(
+            observed.nodes.get(pool, 0) >= nodes.get((placement.cluster, pool), 0) for pool in _pools(replica)
+        )
+        if not pod or not is_full or _leaves(observed) or _serves(context, existing, observed) is not False:
+            continue
+        beside = [
+            context.fleet.replicas[one.namespace, one.replica] for one in kept if one.cluster == placement.cluster
+        ]
+        if any(map(_has_node, pods)) or any(
+            _pools(adapters.replica(one)) & _pools(replica) and _serves(context, one, observed) for one in beside
+        ):
+            found.append((replica, pod))
+    return found
+
+
+def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
+    """Return whether the status of an earlier round or run says that a pod of a replica had no node."""
+    conditions = entries(context.statuses.get(existing.ref), "conditions")
+    return any(entry.get("type") == "ModelReady" and _NO_DEVICES in text(entry, "message") for entry in conditions)
+
+
+def _serves(context: Context, replica: api.ModelReplica, observed: ObservedCluster) -> bool | None:
+    return replica_state(replica, replica_objects(replica, context.composing), observed).serving
+
+
+def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
+    owner = Owner.of(replica)
+    label = names.label_value(owner.replica)
+    return list(observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label))
+
+
+def _without_devices(pod: Object) -> bool:
+    return any(one.reason == "Unschedulable" and _NO_DEVICES in one.message for one in failures(pod))
+
+
+def _has_node(pod: Object) -> bool:
+    """Return whether a pod of an engine has a node; those of pickers claim no devices."""
+    if constants.PICKER_LABEL in fields(pod, "metadata", "labels"):
+        return False
+    return stated(entries(pod, "status", "conditions"), "PodScheduled") == "True"
+
+
+def _leaves(observed: ObservedCluster) -> bool:
+    """Return whether a pod is going, whose devices will be free."""
+    return any(
+        value.get("kind") == "Pod" and fields(value, "metadata").get("deletionTimestamp") for value in observed.objects
+    )
+
+
+def _pools(replica: Replica) -> frozenset[str]:
+    return frozenset(
+        pool for engine in replica.engines for member in engine.members for pool, __ in member.pods_by_pool
+    )
+
+
+def _closed(clusters: Sequence[Cluster], places: Pools) -> list[Cluster]:
+    """Return the clusters without room on these pools."""
+    return [
+        replace(
+            cluster,
+            pools=tuple(
+                replace(pool, nodes=0) if (cluster.name, pool.name) in places else pool for pool in cluster.pools
+            ),
+        )
+        for cluster in clusters
+    ]
+
+
+def _keeps(decided: Schedule, tried: Schedule, replica: Replica) -> bool:
+    """Return whether each deployment has as many replicas as before, and all others are where they were."""
+    before = [one for one in decided.placements if (one.namespace, one.replica) != _key(replica)]
+    counts = [Counter((one.namespace, one.deployment) for one in schedule.placements) for schedule in (decided, tried)]
+    stay = {(one.namespace, one.replica, one.cluster) for one in tried.placements if one.replica}
+    return counts[0] == counts[1] and all(
+        (one.namespace, one.replica, one.cluster) in stay for one in before if one.replica
+    )

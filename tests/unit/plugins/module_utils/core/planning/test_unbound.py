@@ -1,0 +1,175 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Replicas with a pod that finds no node get another place, and nothing else moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import replica_changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.unbound import NO_NODE_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import parsed
+
+GPU = "gpu.nvidia.com"
+NO_DEVICES = "0/2 nodes are available: 2 cannot allocate all claims."
+
+
+def cluster(name: str) -> api.InferenceCluster:
+    source = {"source": "Existing", "existing": {"secretRef": {"name": name, "key": "kubeconfig"}}}
+    pools = [{"name": "gpu", "className": "h100", "nodeCount": 2}]
+    spec = {"cluster": source, "nodePools": pools}
+    made: api.InferenceCluster = parsed({"metadata": {"name": name}, "spec": spec}, api.InferenceCluster)
+    return made
+
+
+def deployment(name: str, count: int, selector: str = "") -> api.ModelDeployment:
+    request = {"name": "gpu", "count": count, "selectors": [{"cel": f'device.driver == "{GPU}"'}]}
+    container = {"name": "engine", "image": "registry.example.com/engine:v1"}
+    member = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
+    spec: dict[str, Any] = {
+        "replicas": 1,
+        "template": {"spec": {"engines": [{"name": "main", "members": [member]}]}},
+        **({"clusterSelector": {"matchLabels": {names.CLUSTER_LABEL: selector}}} if selector else {}),
+    }
+    made: api.ModelDeployment = parsed({"metadata": {"name": name}, "spec": spec}, api.ModelDeployment)
+    return made
+
+
+CLASS = parsed(
+    {
+        "metadata": {"name": "h100"},
+        "spec": {"devices": [{"name": "gpu", "driver": GPU, "deviceClassName": GPU, "count": 8}]},
+    },
+    api.InferenceClass,
+)
+SMALL = [deployment("one", 1, "east"), deployment("two", 1, "east")]
+EAST, WEST = cluster("east"), cluster("west")
+
+
+def pod(replica: api.ModelReplica, message: str = "", **metadata: str) -> dict[str, Any]:
+    """A pod of a replica, which has a node unless there is a message of kube-scheduler."""
+    owner = Owner.of(replica)
+    condition = {"type": "PodScheduled", "status": "True"}
+    if message:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    labels = {names.REPLICA_LABEL: names.label_value(owner.replica)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": replica.name, "namespace": owner.workload_namespace, "labels": labels, **metadata},
+        "status": {"conditions": [condition]},
+    }
+
+
+def run(
+    resources: Sequence[api.Resource],
+    before: Iterable[api.ModelReplica],
+    pods: Iterable[Mapping[str, Any]],
+    said: Mapping[str, str],
+    nodes: int = 2,
+    *,
+    available: Sequence[str] = ("one", "two"),
+) -> Plan:
+    """Plan with what is observed on east: all workloads, pods, and what statuses said; west is not read.
+
+    `available` are the deployments whose replicas serve.
+    """
+    serving = {"availableReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
+    existing = [parsed(written(replica), api.ModelReplica) for replica in before]
+    objects = [
+        {**value, "status": serving} if value["metadata"]["name"].startswith(tuple(available)) else value
+        for value in plan(resources, existing).clusters["east"]
+    ]
+    east = ObservedCluster(objects=Objects([*objects, *pods]), nodes={"gpu": nodes})
+    observed = Observed(clusters={"east": east, "west": ObservedCluster(declared=True)})
+    statuses = {
+        replica.ref: {"conditions": [{"type": "ModelReady", "status": "False", "message": said[replica.name]}]}
+        for replica in existing
+        if replica.name in said
+    }
+    return plan(resources, existing, observed=observed, statuses=statuses)
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, api.ModelReplica]:
+    """Two small pods, each on another node, and one that takes a whole node."""
+    first = plan([CLASS, EAST, *SMALL]).replicas
+    existing = [parsed(written(replica), api.ModelReplica) for replica in first]
+    both = plan([CLASS, EAST, *SMALL, deployment("whole", 8)], existing)
+    return {replica.labels[names.DEPLOYMENT_LABEL]: replica for replica in both.replicas}
+
+
+def places(found: Plan) -> dict[str, str]:
+    return {one.deployment: one.cluster for one in found.schedule.placements}
+
+
+def test_a_replica_whose_pod_finds_no_node_gets_another_place(before: dict[str, api.ModelReplica]) -> None:
+    resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
+    whole = before["whole"]
+    pods = [pod(whole, NO_DEVICES)]
+    found = run(resources, before.values(), pods, {whole.name: f"pod x: {NO_DEVICES}"})
+    assert places(found) == {"one": "east", "two": "east", "whole": "west"}
+    removed = next(change for change in replica_changes(found) if change.action == "removed")
+    assert removed.replica == whole.name
+    assert removed.reason == f"pod {whole.name} found no node on pool gpu of cluster east, so it gets another place"
+    moved = next(one for one in found.replicas if one.spec.cluster_name == "west")
+    assert moved.annotations[NO_NODE_ANNOTATION] == "east/gpu"
+    assert found.warnings == ()
+    # The next run goes on with that.
+    again = run(resources, found.replicas, [], {})
+    assert places(again) == places(found)
+    assert again.edited == frozenset()
+    assert [one.annotations for one in again.replicas] == [one.annotations for one in found.replicas]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["serving", "bound", "new", "nodes", "leaving", "other", "empty"],
+)
+def test_a_replica_that_may_get_a_node_soon_or_serves_stays(before: dict[str, api.ModelReplica], reason: str) -> None:
+    whole = before["whole"]
+    message = "0/2 nodes are available: 2 Insufficient cpu." if reason == "other" else NO_DEVICES
+    pods = [pod(whole, message)]
+    if reason == "leaving":
+        pods.append(pod(before["one"], deletionTimestamp="2026-01-01T00:00:00Z"))
+    if reason == "bound":
+        pods = [pod(whole)]
+    found = run(
+        [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)],
+        before.values(),
+        pods,
+        {} if reason == "new" else {whole.name: f"pod x: {NO_DEVICES}"},
+        nodes=1 if reason == "nodes" else 2,
+        available={"serving": ("one", "two", "whole"), "empty": ("none",)}.get(reason, ("one", "two")),
+    )
+    assert places(found)["whole"] == "east"
+    assert found.edited == frozenset()
+    assert found.warnings == ()
+
+
+def test_a_replica_without_another_place_stays_and_the_plan_says_so(before: dict[str, api.ModelReplica]) -> None:
+    whole = before["whole"]
+    pods = [pod(whole, NO_DEVICES)]
+    found = run([CLASS, EAST, *SMALL, deployment("whole", 8)], before.values(), pods, {whole.name: NO_DEVICES})
+    assert places(found)["whole"] == "east"
+    (warning,) = found.warnings
+    assert warning.startswith(f"pool gpu on east: pod {whole.name} of ModelReplica default/{whole.name} finds no node")
+
+
+def test_a_replica_does_not_go_back_to_where_it_found_no_node(before: dict[str, api.ModelReplica]) -> None:
+    whole = before["whole"]
+    annotations = {NO_NODE_ANNOTATION: "west/gpu"}
+    was = whole.model_copy(update={"metadata": whole.metadata.model_copy(update={"annotations": annotations})})
+    pods = [pod(was, NO_DEVICES)]
+    replicas = [before["one"], before["two"], was]
+    found = run([CLASS, EAST, WEST, *SMALL, deployment("whole", 8)], replicas, pods, {was.name: NO_DEVICES})
+    assert places(found)["whole"] == "east"
+    assert len(found.warnings) == 1
