@@ -89,8 +89,8 @@ def mend(
 def _left(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
         f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node: its devices are free on "
-        f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the pool to "
-        "have that placed again"
+        f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the "
+        "pool to have that placed again"
     )
     return Refusal(reason, min(_pools(replica)), (replica.cluster,))
 
@@ -117,8 +117,8 @@ def _avoided(replica: api.ModelReplica) -> Pools:
 def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -> list[tuple[Replica, str]]:
     """Return the replicas that stay and have a pod without a node, each with such a pod.
 
-    It had none in an earlier round or run either, all nodes of its pools are Ready and give devices to pods, and nothing
-    leaves the cluster: otherwise it may get a node soon.
+    It had none in an earlier round or run either, all nodes of its pools are Ready and give devices to pods, and
+    nothing leaves the cluster: otherwise it may get a node soon.
     """
     nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
     changing = {entry.replica.cluster for entry in decided.dropped}
