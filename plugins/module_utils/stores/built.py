@@ -161,6 +161,11 @@ class Build:
                 found.add(tuple(labels))
         return frozenset(found)
 
+    def blocked_clusters(self) -> frozenset[str]:
+        """The workload clusters that no run waits for, as the plan names them."""
+        found = self.plan.get("blockedClusters")
+        return frozenset(name for name in (found if isinstance(found, list) else ()) if isinstance(name, str))
+
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
         place = Path(self.folder, "clusters")

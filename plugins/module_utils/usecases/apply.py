@@ -292,14 +292,14 @@ def _packed_states(
 ) -> dict[str, Packed | StoreError]:
     """Return what each workload cluster should have by a build, as it is published, and note it in `known`."""
     found: dict[str, Packed | StoreError] = {}
-    held, copied = build.held_labels(), _copied(build)
+    held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     for target in targets:
-        copies = copied.get(target.name, ())
+        copies, is_blocked = copied.get(target.name, ()), target.name in blocked
         try:
             files = build.files(target.name, target.folder)
-            made_of = json.dumps([files.digest, copies, sorted(held)], sort_keys=True)
+            made_of = json.dumps([files.digest, copies, sorted(held), is_blocked], sort_keys=True)
             if target.name not in known or known[target.name][0] != made_of:
-                known[target.name] = made_of, packed(DesiredState(files.objects(), copies, held))
+                known[target.name] = made_of, packed(DesiredState(files.objects(), copies, held, is_blocked))
             found[target.name] = known[target.name][1]
         except StoreError as error:
             found[target.name] = error
@@ -394,12 +394,14 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
     """Return what each workload cluster should have by a build."""
-    held, copied = build.held_labels(), _copied(build)
+    held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
     found: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:
             objects = build.objects(target.name, target.folder)
-            found[target.name] = DesiredState(objects, copied.get(target.name, ()), held)
+            found[target.name] = DesiredState(
+                objects, copied.get(target.name, ()), held, is_blocked=target.name in blocked
+            )
         except StoreError as error:
             found[target.name] = error
     return found
@@ -449,6 +451,7 @@ def _on_cluster(
         options = replace(
             settings.options,
             scope=settings.scope(target.name),
+            wait=0.0 if desired.state.is_blocked else settings.options.wait,
             held=desired.copies.held,
             held_labels=desired.state.held,
             locked=functools.partial(lock, target.name, client) if lock else None,

@@ -192,11 +192,8 @@ class _Work:
             # control cluster was written to.
             self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
-            blocked = done.builds[-1].plan.blocked_clusters
-            for seconds, are_blocked in ((0.0, True), (wait, False)):
-                targets = [target for target in touched if (target.name in blocked) is are_blocked]
-                if targets:
-                    last.append(self._keep(self._apply(clusters, targets, wait=seconds)))
+            if touched:
+                last.append(self._keep(self._apply(clusters, touched, wait=wait)))
             if not any(outcomes.changed for outcomes in last):
                 return
 

@@ -87,12 +87,14 @@ class DesiredState:
     """Desired state of one workload cluster.
 
     `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
-    that stay as they are.
+    that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
+    others serve elsewhere, so that nothing is waited for.
     """
 
     objects: Sequence[Object] = ()
     secret_copies: Sequence[Mapping[str, Any]] = ()
     held: Labels = field(default_factory=frozenset)
+    is_blocked: bool = False
 
 
 class Packed(NamedTuple):
@@ -109,6 +111,7 @@ def packed(desired: DesiredState) -> Packed:
             "objects": list(desired.objects),
             "secretCopies": list(desired.secret_copies),
             "held": sorted(desired.held),
+            **({"blocked": True} if desired.is_blocked else {}),
         }
     )
 
@@ -130,7 +133,8 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
     for each in secret_copies:
         if not names.is_fleet_namespace(text(each, "to", "namespace")):
             raise DecisionError("it has a copy of a Secret that no fleet makes")
-    return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)))
+    is_blocked = value.get("blocked") is True
+    return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)), is_blocked)
 
 
 def packed_index(index: Index) -> Packed:

@@ -187,6 +187,11 @@ class PlanDocument(api.Model):
     clusters: list[str] = Field(description="The clusters of the fleet.")
     held: list[HeldResource] = Field(description="Resources that stay as they are.")
     leaving: list[Removal] = Field(description="Replicas that are removed once others serve.")
+    blocked_clusters: list[str] | None = Field(
+        default=None,
+        description="Clusters on which new replicas serve once preempted ones have left, so that no run waits there; "
+        "absent for none.",
+    )
     services: list[PlannedService] = Field(description="Services.")
     releases: list[Release] = Field(description="Helm releases of the gateway.")
     secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
@@ -356,6 +361,7 @@ def document(plan: Plan) -> PlanDocument:
         clusters=sorted(plan.clusters),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
         leaving=removals(plan, "leaving"),
+        blocked_clusters=sorted(plan.blocked_clusters) or None,
         services=[_service(routed) for routed in plan.traffic.services],
         releases=[api.construct(Release, **asdict(release)) for release in plan.traffic.releases],
         secret_copies=[

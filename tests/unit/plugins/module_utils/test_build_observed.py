@@ -6,12 +6,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import (
+    DesiredState,
+    packed,
+    unpacked,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import ON_WORKLOAD, SECRET
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -607,7 +617,7 @@ def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet
     assert fleet.backends() == ["east", "east"]
 
 
-def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
+def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     sized(fleet, 1, 2)
     fleet.settle()
     assert replicas_on(fleet) == {"east": 1, "west": 1}
@@ -617,7 +627,7 @@ def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
     reason = "preempted by team/urgent, which has a higher priority"
     for outcome in (fleet.run(), fleet.run()):
         assert going(outcome) == [("east", "stays", reason)]
-        assert outcome.plan.blocked_clusters == {"east"}
+        assert waits(fleet, monkeypatch) == {"east": 0.0, "west": 60.0}
         rows = [row for each in outcome.fleet_status.deployments for row in each.replicas if row.status == "Leaving"]
         assert [row.message for row in rows] == [f"{reason}; stays until another serves"]
     assert replicas_on(fleet) == {"east": 2, "west": 2}, "the new ones do not serve yet"
@@ -626,7 +636,27 @@ def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet) -> None:
     fleet.settle()
     assert replicas_on(fleet) == {"east": 1, "west": 2}
     assert fleet.backends() == ["west", "west"]
-    assert not fleet.run().plan.blocked_clusters
+    fleet.run()
+    assert waits(fleet, monkeypatch) == {"east": 60.0, "west": 60.0}
+
+
+def waits(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Return how long who applies the last build, or a decision of it, waits for each cluster."""
+    found: dict[str, float] = {}
+
+    def applied(_client: Any, _objects: Any, options: Options) -> Applied:
+        found[options.scope] = options.wait
+        return Applied(())
+
+    monkeypatch.setattr(apply, "apply", applied)
+    client: Any = SimpleNamespace(close=lambda: None)
+    targets = [apply.Target(name, lambda _control: client) for name in ("east", "west")]
+    apply.run(apply.Settings(str(fleet.folder / "build"), targets, options=Options(wait=60.0)))
+    kinds = ON_WORKLOAD.keys() - {SECRET}
+    for name, state in apply.desired_states(Build(str(fleet.folder / "build")), targets).items():
+        assert isinstance(state, DesiredState)
+        assert unpacked(*packed(state), kinds).is_blocked is (found[name] == 0)
+    return found
 
 
 def test_a_preempted_replica_without_another_place_goes_at_once(fleet: Fleet) -> None:

@@ -35,7 +35,6 @@ class Fleet:
         """Number of times that applying to a cluster still changes it."""
         self.broken: set[str] = set()
         self.unreachable: set[str] = set()
-        self.blocked: set[str] = set()
         self.rebuilt: Sequence[str] = ()
         self.modes: list[bool] = []
         self.waits: list[float] = []
@@ -68,8 +67,7 @@ class Fleet:
 
     def _build(self, given: build.Settings) -> Any:
         self.modes.append(given.check_mode)
-        plan = SimpleNamespace(blocked_clusters=self.blocked)
-        return SimpleNamespace(changes=(), plan=plan, loaded=SimpleNamespace(resources=()))
+        return SimpleNamespace(changes=(), plan=None, loaded=SimpleNamespace(resources=()))
 
     def _apply(self, settings: apply.Settings) -> apply.Outcomes:
         names = tuple(target.name for target in settings.targets)
@@ -121,12 +119,6 @@ def test_rounds_go_on_with_clusters_that_were_built_again_until_nothing_changes(
     fleet.changes, fleet.rebuilt = {"east": 3, "west": 1}, ["east"]
     fleet.run()
     assert fleet.applied == [NAMES, ("east",), ("east",), ("east",)]
-
-
-def test_no_round_waits_for_what_serves_once_preempted_replicas_have_left(fleet: Fleet) -> None:
-    fleet.changes, fleet.blocked = {"east": 1, "west": 1}, {"west"}
-    fleet.run(wait=60.0, rounds=1)
-    assert list(zip(fleet.applied, fleet.waits[1:], strict=True)) == [(("west",), 0.0), (("east",), 60.0)]
 
 
 def test_rounds_end_when_there_were_enough(fleet: Fleet) -> None:

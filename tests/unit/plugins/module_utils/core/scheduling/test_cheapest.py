@@ -68,7 +68,7 @@ def engine(name: str, pods: Pods) -> Engine:
 
 @functools.cache
 def fit(pods: tuple[Pods, ...], nodes: tuple[Pods, ...]) -> bool:
-    """Whether pods fit on nodes with so much left, every way tried."""
+    """Return whether pods fit on nodes with so much left, every way tried."""
     if not pods:
         return True
     (gpus, nics), rest = pods[0], pods[1:]
@@ -140,7 +140,7 @@ def best(fleet: Sequence[Sequence[Hardware]], engines: Sequence[Pods], replicas:
 
 
 def planned(fleet: Sequence[Sequence[Hardware]], engines: Sequence[Pods], replicas: int, limits: CostLimits) -> Best:
-    """What the scheduler finds."""
+    """Return what the scheduler finds."""
     clusters = [cluster(f"c{number}", pools) for number, pools in enumerate(fleet)]
     built = [engine(f"e{at}", pods) for at, pods in enumerate(engines)]
     decided = schedule([fleets.deployment("d", replicas, *built, cost=limits)], clusters, [])
