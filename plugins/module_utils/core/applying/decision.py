@@ -98,7 +98,7 @@ class DesiredState:
 
 
 class Packed(NamedTuple):
-    """What a cluster should have, as it is published: its entry in the index, and its parts."""
+    """Desired state of a cluster as it is published: its entry in the index, and its parts."""
 
     entry: Entry
     parts: tuple[bytes, ...]

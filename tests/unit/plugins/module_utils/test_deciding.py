@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a run publishes: it is made once of the same files, and again of others."""
+"""Packing of what a run publishes: once for the same files, and again for others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Packing:
-    """Packs what a build has for clusters, and counts how often that is made anew."""
+    """Packs what a build has for clusters, and counts how often it has to."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder, self._known = folder, dict[str, tuple[str, Packed]]()
