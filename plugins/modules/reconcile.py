@@ -226,6 +226,7 @@ services:
   sample:
     - SERVICE       URL                                IN USE
     - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
+    - "    to: qwen3-8b-c39a9f76d6 (weight 1)"
 costs:
   description: What the plan costs for people, line by line; empty for a fleet without prices.
   returned: success

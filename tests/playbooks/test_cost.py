@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import yaml
@@ -59,6 +60,27 @@ def test_the_prices_of_the_clouds_are_those_of_the_plan(tmp_path: Path, aws: Aws
     again = play("plan", tmp_path, fleet_build="build")
     assert "changed=0" in again
     assert "CHANGE" in again
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    manifests = tmp_path / "manifests"
+    shutil.copytree(QUICKSTART, manifests)
+    models = [each for each in yaml.safe_load_all((manifests / "models.yaml").read_text()) if each]
+    for each in models:
+        sizes = {"qwen3-8b": "8.19B", "qwen3-small": "70B"}
+        if each["kind"] == "ModelDeployment" and each["metadata"]["name"] in sizes:
+            size = sizes[each["metadata"]["name"]]
+            each["spec"]["template"]["spec"]["model"] = {"parameters": size, "dtype": "bfloat16"}
+    (manifests / "models.yaml").write_text(yaml.safe_dump_all(models))
+    given = {"fleet_resources": [str(manifests)], "fleet_build": "build", "fleet_prices": ""}
+    output = play("plan", tmp_path, **given)
+    assert "weights take 130.39 GiB" in " ".join(output.split()), output
+    plan = json.loads((tmp_path / "build/plan.json").read_text())
+    assert {each["deployment"] for each in plan["placements"]} >= {"qwen3-8b"}
+    assert "qwen3-small" in {each["deployment"] for each in plan["pending"]}
+    page = (tmp_path / "build/report.html").read_text().partition("Models, and the memory of their devices")[2]
+    assert "15.26 GiB" in page
+    assert "qwen3-8b" in page
 
 
 def test_an_invalid_catalogue_stops_the_plan_with_its_place(tmp_path: Path) -> None:

@@ -27,13 +27,7 @@ ROOT = Path(__file__).parents[2]
 AWX = ROOT / "extensions/awx"
 OF_RULEBOOKS = {"notify", "pull", "recover"}
 """Playbooks that ansible-rulebook runs; controllers run job templates in their place."""
-OF_CHECKOUTS = {"prices"}
-"""Playbooks that write a file for people to commit; the checkout of a job is thrown away."""
-PLAYBOOKS = {
-    path.stem: path
-    for path in sorted((ROOT / "playbooks").glob("*.yml"))
-    if path.stem not in OF_RULEBOOKS | OF_CHECKOUTS
-}
+PLAYBOOKS = {path.stem: path for path in sorted((ROOT / "playbooks").glob("*.yml")) if path.stem not in OF_RULEBOOKS}
 DATA = ROOT / "tests/data/awx"
 DISPATCHED = frozenset(json.loads((DATA / "dispatch.json").read_text())["variables"])
 SPECS = json.loads((DATA / "modules.json").read_text())["modules"]

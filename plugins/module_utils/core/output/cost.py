@@ -31,10 +31,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     rounded,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import node_share
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import (
+    Spent,
+    node_share,
+    spot_limit,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
+    Deployment,
     Options,
     Pool,
     Replica,
@@ -370,6 +375,30 @@ def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
         )
         for each in found.clusters
     ]
+
+
+def limit_notes(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica]
+) -> dict[str, tuple[str, ...]]:
+    """Return what deployments with limits on cost have used of them, by `namespace/name`."""
+    limits = {each.key: each for each in deployments if each.cost}
+    pools = {cluster.name: {pool.name: pool for pool in cluster.pools} for cluster in clusters} if limits else {}
+    spent = {key: Spent() for key in limits}
+    for replica in replicas:
+        key = (replica.namespace, replica.deployment)
+        if key in spent:
+            spent[key] = spent[key].with_replica(replica.engines, pools.get(replica.cluster, {}))
+    found = {}
+    for key, deployment in limits.items():
+        limit, used, notes = deployment.cost, spent[key], []
+        if limit and limit.ceiling is not None:
+            ceiling = money(Fraction(limit.ceiling), limit.currency)
+            notes.append(f"replicas cost {money(used.cost)} of {ceiling} per hour at most")
+        if limit and (limit.most_spot is not None or limit.least_on_demand):
+            most = spot_limit(limit, deployment.replicas)
+            notes.append(f"{count(used.spot, 'replica')} on spot nodes, {most} at most")
+        found["/".join(key)] = tuple(notes)
+    return found
 
 
 def fleet_line(found: FleetCost, last: Before | None) -> Line:

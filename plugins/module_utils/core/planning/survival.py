@@ -456,10 +456,13 @@ class _Healer:
         for (cluster, pool), number in itertools.product(sorted(full)[:_MOST_POOLS], range(1, _MOST_NODES + 1)):
             yield Addition(cluster=cluster, pools=(pool,), nodes=number)
         for cluster in found.lost:
+            owners = {(each.namespace, each.deployment) for each in self._scenario.running if each.cluster == cluster}
+            # Others give way to what preempts, unless that has a place as well.
+            lacking = {key for key in owners if key in behind or (found.preempted and self._asked.preempts([key]))}
             here = [
                 each
                 for each in self._scenario.running
-                if each.cluster == cluster and (each.namespace, each.deployment) in behind
+                if each.cluster == cluster and (each.namespace, each.deployment) in lacking
             ]
             pools = tuple(dict.fromkeys(pool for each in here for pool in pools_of(each)))
             for number in range(1, _MOST_NODES + 1) if pools else ():

@@ -37,6 +37,8 @@ has is from there, so that the numbers and words of the page are those of the te
     cost       {} for a fleet that knows no prices, else {currency, hours (of a month), as_of, clusters, deployments,
                notes [str]}; of clusters the last one is the fleet
       clusters, deployments  [{name, nodes, per_hour, per_month, change (texts), share (percent, or None), notes [str]}]
+    memory     [{namespace, deployment, engine, pool, device, clusters [str], weights, cache, usable (texts),
+               taken, whole (numbers of a unit), fits_weights}], of models whose size is known
 
 The order of lists is kept, except where the page sorts by name for itself; equal models give equal bytes.
 """
@@ -70,6 +72,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     moment,
     shape,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.memory import memory_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.picture import picture_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.scenarios import (
     losses_section,
@@ -91,11 +94,15 @@ def html(model: Mapping[str, Any]) -> str:
         ("what-if", "What if", what_if_section(model["what_if"], known)),
         ("losses", "Losses of clusters", losses_section(model["survival"], known)),
     )
+    plan_sections = (
+        ("cost", "What it costs", cost_section(model["cost"], known)),
+        ("memory", "Models and memory", memory_section(model["memory"], known)),
+    )
     sections = (
         ("attention", "What is wrong", attention_section(model, known)),
         ("picture", "Services, clusters and pools", picture_section(model, known)),
         *(section for section in scenarios if section[2]),
-        *(section for section in (("cost", "What it costs", cost_section(model["cost"], known)),) if section[2]),
+        *(section for section in plan_sections if section[2]),
         ("changes", "What changes", changes_section(model, known)),
         ("fleet", "Clusters in detail", fleet_section(model, known)),
         ("caches", "Model caches", caches_section(model["caches"], known)),

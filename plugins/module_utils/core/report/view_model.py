@@ -29,6 +29,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sur
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
+    MemoryFit,
+    gib,
+    memory_fits,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     PlacedEngine,
@@ -103,11 +108,34 @@ def model(
         "distributions": [asdict(each) for each in distributions(plan)],
         "what_if": _what_if(answer) if answer else {},
         "survival": _survival(survey or Survey()),
-        "cost": _cost(cost, cost_before) if cost else {},
+        "cost": _cost(cost, cost_before, _limits(plan)) if cost else {},
+        "memory": [_memory(each) for each in memory_fits(plan.deployments, plan.capacity, plan.schedule.placements)],
     }
 
 
-def _cost(found: cost_output.FleetCost, before: cost_output.Before | None) -> dict[str, Any]:
+def _memory(each: MemoryFit) -> dict[str, Any]:
+    return {
+        **{key: getattr(each, key) for key in ("namespace", "deployment", "engine", "pool", "device")},
+        "clusters": list(each.clusters),
+        "weights": gib(each.weights),
+        "cache": f"{gib(each.cache)} for {each.tokens:,} tokens" if each.cache else "not known",
+        "usable": gib(each.usable),
+        # In MiB, as a drawing has no use for bytes.
+        "taken": (each.weights + each.cache) >> 20,
+        "whole": each.usable >> 20,
+        "fits_weights": each.weights <= each.usable,
+    }
+
+
+def _limits(plan: Plan) -> dict[str, tuple[str, ...]]:
+    replicas = [adapters.replica(resource) for resource in plan.replicas]
+    return cost_output.limit_notes(plan.deployments, plan.capacity, replicas)
+
+
+def _cost(
+    found: cost_output.FleetCost, before: cost_output.Before | None, limits: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Return what the page has of a cost. `limits`: of deployments, by `namespace/name`."""
     total = cost_output.fleet_line(found, before)
     oldest = cost_output.oldest(found)
     return {
@@ -115,9 +143,16 @@ def _cost(found: cost_output.FleetCost, before: cost_output.Before | None) -> di
         "hours": found.hours_per_month,
         "as_of": f"The oldest price is of {oldest}." if oldest else "",
         "clusters": [asdict(each) for each in (*cost_output.cluster_lines(found, before), replace(total, notes=()))],
-        "deployments": [asdict(each) for each in cost_output.deployment_lines(found, before)],
+        "deployments": [
+            asdict(replace(each, notes=(*each.notes, *limits.get(each.name, ()))))
+            for each in cost_output.deployment_lines(found, before)
+        ],
         "notes": list(total.notes),
     }
+
+
+def _limits_then(answer: Answer) -> dict[str, tuple[str, ...]]:
+    return cost_output.limit_notes(answer.after.deployments, answer.after.clusters, answer.after.running)
 
 
 def _what_if(answer: Answer) -> dict[str, Any]:
@@ -126,7 +161,7 @@ def _what_if(answer: Answer) -> dict[str, Any]:
         **api.wire(what_if_output.document(answer)),
         "asked": answer.question.parts,
         "over": list(map(str, answer.over)),
-        "costs": _cost(cost.after, cost.compared) if cost.after else {},
+        "costs": _cost(cost.after, cost.compared, _limits_then(answer)) if cost.after else {},
     }
 
 

@@ -11,8 +11,8 @@ Serving with PagedAttention", https://arxiv.org/abs/2309.06180, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -130,22 +130,23 @@ def cache_shortage(need: MemoryNeed | None, device: Device) -> str:
         return ""
     left = int(memory * need.fraction) - need.weights
     return (
-        f"the KV cache of a request of {need.tokens:,} tokens takes {_gib(need.cache)} of each device, and weights "
-        f"leave {_gib(left)}: they take {_weights(need)}, {_has(need, memory)}"
+        f"the KV cache of a request of {need.tokens:,} tokens takes {gib(need.cache)} of each device, and weights "
+        f"leave {gib(left)}: they take {_weights(need)}, {_has(need, memory)}"
     )
 
 
 def _weights(need: MemoryNeed) -> str:
     of = f", as {need.shards} share them" if need.shards > 1 else ""
-    return f"{_gib(need.weights)} of each device{of}"
+    return f"{gib(need.weights)} of each device{of}"
 
 
 def _has(need: MemoryNeed, memory: int) -> str:
     uses = f" of which the engine uses {float(need.fraction):.0%}" if need.fraction < 1 else ""
-    return f"and it has {_gib(memory)}{uses}"
+    return f"and it has {gib(memory)}{uses}"
 
 
-def _gib(size: int) -> str:
+def gib(size: int) -> str:
+    """Return a size as text."""
     return f"{size / 2**30:,.2f} GiB"
 
 
@@ -161,9 +162,79 @@ def memory_shortages(
 ) -> tuple[Refusal, ...]:
     """Return the pools with replicas whose devices have too little memory, alike ones of several clusters as one:
     weights of replicas that run already, and KV caches."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in _placed(deployments, clusters, placements):
+        reason = _shortage(each.need, each.member, each.pool)
+        if reason:
+            text = f"engine {each.engine} of ModelDeployment {'/'.join(each.owner)}: {reason}"
+            found.setdefault((each.pool.name, text), set()).add(each.cluster)
+    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Memory of a device of a pool, and what a model takes of it, in bytes: weights, and the KV cache of a request of
+    `tokens` where it is known. `usable`: what the engine uses of `memory` at most."""
+
+    namespace: str
+    deployment: str
+    engine: str
+    pool: str
+    device: str
+    clusters: tuple[str, ...]
+    weights: int
+    cache: int
+    tokens: int
+    memory: int
+    usable: int
+
+
+def memory_fits(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
+) -> tuple[MemoryFit, ...]:
+    """Return how models fit the devices that they have, alike ones of several clusters as one."""
+    found: dict[tuple[str, str, str, str, str, int], tuple[MemoryNeed, set[str]]] = {}
+    for each in _placed(deployments, clusters, placements):
+        for request in each.member.device_requests:
+            kinds = [one for one in each.pool.devices if one.device_class_name == request["deviceClassName"]]
+            named = [one for one in kinds if one.name == request.get("device")] or kinds[:1]
+            for device in named:
+                memory = device_memory(device)
+                if memory:
+                    key = (*each.owner, each.engine, each.pool.name, device.name, memory)
+                    found.setdefault(key, (each.need, set()))[1].add(each.cluster)
+    return tuple(
+        MemoryFit(
+            *key[:5],
+            tuple(sorted(names)),
+            need.weights,
+            need.cache,
+            need.tokens,
+            key[5],
+            int(key[5] * need.fraction),
+        )
+        for key, (need, names) in sorted(found.items(), key=lambda entry: entry[0])
+    )
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Pods of a model on a pool."""
+
+    owner: tuple[str, str]
+    engine: str
+    cluster: str
+    pool: Pool
+    member: PlacedMember
+    need: MemoryNeed
+
+
+def _placed(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], placements: Iterable[Placement]
+) -> Iterator[_Placed]:
+    """Yield the pods of models whose size is known, by pool."""
     needs = {deployment.key: needed for deployment in deployments if (needed := _needs(deployment.engines))}
     pools = {(cluster.name, pool.name): pool for cluster in clusters for pool in cluster.pools} if needs else {}
-    found: dict[tuple[str, str], set[str]] = {}
     for placement in placements:
         key = (placement.namespace, placement.deployment)
         for engine in placement.engines if key in needs else ():
@@ -171,10 +242,8 @@ def memory_shortages(
             for member in engine.members if need else ():
                 for name, __ in member.pods_by_pool:
                     pool = pools.get((placement.cluster, name))
-                    if pool and (reason := _shortage(need, member, pool)):
-                        text = f"engine {engine.name} of ModelDeployment {'/'.join(key)}: {reason}"
-                        found.setdefault((name, text), set()).add(placement.cluster)
-    return tuple(Refusal(text, pool, tuple(sorted(names))) for (pool, text), names in sorted(found.items()))
+                    if pool and need:
+                        yield _Placed(key, engine.name, placement.cluster, pool, member, need)
 
 
 def _needs(engines: Iterable[Engine]) -> dict[str, MemoryNeed]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.modules import build
+from ansible_collections.modelplane.fleet.plugins.modules import build, reconcile
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 MANIFESTS = """
@@ -59,3 +59,10 @@ def test_pods_cannot_end_before_they_are_signalled(tmp_path: Path) -> None:
     result = run(tmp_path, stream_grace=-1)
     assert result["failed"] is True
     assert result["msg"] == "stream_grace is -1, and must be at least 0"
+
+
+@pytest.mark.parametrize("result", ["costs", "services"])
+def test_modules_that_plan_document_a_result_alike(result: str) -> None:
+    # No doc fragment can have it: ansible-core 2.19 reads fragments of options alone.
+    of_build, of_reconcile = (yaml.safe_load(module.RETURN)[result] for module in (build, reconcile))
+    assert of_build == of_reconcile

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import gib, memory_fits
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -51,6 +52,22 @@ def test_a_cache_without_room_is_a_warning_with_the_numbers() -> None:
         "40,960 tokens takes 5.62 GiB of each device, and weights leave 5.44 GiB: they take 15.26 GiB of each device, "
         "and it has 22.49 GiB of which the engine uses 92%",
     )
+
+
+def test_the_page_has_what_a_model_takes_of_its_device() -> None:
+    found = planned({"parameters": "8.19B", "dtype": "bfloat16", **SHAPE}, "--max-model-len=40960")
+    (fit,) = memory_fits(found.deployments, found.capacity, found.schedule.placements)
+    assert (fit.deployment, fit.engine, fit.pool, fit.device, fit.clusters) == (
+        "qwen3",
+        "main",
+        "gpu",
+        "gpu",
+        ("west",),
+    )
+    assert [gib(size) for size in (fit.weights, fit.cache, fit.usable)] == ["15.26 GiB", "5.62 GiB", "20.69 GiB"]
+    assert fit.tokens == 40960
+    unknown = planned(None)
+    assert memory_fits(unknown.deployments, unknown.capacity, unknown.schedule.placements) == ()
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> 
     found = only(surveyed(fleet))
     assert (found.need.name, found.lost, found.losses) == ("low", ("a",), 2)
     assert "team/low on b: preempted by team/high, which has a higher priority" in str(found)
+    assert str(found.remedy) == "another cluster like a, with 1 node in pool gpu"
     never = planned(*(each for each in _resources(fleet)), deployment("high", 1, priority=5))
     assert {each.need.name for each in surveyed(never).shortfalls} == {"high", "low"}
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import limit_notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
     QuestionError,
     read_question,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import planned as everything_runs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer, answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import Catalogue
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
@@ -115,6 +117,20 @@ def test_a_lower_price_places_what_a_ceiling_keeps_out() -> None:
     resources = (*FLEET, limited("capped", 2, ceilingPerHour="1.00"))
     found = ask(plan(resources), {"price": {"b": {"onDemand": 0.5}}})
     assert moves(found) == [("capped", "a", "b"), ("capped", "", "b")]
+
+
+def test_the_page_has_what_is_used_of_limits() -> None:
+    resources = (
+        *FLEET,
+        limited("capped", 2, ceilingPerHour="3.00", spot={"max": 1}),
+        limited("free", 1),
+        deployment("even", 1),
+    )
+    found = plan(resources)
+    assert limit_notes(found.deployments, found.capacity, everything_runs(found, Options()).running) == {
+        "team/capped": ("replicas cost 2.00 of 3.00 USD per hour at most", "0 replicas on spot nodes, 1 at most"),
+        "team/free": (),
+    }
 
 
 def test_prices_are_asked_together_with_a_loss_and_more_replicas() -> None:

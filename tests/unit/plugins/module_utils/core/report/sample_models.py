@@ -37,6 +37,7 @@ def empty() -> dict[str, Any]:
         "what_if": {},
         "survival": {"losses": 0, "tried": 0, "needs": []},
         "cost": {},
+        "memory": [],
     }  # fmt: skip
 
 
@@ -114,6 +115,14 @@ def small() -> dict[str, Any]:
         "deployments": [cost("ml-team/qwen3-8b", "-", "1.40", "1,022.00", "+0.70", 3)],
         "notes": ["without 64 nodes whose price is not known"],
     }  # fmt: skip
+    model["memory"] = [
+        {"namespace": "ml-team", "deployment": "qwen3-8b", "engine": "main", "pool": "gpu-l4", "device": "gpu",
+         "clusters": ["gcp-central", "aws-west"], "weights": "15.26 GiB", "cache": "4.50 GiB for 32,768 tokens",
+         "usable": "20.69 GiB", "taken": 20234, "whole": 21187, "fits_weights": True},
+        {"namespace": "search", "deployment": "embed", "engine": "main", "pool": "gpu-l40s", "device": "gpu",
+         "clusters": ["aws-west"], "weights": "40.00 GiB", "cache": "9.00 GiB for 65,536 tokens",
+         "usable": "41.39 GiB", "taken": 50176, "whole": 42384, "fits_weights": True},
+    ]  # fmt: skip
     model["clusters"] = [
         cluster("gcp-central", pool("gpu-l4", 8, "L4", *qwen, manual), pool("system", 2, "L4", devices=[])),
         cluster(
