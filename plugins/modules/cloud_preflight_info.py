@@ -147,7 +147,7 @@ observed:
           limit: 96
           observed: "2026-11-27"
       reservations: []
-      offerings: [{machine: p5.48xlarge, vcpus: 192, zones: [usw2-az1, usw2-az2]}]
+      offerings: [{machine: p5.48xlarge, vcpus: 192, zones: [usw2-az1, usw2-az2], observed: "2026-11-27"}]
       zones: [{name: us-west-2a, id: usw2-az1}, {name: us-west-2b, id: usw2-az2}]
       clusters: [{name: eks-us-west, pools: [{name: system, nodes: 2}]}]
 subnet_zones:

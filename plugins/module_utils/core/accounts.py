@@ -16,6 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing 
 
 EVERYWHERE = "global"
 """Stands for the region in what an account has for all regions together."""
+MOST_ACCOUNTS = 10_000
+"""Number of accounts that an observation may have, of which each region is one."""
 _Name = Annotated[str, Field(min_length=1, max_length=253)]
 _Text = Annotated[str, Field(max_length=253)]
 _Count = Annotated[int, Field(ge=0)]
@@ -43,6 +45,7 @@ class Reservation(Model):
     free: _Count = Field(description="How many of them are not in use.")
     from_: _Text | None = Field(default=None, description="When it begins.")
     until: _Text | None = Field(default=None, description="When it ends.")
+    observed: Day = Field(description="Day on which it was observed.")
 
 
 class Offering(Model):
@@ -53,6 +56,7 @@ class Offering(Model):
     zones: Annotated[list[_Name], Atomic()] | None = Field(
         default=None, max_length=100, description="IDs of the zones that have it, where that was read."
     )
+    observed: Day = Field(description="Day on which it was observed.")
 
 
 class Zone(Model):
@@ -101,26 +105,24 @@ class Account(Model):
 
     def vcpus(self, machine: str) -> int:
         """Return the vCPUs of a kind of machine, 0 where they are not known."""
-        return next((each.vcpus or 0 for each in self.offerings if each.machine == machine), 0)
+        offering = self.offering(machine)
+        return (offering.vcpus if offering else None) or 0
 
-    def zones_with(self, machine: str) -> frozenset[str] | None:
+    def offering(self, machine: str) -> Offering | None:
+        """Return what was observed of a kind of machine."""
+        return next((each for each in self.offerings if each.machine == machine), None)
+
+    def zones_with(self, offering: Offering) -> frozenset[str] | None:
         """Return the names of the zones that have a kind of machine; None where that is not known."""
-        found = next((each.zones for each in self.offerings if each.machine == machine), None)
-        if found is None or not self.zones:
+        if offering.zones is None or not self.zones:
             return None
-        having = frozenset(zone.name for zone in self.zones if zone.id in found)
+        having = frozenset(zone.name for zone in self.zones if zone.id in offering.zones)
         # Those that have it may be zones of which the names are not known.
-        return None if found and not having else having
+        return None if offering.zones and not having else having
 
     def pools(self) -> dict[str, dict[str, int | None]]:
         """Return the nodes of pools that exist by their names, by the names of their clusters in the cloud."""
         return {cluster.name: {pool.name: pool.nodes for pool in cluster.pools} for cluster in self.clusters}
-
-
-class Accounts(Model):
-    """The section `accounts` of an observation."""
-
-    accounts: Annotated[list[Account], Atomic()] = Field(default=[], max_length=10_000, description="Accounts.")
 
 
 _Part = TypeVar("_Part", bound=Model)

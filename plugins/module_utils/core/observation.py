@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account, Accounts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import MOST_ACCOUNTS, Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     entry_path,
     field_path,
@@ -137,22 +137,26 @@ def is_of_clusters(document: Any) -> bool:
 
 def accounts(document: Any) -> tuple[Account, ...]:
     """The accounts of the observation that a document describes, each once. Raises ObservationError."""
-    section = document.get("accounts") if isinstance(document, Mapping) else None
-    if section is None:
-        return ()
+    section = _list(document.get("accounts") if isinstance(document, Mapping) else None, "accounts")
+    if len(section) > MOST_ACCOUNTS:
+        raise ObservationError("accounts", "", f"at most {MOST_ACCOUNTS} accounts")
+    found: dict[tuple[str, str, str], Account] = {}
+    for index, entry in enumerate(section):
+        path = f"accounts[{index}]"
+        account = _account(_map(entry, path), path)
+        if account.key in found:
+            raise ObservationError(path, "", f"each account once; {'/'.join(account.key)} is there twice")
+        found[account.key] = account
+    return tuple(found.values())
+
+
+def _account(entry: Mapping[str, Any], path: str) -> Account:
     try:
-        found = api.read_part({"accounts": section}, Accounts).accounts
+        return api.read_part(entry, Account)
     except api.InvalidResource as error:
         first = error.problems[0]
-        raise ObservationError(first.path, first.value, f"an account as check records it: {first.message}") from None
-    known: set[tuple[str, str, str]] = set()
-    for index, account in enumerate(found):
-        if account.key in known:
-            raise ObservationError(
-                f"accounts[{index}]", "", f"each account once; {'/'.join(account.key)} is there twice"
-            )
-        known.add(account.key)
-    return tuple(found)
+        expected = f"an account as check records it: {first.message}"
+        raise ObservationError(f"{path}.{first.path}" if first.path else path, first.value, expected) from None
 
 
 def wire(observed: Observed) -> dict[str, Any]:

@@ -59,9 +59,10 @@ def update_accounts(
         document = _document(path, text)
         try:
             before = accounts(document)
+            # What is written can be read: nothing in it is longer than it may be.
+            after = accounts({_ACCOUNTS: accounts_wire(tuple(change(before)))})
         except ObservationError as error:
             raise StoreError(f"{path}: {error}") from error
-        after = tuple(change(before))
         if after != before and not check_mode:
             _write(path, text, {**document, _ACCOUNTS: accounts_wire(after)})
     return before, after

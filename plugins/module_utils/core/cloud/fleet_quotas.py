@@ -129,16 +129,17 @@ def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
     account = member.account
     known = {zone.name for zone in account.zones}
     for demand in member.demands:
-        having = account.zones_with(demand.machine)
-        if having is None or demand.is_there:
+        offering = account.offering(demand.machine)
+        having = account.zones_with(offering) if offering else None
+        if offering is None or having is None or demand.is_there:
             continue
         missing = not_offered(demand.machine, [zone for zone in demand.zones if zone in known], having, account.region)
         if missing:
             yield Problem(
-                f"pool {demand.pool}: {missing[0]}, as observed on {account.observed}",
+                f"pool {demand.pool}: {missing[0]}, as observed on {offering.observed}",
                 demand.path,
                 hint=f"{missing[1]}. {_AGAIN}",
-                severity=_severity(member, account.observed, today),
+                severity=_severity(member, offering.observed, today),
                 ref=member.ref,
             )
 

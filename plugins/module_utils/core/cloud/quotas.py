@@ -120,7 +120,7 @@ def _of_reservation(reservation: Reservation, account: Account, terms: Terms) ->
         unit="machines",
         most=reservation.total,
         used=reservation.total - reservation.free,
-        observed=account.observed,
+        observed=reservation.observed,
         ask="Reserve more",
         beyond="and no more will start",
         is_certain=True,

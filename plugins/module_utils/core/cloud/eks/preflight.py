@@ -114,7 +114,7 @@ def _offering(kind: str, found: Found) -> Offering:
     machine = (found.types or {})[kind].get("VCpuInfo", {}).get("DefaultVCpus")
     having = None if found.offerings is None else found.offerings.get(kind, frozenset())
     zones = None if having is None else sorted(found.zone_ids.get(zone, zone) for zone in having)
-    return Offering(machine=kind, vcpus=machine, zones=zones)
+    return Offering(machine=kind, vcpus=machine, zones=zones, observed=found.day)
 
 
 def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
@@ -127,6 +127,7 @@ def _reserved(name: str, found: Found, reservation: Wire) -> Reservation:
             "machine": str(reservation.get("InstanceType") or ""),
             "zone": str(reservation.get("AvailabilityZoneId") or found.zone_ids.get(zone, zone)),
             "state": state,
+            "observed": found.day,
             "total": total,
             # Before it begins, it is not known what will run in it.
             "free": int(reservation.get("AvailableInstanceCount", total)) if state == "active" else total,

@@ -324,7 +324,7 @@ def observed(plan: Wire, found: Found) -> list[Account]:
         region=plan["region"],
         observed=found.day,
         reservations=_reserved(found),
-        offerings=[_offering(kind, zones) for kind, zones in sorted(found.machines.items())],
+        offerings=[_offering(kind, zones, found.day) for kind, zones in sorted(found.machines.items())],
         zones=[Zone(name=zone, id=zone) for zone in zones],
         clusters=clusters,
         quotas=_limits(found, plan["region"]),
@@ -351,9 +351,10 @@ def _limits(found: Found, place: str) -> list[Quota]:
     ]
 
 
-def _offering(kind: str, zones: Mapping[str, Wire]) -> Offering:
+def _offering(kind: str, zones: Mapping[str, Wire], day: str) -> Offering:
     cpus = next((each.get("guestCpus") for each in zones.values()), None)
-    return Offering(machine=kind, vcpus=None if cpus is None else int(cpus), zones=sorted(zones))
+    vcpus = None if cpus is None else int(cpus)
+    return Offering(machine=kind, vcpus=vcpus, zones=sorted(zones), observed=day)
 
 
 def _reserved(found: Found) -> list[Reservation]:
@@ -365,6 +366,7 @@ def _reserved(found: Found) -> list[Reservation]:
             state=str(each.get("status") or ""),
             total=reservations.usable(each),
             free=max(reservations.usable(each) - reservations.in_use(each), 0),
+            observed=found.day,
         )
         for path, by_zone in sorted(found.reservations.items())
         for zone, each in sorted(by_zone.items())

@@ -36,9 +36,10 @@ WEST: dict[str, Any] = {
             "free": 1,
             "from": "2026-11-20T11:30:00+00:00",
             "until": "2026-12-01T11:30:00+00:00",
+            "observed": "2026-11-27",
         }
     ],
-    "offerings": [{"machine": "p5.48xlarge", "vcpus": 192, "zones": ["usw2-az1"]}],
+    "offerings": [{"machine": "p5.48xlarge", "vcpus": 192, "zones": ["usw2-az1"], "observed": "2026-11-27"}],
     "zones": [{"name": "us-west-2a", "id": "usw2-az1"}],
     "clusters": [{"name": "west", "pools": [{"name": "system", "nodes": 2}]}],
 }
@@ -87,6 +88,11 @@ def test_what_is_no_account(document: dict[str, Any], path: str, words: str) -> 
     assert words in str(raised.value)
 
 
+def test_there_is_a_limit() -> None:
+    with pytest.raises(ObservationError, match="at most 10000 accounts"):
+        parse({"accounts": [{}] * 10_001})
+
+
 def test_an_account_twice() -> None:
     with pytest.raises(ObservationError, match=r"accounts\[1\]: .*eks/123456789012/us-west-2 is there twice"):
         parse({"accounts": [WEST, WEST]})
@@ -96,7 +102,7 @@ def test_what_was_not_observed_again_stays() -> None:
     before = west(quotas=[quota("L-1", 5, "2026-11-01"), quota("L-2", 6, "2026-11-01")], observed="2026-11-01")
     later = west(
         quotas=[quota("L-2", 7)],
-        offerings=[{"machine": "g6.xlarge", "vcpus": 4, "zones": []}],
+        offerings=[{"machine": "g6.xlarge", "vcpus": 4, "zones": [], "observed": "2026-11-27"}],
         clusters=[{"name": "east", "pools": []}],
         zones=[],
     )

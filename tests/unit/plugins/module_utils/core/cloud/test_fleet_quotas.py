@@ -41,7 +41,7 @@ def account(limit: int = 48, there: dict[str, dict[str, int]] | None = None, **m
     ]
     quota = Quota(code=CODE, name="G instances", unit="vCPUs", limit=limit, observed=more.pop("quota_of", DAY))
     given: dict[str, Any] = {"account": "1234", "region": "us-west-2", "clusters": found, **more}
-    given.setdefault("offerings", [Offering(machine="g6.12xlarge", vcpus=48)])
+    given.setdefault("offerings", [Offering(machine="g6.12xlarge", vcpus=48, observed=DAY)])
     return Account(provider="eks", observed=DAY, quotas=[quota], **given)
 
 
@@ -125,7 +125,7 @@ def offering(*zones: str) -> dict[str, Any]:
     """Zones of the region, and those of them that have the machine."""
     return {
         "zones": [Zone(name=f"us-west-2{letter}", id=f"usw2-az{letter}") for letter in "ab"],
-        "offerings": [Offering(machine="g6.12xlarge", vcpus=48, zones=list(zones))],
+        "offerings": [Offering(machine="g6.12xlarge", vcpus=48, zones=list(zones), observed=DAY)],
     }
 
 
@@ -143,7 +143,7 @@ def test_a_zone_without_the_machines() -> None:
 
 
 def test_zones_that_were_not_read() -> None:
-    unread = Offering(machine="g6.12xlarge", vcpus=48)
+    unread = Offering(machine="g6.12xlarge", vcpus=48, observed=DAY)
     assert found(fleet("a"), account(96, **{**offering(), "offerings": [unread]})) == []
     assert found(fleet("a"), account(96, **{**offering(), "zones": []})) == []
     assert found(fleet("a"), account(96, **offering("usw2-unnamed"))) == []
@@ -152,7 +152,7 @@ def test_zones_that_were_not_read() -> None:
 def test_a_capacity_block_counts_against_no_quota_and_is_shared() -> None:
     resources = fleet("a", "b", capacityBlock={"capacityReservationId": BLOCK}, zones=["us-west-2a"])
     assert found(resources, account(0)) == []
-    block = Reservation(id=BLOCK, machine="g6.12xlarge", zone="usw2-az1", state="active", total=2, free=1)
+    block = Reservation(id=BLOCK, machine="g6.12xlarge", zone="usw2-az1", state="active", total=2, free=1, observed=DAY)
     assert found(resources, account(0, reservations=[block.model_copy(update={"free": 2})])) == []
     (problem,) = found(resources, account(0, reservations=[block]))
     assert (problem.severity, problem.ref) == ("error", Ref("InferenceCluster", "", "b"))
@@ -171,7 +171,7 @@ def test_a_cluster_that_is_written_itself() -> None:
 def project(region: str, limits: dict[str, tuple[int, int]]) -> Account:
     quotas = [Quota(code=code, limit=limit, used=used, observed=DAY) for code, (limit, used) in limits.items()]
     zones = [Zone(name=f"us-central1-{letter}", id=letter) for letter in "abcf"] if region != EVERYWHERE else []
-    offerings = [Offering(machine="g2-standard-48", vcpus=48)]
+    offerings = [Offering(machine="g2-standard-48", vcpus=48, observed=DAY)]
     return Account(
         provider="gke", account="prod", region=region, observed=DAY, quotas=quotas, offerings=offerings, zones=zones
     )

@@ -104,7 +104,9 @@ def test_many_pools_are_not_all_named() -> None:
 
 
 def test_a_reservation_is_shared_too() -> None:
-    block = Reservation(id="cr-1", machine="p5.48xlarge", zone="usw2-az1", state="active", total=3, free=2)
+    block = Reservation(
+        id="cr-1", machine="p5.48xlarge", zone="usw2-az1", state="active", total=3, free=2, observed=DAY
+    )
     (limit,) = limits(account(reservations=[block]), TERMS)
     takes = {"cr-1": 1}
     assert shortage(limit, [pool("a/gpu", takes=takes, most=1), pool("b/gpu", takes=takes, most=1)]) is None
