@@ -115,7 +115,7 @@ def badge(word: str, kind: str) -> Markup:
     return el("span", word, class_=f"b {kind}")
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 10, typed=True)
 def gauge(part: int, whole: int) -> Markup:
     """A bar beside a share that is written in words; hence nothing of it is read out."""
     kind = "g over" if part > whole else "g"

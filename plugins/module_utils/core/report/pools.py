@@ -98,7 +98,7 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
     return [Tenant(number, *key, tuple(found[key])) for number, key in enumerate(sorted(found), 1)]
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 10, typed=True)
 def load(used: int, total: int) -> Markup:
     """The devices in use, in words and as a bar."""
     if not total:
