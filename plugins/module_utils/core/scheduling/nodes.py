@@ -30,6 +30,8 @@ MAX_DEPTH = 4
 """Longest path of numbers: each is a label of its own."""
 MAX_MODES = 64
 """Choices of the pods that go anywhere, at most."""
+MAX_OPTIONS = 4
+"""Options of an engine: see `_options`."""
 
 ANYWHERE = PlannedNodes((), "Any")
 APART = PlannedNodes((), "Apart")
@@ -91,7 +93,7 @@ def _steer(
     What the others can have on one node at most, whichever it is, is reserved on every node. So each of them finds room
     wherever no pod of its copy is, and those with numbers never miss what the others have.
     """
-    for modes in _modes(node, nodes, load):
+    for modes in _modes(node, nodes, load, work):
         free = _less(node, _sum(node, (_reserve(load, mates, modes) for mates in _engines(load))))
         numbered = [at for at, mode in enumerate(modes) if mode is None]
         beside = max((_in_copy(load, mates, modes) for mates in _engines(load)), default=0)
@@ -114,17 +116,18 @@ def _engines(load: Sequence[Pods]) -> list[list[int]]:
     return list(found.values())
 
 
+Mode = dict[int, PlannedNodes | None]
+"""Of the pods of an engine, by position: what they have that go anywhere, None for those with numbers."""
 Modes = tuple[PlannedNodes | None, ...]
-"""By position what pods have that go anywhere, None for those with numbers."""
+"""The same of all pods."""
 
 
-def _modes(node: Vector, nodes: int, load: Sequence[Pods]) -> list[Modes]:
-    """Return which pods may go anywhere, what reserves least for nothing first."""
+def _modes(node: Vector, nodes: int, load: Sequence[Pods], work: Work) -> list[Modes]:
+    """Return which pods may go anywhere, what reserves least for nothing first; none when there is no work left."""
     engines = _engines(load)
-    options = [list(_options(node, nodes, load, mates)) for mates in engines]
-    while prod(map(len, options)) > MAX_MODES:
-        longest = max(options, key=len)
-        longest.pop()
+    options = _limited([list(_options(node, nodes, load, mates)) for mates in engines])
+    if not work.spend(prod(map(len, options)) * len(engines)):
+        return []
     found: list[tuple[int, int, Modes]] = []
     for choice in product(*options):
         by_position = {at: mode for chosen in choice for at, mode in chosen.items()}
@@ -134,9 +137,19 @@ def _modes(node: Vector, nodes: int, load: Sequence[Pods]) -> list[Modes]:
     return [modes for __, __, modes in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _options(
-    node: Vector, nodes: int, load: Sequence[Pods], mates: Sequence[int]
-) -> Iterator[dict[int, PlannedNodes | None]]:
+def _limited(options: Sequence[list[Mode]]) -> list[list[Mode]]:
+    """Return the first options of each engine, about as many of each, with no more choices than may be tried."""
+    most = next(most for most in range(MAX_OPTIONS, 0, -1) if prod(min(len(one), most) for one in options) <= MAX_MODES)
+    kept = [one[:most] for one in options]
+    choices = prod(map(len, kept))
+    for at, one in enumerate(options):
+        if len(one) > most and choices // most * (most + 1) <= MAX_MODES:
+            choices = choices // most * (most + 1)
+            kept[at] = one[: most + 1]
+    return kept
+
+
+def _options(node: Vector, nodes: int, load: Sequence[Pods], mates: Sequence[int]) -> Iterator[Mode]:
     """Return the modes of the pods of an engine: with numbers; the workers anywhere, or all; each on another node."""
     kept = {at: _kept_mode(node, load[at]) for at in mates if not load[at].open or load[at].at_most}
     free = [at for at in mates if at not in kept]
