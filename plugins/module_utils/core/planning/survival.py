@@ -289,7 +289,7 @@ class _Asked:
         self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
     ) -> Iterator[Need]:
         """Yield what has to be left of a deployment: of all its replicas, and of those on each label of clusters."""
-        deployment = next(each for each in scenario.deployments if each.key == key)
+        (deployment,) = (each for each in scenario.deployments if each.key == key)
         survival = self._deployments[key]
         for entry in entries:
             if not entry.topology_key:

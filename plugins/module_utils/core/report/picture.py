@@ -182,8 +182,8 @@ def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: in
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def _part(weight: int, whole: int) -> Markup:
-    bar = NOTHING if weight == whole else gauge(weight, whole)
-    return join([el("strong", percent(weight, whole)), " of requests", bar])
+    share = NOTHING if weight == whole else gauge(weight, whole)
+    return join([el("strong", percent(weight, whole)), " of requests", share])
 
 
 def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:

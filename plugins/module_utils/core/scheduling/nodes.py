@@ -77,8 +77,8 @@ def _competing(load: Sequence[Pods]) -> Iterator[list[int]]:
         yield sorted(group)
 
 
-def _mates(pods: Pods, other: Pods) -> bool:
-    return pods.engine == other.engine
+def _mates(one: Pods, other: Pods) -> bool:
+    return one.engine == other.engine
 
 
 def _compete(pods: Pods, other: Pods) -> bool:
@@ -116,9 +116,9 @@ def _engines(load: Sequence[Pods]) -> list[list[int]]:
     return list(found.values())
 
 
-Mode = dict[int, PlannedNodes | None]
+Mode = dict[int, PlannedNodes | None]  # pylint: disable=unsupported-binary-operation
 """Of the pods of an engine, by position: what they have that go anywhere, None for those with numbers."""
-Modes = tuple[PlannedNodes | None, ...]
+Modes = tuple[PlannedNodes | None, ...]  # pylint: disable=unsupported-binary-operation
 """The same of all pods."""
 
 
