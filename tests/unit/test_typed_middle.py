@@ -30,7 +30,11 @@ MISSPELT = (
     ("compose/replica.py", "cluster_name=cluster,", "clustername=cluster,"),
     ("compose/cache.py", "source.revision or DEFAULT_REVISION", "source.revison or DEFAULT_REVISION"),
     ("compose/egress.py", "key.secret_ref.name", "key.secretRef.name"),
-    ("planning/__init__.py", "cluster.name == replica.spec.cluster_name", "cluster.name == replica.spec.clustername"),
+    (
+        "planning/__init__.py",
+        "spec.cluster_name == replica.spec.cluster_name",
+        "spec.cluster_name == replica.spec.clustername",
+    ),
     ("planning/traffic.py", "endpoint.spec.credential", "endpoint.spec.credentials"),
     ("planning/volumes.py", "reference.volume or", "reference.volumes or"),
     ("status/inference_cluster.py", "gpu_pools=_published", "gpuPools=_published"),

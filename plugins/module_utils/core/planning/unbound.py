@@ -26,15 +26,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Replica,
     Schedule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, stated, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_true, text
 
 NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
 """On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
 
 MAX_TRIES = 8
 """Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
+
+_READY = "ModelReady"
 
 _NO_DEVICES = "cannot allocate all claims"
 """Message of kube-scheduler about nodes without free devices for a claim (kube-scheduler 1.34 to 1.36)."""
@@ -149,8 +152,8 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
 
 def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
     """Return whether the status of an earlier round or run says that a pod of a replica had no node."""
-    conditions = entries(context.statuses.get(existing.ref), "conditions")
-    return any(entry.get("type") == "ModelReady" and _NO_DEVICES in text(entry, "message") for entry in conditions)
+    status = context.statuses.get(existing.ref)
+    return _NO_DEVICES in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
 
 
 def _serves(context: Context, replica: api.ModelReplica, observed: ObservedCluster) -> bool | None:
@@ -171,14 +174,12 @@ def _has_node(pod: Object) -> bool:
     """Return whether a pod of an engine has a node; those of pickers claim no devices."""
     if constants.PICKER_LABEL in fields(pod, "metadata", "labels"):
         return False
-    return stated(entries(pod, "status", "conditions"), "PodScheduled") == "True"
+    return is_true(pod, "PodScheduled")
 
 
 def _leaves(observed: ObservedCluster) -> bool:
     """Return whether a pod is going, whose devices will be free."""
-    return any(
-        value.get("kind") == "Pod" and fields(value, "metadata").get("deletionTimestamp") for value in observed.objects
-    )
+    return any(fields(pod, "metadata").get("deletionTimestamp") for pod in observed.objects.of_kind("Pod"))
 
 
 def _pools(replica: Replica) -> frozenset[str]:

@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Engine,
+    Fabric,
     Member,
     Options,
     PlacedEngine,
@@ -94,8 +95,8 @@ class FleetCapacity:
         # Clusters whose pools have the same devices and fabrics in the same order are of one kind.
         self._kinds: dict[object, int] = {}
         self._kind_of: dict[str, int] = {}
-        self._needs: dict[tuple[int, int], tuple[Need, ...]] = {}
-        self._totals: dict[tuple[tuple[int, ...], int], Totals] = {}
+        self._needs: dict[object, tuple[Need, ...]] = {}
+        self._totals: dict[object, Totals] = {}
         self._claiming: dict[tuple[int, int], tuple[bool, ...]] = {}
         self._fits: dict[tuple[int, int, tuple[bool, ...]], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
@@ -128,8 +129,8 @@ class FleetCapacity:
         """A number that clusters share whose pools have the same devices and fabrics in the same order."""
         found = self._kind_of.get(cluster.name)
         if found is None:
-            ids = tuple((id(pool.devices), pool.fabrics) for pool in cluster.pools)
-            found = self._kind_of[cluster.name] = self._kinds.setdefault(ids, len(self._kinds))
+            pools = _pools_of(cluster)
+            found = self._kind_of[cluster.name] = self._kinds.setdefault(pools, len(self._kinds))
         return found
 
     def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
@@ -204,7 +205,7 @@ class FleetCapacity:
 
     def totals(self, engines: Sequence[Engine], cluster: Cluster) -> Totals:
         """Return the sums of what engines need on a cluster."""
-        key = (tuple(map(id, engines)), self._kind(cluster))
+        key = (tuple(map(id, engines)), _pools_of(cluster))
         found = self._totals.get(key)
         if found is None:
             needs = [self._needs_of(engine, cluster) for engine in engines]
@@ -212,7 +213,7 @@ class FleetCapacity:
         return found
 
     def _needs_of(self, engine: Engine, cluster: Cluster) -> tuple[Need, ...]:
-        key = (id(engine), self._kind(cluster))
+        key = (id(engine), _pools_of(cluster))
         found = self._needs.get(key)
         if found is None:
             found = self._needs[key] = tuple(
@@ -308,6 +309,11 @@ class FleetCapacity:
         if self.options.search != "Exact" or not any(pool.fabrics for pool in cluster.pools):
             return 0
         return sum(map(is_gang, engines)) if self.spreader.fabrics(cluster) else 0
+
+
+def _pools_of(cluster: Cluster) -> tuple[tuple[int, tuple[Fabric, ...]], ...]:
+    """Return what the pools of a cluster offer to an engine: the same for pools with the same devices and fabrics."""
+    return tuple((id(pool.devices), pool.fabrics) for pool in cluster.pools)
 
 
 @dataclass(frozen=True)

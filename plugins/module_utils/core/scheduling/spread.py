@@ -110,15 +110,16 @@ class Spreader:
         self._matcher = matcher
         self._ledger = ledger
         self._views = FabricViews()
-        self._shared: dict[str, dict[Fabric, tuple[Pool, ...]]] = {}
+        self._shared: dict[object, dict[Fabric, tuple[Pool, ...]]] = {}
         # What `options` found, with the state of the ledgers that it found it at.
         self._known: dict[object, tuple[object, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
         """The fabrics of a cluster that several of its pools are on."""
-        found = self._shared.get(cluster.name)
+        key = (cluster.name, *(pool.name for pool in cluster.pools))
+        found = self._shared.get(key)
         if found is None:
-            found = self._shared[cluster.name] = shared_fabrics(cluster)
+            found = self._shared[key] = shared_fabrics(cluster)
         return found
 
     def devices(self, fabric: Fabric, pool: Pool) -> tuple[Device, ...]:

@@ -226,3 +226,14 @@ def test_limits_hold_and_a_second_run_changes_nothing(
         if sum(spot[:count]) + sum(usual[:others]) <= ceiling
     )
     assert len(decided.placements) == most
+
+
+def test_a_gang_with_limits_is_spread_over_pools_of_a_fabric() -> None:
+    """The pools that are searched one by one have no fabric to share."""
+    described = [pool("cheap", 2, "1.00"), pool("dear", 2, "2.00"), pool("spot", 1, "0.50", spot=True)]
+    pools = [replace(fleets.on_fabric(each), price=each.price, spot=each.spot) for each in described]
+    gang = fleets.deployment("d", 1, fleets.gang(3), cost=CostLimits(Decimal(6), "USD"))
+    decided = schedule([gang], [fleets.cluster("a", *pools)], ())
+    (placement,) = decided.placements
+    used = {name for member in placement.engines[0].members for name, __ in member.pods_by_pool}
+    assert len(used) > 1
