@@ -260,7 +260,7 @@ class Decision:
     failures: Mapping[str, Failure]
 
 
-def decide(settings: Settings, known: dict[str, tuple[str, Packed]]) -> Decision:
+def decide(settings: Settings, known: dict[str, tuple[str, Packed]] | None = None) -> Decision:
     """Compare what a build has for the targets with the newest decision, and publish it if `lease` is the lock of the
     fleet. Raises StoreError, DecisionError, and ApiError when another run holds that lock.
 
@@ -271,7 +271,7 @@ def decide(settings: Settings, known: dict[str, tuple[str, Packed]]) -> Decision
         if settings.lease is None
         else DirectoryStore(build.folder).lock(settings.lock_timeout, settings.options.progress)
     ):
-        found = _packed_states(build, settings.targets, known)
+        found = _packed_states(build, settings.targets, {} if known is None else known)
         others = build.clusters()
     failures = {name: Failure(str(each)) for name, each in found.items() if isinstance(each, StoreError)}
     decided = {name: each for name, each in found.items() if isinstance(each, Packed)}
