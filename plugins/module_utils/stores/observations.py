@@ -59,7 +59,7 @@ def update_accounts(
         document = _document(path, text)
         try:
             before = accounts(document)
-            # What is written can be read: nothing in it is longer than it may be.
+            # Read the new accounts back before writing, so that the limits of the fields hold.
             after = accounts({_ACCOUNTS: accounts_wire(tuple(change(before)))})
         except ObservationError as error:
             raise StoreError(f"{path}: {error}") from error

@@ -248,7 +248,7 @@ def _without_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            # What was made counts as old, or the first collection would go through all of it.
+            # Move new objects to the oldest generation: the next collection would visit all of them otherwise.
             gc.freeze()
             gc.unfreeze()
             gc.enable()

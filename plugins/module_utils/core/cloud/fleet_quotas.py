@@ -83,7 +83,7 @@ def _members(
         if cloud and account:
             there = pools[account.key].get(entry["cloud_name"], {})
             demands: list[PoolDemand] = []
-            # What is wrong with one that cannot be read is reported elsewhere.
+            # Validation reports invalid clusters.
             with contextlib.suppress(api.InvalidResource):
                 demands = cloud.demands(entry["object"], account, there)
             exists = bool(there)

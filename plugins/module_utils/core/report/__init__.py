@@ -118,7 +118,7 @@ def html(model: Mapping[str, Any]) -> str:
         el("footer", "Made by modelplane.fleet."),
         el("script", Markup(SCRIPT)),
     )
-    # What is large is put in last, as each element copies what is in it.
+    # Large sections are inserted last, as each element copies its content.
     page = shape(el("html", _head(), body, lang="en"))
     return f"<!DOCTYPE html>\n{page(*map(_section, sections))}\n"
 

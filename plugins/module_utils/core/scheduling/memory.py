@@ -173,8 +173,8 @@ def memory_shortages(
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Memory of a device of a pool, and what a model takes of it, in bytes: weights, and the KV cache of a request of
-    `tokens` where it is known. `usable`: what the engine uses of `memory` at most."""
+    """Memory of a device of a pool and its use by a model, in bytes: weights, and the KV cache of a request of `tokens`
+    if known. `usable`: the part of `memory` that the engine may use."""
 
     namespace: str
     deployment: str
