@@ -59,6 +59,15 @@ class Port:
         return str(self.number)
 
 
+_held: list[Port] = []
+
+
+def free_port() -> int:
+    """The number of a free TCP port of 127.0.0.1, not given to other tests until this process ends."""
+    _held.append(Port())
+    return _held[-1].number
+
+
 class ProcessDiedError(Exception):
     """A program ended by itself; the text has the end of its log."""
 

@@ -12,7 +12,6 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -29,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_tex
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import file_text, object_path
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.ansible_run import LONGEST_RUN, ROOT
+from ansible_collections.modelplane.fleet.tests.kube.processes import free_port
 
 RULEBOOKS = ROOT / "extensions" / "eda" / "rulebooks"
 SECRET = "the-key-of-the-sender"
@@ -104,12 +104,6 @@ class Rulebooks:
 
     def plays(self) -> list[str]:
         return re.findall(r"^PLAY \[(.+)\]", self.output, re.MULTILINE)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def post(port: int, body: dict[str, Any], secret: str = SECRET) -> int:

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
+from ansible_collections.modelplane.fleet.tests.kube.processes import free_port
 from ansible_collections.modelplane.fleet.tests.traffic.api_double import ApiDouble
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.traffic.edges import STREAM_SECONDS, Edge
@@ -29,7 +30,6 @@ from ansible_collections.modelplane.fleet.tests.traffic.processes import (
     EgressPod,
     Network,
     Process,
-    free_port,
     traefik,
     wait_until,
 )

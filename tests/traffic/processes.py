@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import egress_config
+from ansible_collections.modelplane.fleet.tests.kube.processes import free_port
 
 Object = dict[str, Any]
 Place = tuple[str, int]
@@ -27,12 +28,6 @@ Place = tuple[str, int]
 def binary(name: str) -> str:
     """A program that a package of tests/requirements.txt has installed."""
     return str(Path(sys.executable).parent / name)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(what: Callable[[], Any], seconds: float = 30.0, why: Callable[[], str] = lambda: "") -> Any:
