@@ -52,6 +52,8 @@ _REPORT_END = "</html>\n"
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters", "status")
 _TEMPORARY = ".modelplane-tmp"
+# Bytes; nearly all files of objects have less.
+_MOST_USUAL = 1 << 14
 _OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")
 _REPLICA = "modelreplica"
 # By the first folder.
@@ -343,6 +345,8 @@ class DirectoryStore:
 _READ_ONLY = -1
 """In place of a descriptor: no run holds the lock, and it cannot be taken."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Without O_NONBLOCK, a FIFO keeps everybody waiting who opens it.
+_OWN_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _open_folder(path: Path, above: int, *, create: bool) -> int:
@@ -370,8 +374,7 @@ def _open_file(path: str | Path, name: str | Path, flags: int, folder: int | Non
     """Open a file of the build, by its name in an open folder if that is given, and return what is known of it. Raises
     StoreError for a link, and for what is no file."""
     try:
-        # Without O_NONBLOCK, a FIFO keeps everybody waiting who opens it.
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        descriptor = os.open(name, flags | _OWN_FILE, 0o666, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISREG)
@@ -467,10 +470,12 @@ class _Reader:
         # Most files are of another kind, as their names say already.
         is_ours = file.partition("-")[0] in _ANY_STATE and is_state(name)
         whole = is_ours and not (self._elsewhere and not name.startswith("clusters/"))
-        try:
-            text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not whole)
-        except (OSError, UnicodeDecodeError) as error:
-            raise _not_read(path, error) from error
+        text = _usual_text(file, folder)
+        if text is None:
+            try:
+                text = _decoded(_content(*_open_file(path, file, os.O_RDONLY, folder)), cut=not whole)
+            except (OSError, UnicodeDecodeError) as error:
+                raise _not_read(path, error) from error
         if whole:
             _refuse_torn(path, text)
         if not text.startswith(_MARK) and not (_OBJECT.fullmatch(name) and HEADER.startswith(text)):
@@ -479,6 +484,27 @@ class _Reader:
                 "changed nor removed: move it out of the build folder"
             )
         return text
+
+
+def _usual_text(file: str, folder: int) -> str | None:
+    """The text of a file as a run writes it, by its name in an open folder; None for any other, which has to be looked
+    at. Nearly all files are such, and this takes a third of the time."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | _OWN_FILE, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        data = os.read(descriptor, _MOST_USUAL)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if len(data) == _MOST_USUAL or b"\r" in data or not data.startswith(_MARK.encode()):
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _opened(path: Path, above: int | None = None) -> int:
