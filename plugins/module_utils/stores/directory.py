@@ -487,8 +487,8 @@ class _Reader:
 
 
 def _usual_text(file: str, folder: int) -> str | None:
-    """The text of a file as a run writes it, by its name in an open folder; None for any other, which has to be looked
-    at. Nearly all files are such, and this takes a third of the time."""
+    """The text of a file as a run writes it, by its name in an open folder; None for any other. Nearly all
+    files are such, and this takes a third of the time."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _OWN_FILE, dir_fd=folder)
     except OSError:
