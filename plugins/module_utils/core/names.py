@@ -11,7 +11,9 @@ a Service or a LeaderWorkerSet may get start with a letter and have no dots (RFC
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Protocol
 
 LABEL_LIMIT = 63
 """Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
@@ -52,6 +54,23 @@ _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class Labelled(Protocol):
+    """Resource with labels."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels, as they are written."""
+
+
+def all_labels(cluster: Labelled) -> dict[str, str]:
+    """Return the labels by which a cluster is selected: those that it is given, and its name as the cluster label."""
+    return {**cluster.labels, CLUSTER_LABEL: cluster.name}
 
 
 def is_dns_label(name: str) -> bool:

@@ -49,7 +49,8 @@ class ClusterSelector(Model):
     """Selector of clusters by their labels."""
 
     match_labels: dict[str, str] | None = Field(
-        default=None, description="Labels a cluster must have, all of them with these values."
+        default=None,
+        description="Labels a cluster must have, all of them with these values; `modelplane.ai/cluster` is its name.",
     )
 
 

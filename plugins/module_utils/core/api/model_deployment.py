@@ -261,7 +261,9 @@ class PreferredClusters(Model):
     """Clusters that replicas prefer."""
 
     match_labels: dict[str, LabelValue] = Field(
-        min_length=1, max_length=16, description="Labels of the clusters, all of them."
+        min_length=1,
+        max_length=16,
+        description="Labels of the clusters, all of them; `modelplane.ai/cluster` is the name.",
     )
 
 

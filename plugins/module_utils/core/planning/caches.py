@@ -240,7 +240,7 @@ class _Stage:
 
 def _selected(cache: api.ModelCache, cluster: api.InferenceCluster) -> bool:
     selected = (cache.spec.cluster_selector.match_labels or {}) if cache.spec.cluster_selector else {}
-    return all(cluster.labels.get(key) == value for key, value in selected.items())
+    return selected.items() <= names.all_labels(cluster).items()
 
 
 def _token_missing(context: Context, cache: api.ModelCache, copy: SecretCopy | None) -> bool:

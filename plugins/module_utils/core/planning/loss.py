@@ -76,13 +76,13 @@ class _Entry:
             names = [cluster.name for cluster in known]
             raise self._error("cluster", f"the fleet has no cluster {entry.cluster}", entry.cluster or "", names)
         for key, value in sorted((entry.match_labels or {}).items()):
-            values = sorted({cluster.labels[key] for cluster in found if key in cluster.labels})
+            values = sorted({cluster.all_labels[key] for cluster in found if key in cluster.all_labels})
             if not values:
-                keys = sorted({name for cluster in known for name in cluster.labels})
+                keys = sorted({name for cluster in known for name in cluster.all_labels})
                 raise self._error("matchLabels", f"no such cluster has a label {key}", key, keys)
             if value not in values:
                 raise self._error("matchLabels", f"no such cluster has the label {key}={value}", value, values)
-            found = [cluster for cluster in found if cluster.labels.get(key) == value]
+            found = [cluster for cluster in found if cluster.all_labels.get(key) == value]
         return found
 
     def pools(self) -> dict[PoolKey, frozenset[str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
@@ -16,8 +15,8 @@ Rank = tuple[object, ...]
 
 
 def domain(cluster: Cluster, key: str) -> str:
-    """Return the value of a label of a cluster, of which `modelplane.ai/cluster` is its name; empty without it."""
-    return cluster.labels.get(key) or (cluster.name if key == CLUSTER_LABEL else "")
+    """Return the value of a label of a cluster; empty without it."""
+    return cluster.all_labels.get(key, "")
 
 
 class Distribution:
@@ -139,9 +138,8 @@ def tier(deployment: Deployment, cluster: Cluster) -> int:
 
 
 def meets(cluster: Cluster, labels: Mapping[str, str]) -> bool:
-    """Return True when a cluster has all labels of a preference."""
-    own = {CLUSTER_LABEL: cluster.name, **cluster.labels}
-    return all(own.get(key) == value for key, value in labels.items())
+    """Return True when a cluster has all of these labels."""
+    return labels.items() <= cluster.all_labels.items()
 
 
 def surplus(

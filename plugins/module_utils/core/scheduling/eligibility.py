@@ -35,7 +35,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
     """Return why no new replica of a deployment may come to a cluster whatever its pools have; empty when it may."""
     for key, desired in sorted(deployment.cluster_selector.items()):
-        value = cluster.labels.get(key)
+        value = cluster.all_labels.get(key)
         if value is None:
             return f"has no label {key}, clusterSelector wants {desired}"
         if value != desired:

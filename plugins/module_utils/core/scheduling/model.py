@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import SEARCH_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
@@ -120,6 +122,11 @@ class Cluster:
     not_ready: str = ""
     unknown: str = ""
     silent: bool = False
+
+    @cached_property
+    def all_labels(self) -> Mapping[str, str]:
+        """Return the labels by which the cluster is selected."""
+        return all_labels(self)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.b
     OverBudgetError,
     SelectorBudgetError,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import Explainer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.filling import Filler
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
@@ -132,12 +133,8 @@ def _pending(state: State, fleet: Mapping[str, Cluster], explainer: Explainer, f
         refusals = explainer.refusals(
             state.deployment, state.engines, fleet.values(), refused, undecided=state.undecided
         )
-        candidates = sum(1 for cluster in fleet.values() if _selected(deployment, cluster))
+        candidates = sum(meets(cluster, deployment.cluster_selector) for cluster in fleet.values())
         reason = "InsufficientCapacity" if candidates else "NoClusters"
         clusters = "1 cluster" if candidates == 1 else f"{candidates} clusters"
         message = f"{counts} (checked {clusters})"
     return Pending(deployment.namespace, deployment.name, state.missing, reason, message, refusals)
-
-
-def _selected(deployment: Deployment, cluster: Cluster) -> bool:
-    return all(cluster.labels.get(key) == value for key, value in deployment.cluster_selector.items())

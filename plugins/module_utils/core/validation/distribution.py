@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain, meets
@@ -65,8 +66,7 @@ def _usable(deployment: Any, fleet: Clusters) -> list[Cluster]:
     return [
         Cluster(cluster.name, labels=cluster.labels)
         for cluster in fleet.of_kind("InferenceCluster")
-        if all(cluster.labels.get(key) == value for key, value in desired.cluster_selector.items())
-        and _tolerates(desired, cluster)
+        if desired.cluster_selector.items() <= all_labels(cluster).items() and _tolerates(desired, cluster)
     ]
 
 

@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
     REPLICA_INDEX_LABEL,
+    all_labels,
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity, warning
@@ -249,7 +250,7 @@ class _Fleet:
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for cluster in self.of_kind("InferenceCluster"):
-            for pair in cluster.labels.items():
+            for pair in all_labels(cluster).items():
                 found[pair].add(cluster.name)
         return {pair: frozenset(names) for pair, names in found.items()}
 
@@ -259,8 +260,6 @@ class _Fleet:
         values: dict[str, list[str]] = defaultdict(list)
         for key, value in sorted(self._clusters_by_label):
             values[key].append(value)
-        if not values:
-            return "No cluster has labels"
         labels = [f"{key}: {some(found)}" for key, found in list(values.items())[:_MOST_NAMED]]
         return "Labels of clusters are " + "; ".join(labels)
 

@@ -184,6 +184,15 @@ def test_a_volume_that_is_mounted_stays_with_its_download(fleet: Fleet, how: str
     assert not fleet.filled()
 
 
+def test_a_cache_is_on_the_cluster_that_its_selector_names(fleet: Fleet) -> None:
+    named = "spec:\n  clusterSelector: {matchLabels: {modelplane.ai/cluster: one}}\n  source: Hugging"
+    fleet.edit("spec:\n  source: Hugging", named)
+    fleet.edit("replicas: 1", "replicas: 0")
+    fleet.run()
+    assert list(fleet.claims()) == [FIRST]
+
+
+
 def test_a_cache_that_is_renamed_keeps_its_volume_while_engines_roll(fleet: Fleet) -> None:
     fleet.edit("{name: weights, namespace", "{name: other, namespace")
     fleet.edit("modelCacheRef: {name: weights}", "modelCacheRef: {name: other}")

@@ -9,6 +9,7 @@ from itertools import islice, product
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,3 +132,8 @@ def test_h1_h5_names_of_100_000_replicas_are_unique(deployment: str, engine: str
     assert len({names.gang_name(replica, engine) for replica in replicas}) == 100_000
     assert len({names.child_name(replica, engine) for replica in replicas}) == 100_000
     assert len({names.child_name(replica, engine, "leader", "devices") for replica in replicas}) == 100_000
+
+
+def test_the_name_of_a_cluster_is_its_cluster_label_whatever_label_it_has() -> None:
+    found = names.all_labels(Cluster("east", labels={"region": "eu", names.CLUSTER_LABEL: "other"}))
+    assert found == {"region": "eu", names.CLUSTER_LABEL: "east"}

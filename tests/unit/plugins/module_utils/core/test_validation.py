@@ -205,6 +205,15 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             id="selector",
         ),
         pytest.param(
+            {"deployment": change(DEPLOYMENT, "modelplane.ai/region: west", "modelplane.ai/cluster: wets")},
+            "warning",
+            "spec.template.spec.clusterSelector.matchLabels",
+            9,
+            "matches no cluster",
+            "modelplane.ai/cluster: west",
+            id="selector of a name",
+        ),
+        pytest.param(
             {
                 "cache": CACHE + "  clusterSelector: {matchLabels: {tier: gold}}\n",
                 "deployment": change(
@@ -630,6 +639,10 @@ def test_problems_between_resources(
             {"service": change(SERVICE, "qwen}}", 'qwen, modelplane.ai/replica-index: "3"}}')}, id="index label"
         ),
         pytest.param({"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{}")}, id="everything"),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, "modelplane.ai/region: west", "modelplane.ai/cluster: west")},
+            id="selector of a name",
+        ),
         pytest.param({"deployment": GANG}, id="gang with cache"),
         pytest.param({"replica": change(REPLICA, "east", "west")}, id="replica"),
         pytest.param({"deployment": engine("args: [--port=8000]")}, id="port"),

@@ -65,6 +65,8 @@ def test_pools_and_regions_are_lost_by_name_and_label() -> None:
         ("b", "gpu"): 1,
         ("c", "gpu"): 4,
     }
+    by_name = ask(fleet, {"lose": [{"matchLabels": {"modelplane.ai/cluster": "b"}}]})
+    assert by_name.lost.clusters == {"b"}
     by_label = ask(fleet, {"lose": [{"matchLabels": {"region": "west"}}]})
     assert by_label.lost.clusters == {"a", "c"}
     both = ask(fleet, {"lose": [{"matchLabels": {"region": "west"}, "pool": "more"}]})
