@@ -43,7 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pending,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
 
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
@@ -178,9 +178,7 @@ class Shortfall:
     def why(self) -> list[str]:
         """Return why what is lost finds no other place."""
         pending = [
-            f"{each.namespace}/{each.deployment}: {each.message}; {some(map(str, each.refusals), 2)}"
-            if each.refusals
-            else f"{each.namespace}/{each.deployment}: {each.message}"
+            "; ".join([f"{each.namespace}/{each.deployment}: {each.message}", *first_lines(map(str, each.refusals), 2)])
             for each in self.pending
         ]
         gone = [(each.replica, each.reason) for each in self.preempted]

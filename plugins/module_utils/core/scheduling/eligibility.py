@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
@@ -71,7 +72,8 @@ class Explainer:
         *,
         undecided: bool = False,
     ) -> tuple[Refusal, ...]:
-        """Every refusal, alike ones of several clusters as one; sorted by pool and reason.
+        """Every refusal, alike ones of several clusters as one; sorted by pool and reason, and those of clusters that
+        `clusterSelector` leaves out last, as they decide least.
 
         `engines` are the deployment's; deployments that share them share what is found. `refused`: why clusters are
         refused whatever their pools have. `undecided`: a search for a place ended at its bound.
@@ -92,11 +94,13 @@ class Explainer:
         undecided: bool,
     ) -> tuple[Refusal, ...]:
         grouped: dict[tuple[str, str], list[str]] = {}
+        left_out: dict[tuple[str, str], list[str]] = {}
         full: set[tuple[str, str]] = set()
         for cluster in clusters:
             reason = cluster_refusal(deployment, cluster) or refused.get(cluster.name, "")
             if reason:
-                grouped.setdefault(("", reason), []).append(cluster.name)
+                refusing = grouped if meets(cluster, deployment.cluster_selector) else left_out
+                refusing.setdefault(("", reason), []).append(cluster.name)
                 continue
             found = []
             for each in cluster.pools:
@@ -118,7 +122,7 @@ class Explainer:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
         return tuple(
             Refusal(reason, pool, tuple(sorted(names)), is_full=(pool, reason) in full)
-            for (pool, reason), names in sorted(grouped.items())
+            for (pool, reason), names in (*sorted(grouped.items()), *sorted(left_out.items()))
         )
 
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:

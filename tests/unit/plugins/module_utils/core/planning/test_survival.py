@@ -71,6 +71,23 @@ def test_a_loss_that_is_not_survived_is_named_with_the_reason_and_the_cheapest_a
     )
 
 
+def test_the_clusters_that_could_take_it_are_the_first_reasons() -> None:
+    """Those that `clusterSelector` leaves out decide nothing, and are first by their names."""
+    fleet = planned(
+        cluster("a", gpu=1),
+        cluster("aa", "east", gpu=1),
+        cluster("ab", "north", gpu=1),
+        cluster("b", gpu=0),
+        deployment("one", 1, "west"),
+        service("one", "one"),
+    )
+    assert only(surveyed(fleet)).why == [
+        "team/one: 0 of 1 replicas scheduled (checked 1 cluster); "
+        "pool gpu on b: 0 of 0 gpu free, at most 0 on one node, engine needs 1 pod with 1 gpu; "
+        "aa: label region is east, clusterSelector wants west; and 1 more"
+    ]
+
+
 def priced(**prices: str) -> list[api.Resource]:
     """A class for each cluster of this name, with the price of a node; empty for one that is not known."""
     return [
