@@ -147,9 +147,11 @@ class Shortfall:
     """A need that is not met after a loss (without clusters: that is not met at all).
 
     `left`: what it has then. `pending`: its deployments that find no other place. `preempted`: its replicas elsewhere
-    whose places others take then. `remedy`: the cheapest addition with
-    which it is met after every loss, None where none was found, or with `is_searched` False none was searched for.
-    `losses`: how many losses it does not survive.
+    whose places others take then. `placed`: how many replicas those of its deployments ask for that have a place for
+    each. `remedy`: the cheapest addition with which it is met after every loss, None where none was found, or with
+    `is_searched` False none was searched for. `first_step`: where there is none for a need that is not met at all, the
+    cheapest addition with which it is, and the first loss after which it is not then. `losses`: how many losses it does
+    not survive.
     """
 
     need: Need
@@ -157,8 +159,10 @@ class Shortfall:
     left: int
     pending: tuple[Pending, ...]
     preempted: tuple[Dropped, ...] = ()
+    placed: tuple[tuple[str, int], ...] = ()
     losses: int = 1
     remedy: Addition | None = None
+    first_step: tuple[Addition, Clusters] | None = None
     is_searched: bool = True
 
     def __str__(self) -> str:
@@ -182,13 +186,18 @@ class Shortfall:
             for each in self.pending
         ]
         gone = [(each.replica, each.reason) for each in self.preempted]
-        return [f"{each.namespace}/{each.deployment} on {each.cluster}: {reason}" for each, reason in gone] + pending
+        said = [f"{each.namespace}/{each.deployment} on {each.cluster}: {reason}" for each, reason in gone] + pending
+        return said or [f"{name}: replicas is {number}, and none is pending" for name, number in self.placed]
 
     @property
     def heals(self) -> str:
         """Return what would heal it."""
         if self.remedy:
             return f"{self.remedy} would heal it{_price_text(self.remedy)}"
+        if self.first_step:
+            step, lost = self.first_step
+            part = f"{step} would heal it as long as nothing is lost{_price_text(step)}, not after a loss of "
+            return part + " and ".join(lost) + (". Nothing was found that would do both" if self.is_searched else "")
         return "Nothing was found that would heal it" if self.is_searched else ""
 
 
@@ -366,6 +375,7 @@ def _shortfalls(
 ) -> list[Shortfall]:
     """Return the needs that are not met after some of these losses, or not even without one; each with the first."""
     found: dict[int, Shortfall] = {}
+    replicas = {each.key: each.replicas for each in scenario.deployments}
     unmet = [need for need in needs if need.is_unmet]
     for lost in [*([()] if unmet else []), *losses]:
         hurt = [need for need in needs if need.is_unmet is not bool(lost) and need.hurt(lost)]
@@ -390,7 +400,9 @@ def _shortfalls(
                     for each in decided.dropped
                     if each.preempted_by and (each.replica.namespace, each.replica.deployment) in behind
                 )
-                found[id(need)] = Shortfall(need, lost, left, pending, gone)
+                missing = {(each.namespace, each.deployment) for each in pending}
+                placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)
+                found[id(need)] = Shortfall(need, lost, left, pending, gone, placed)
             else:
                 found[id(need)] = replace(first, losses=first.losses + 1)
     return [found[id(need)] for need in needs if id(need) in found]
@@ -436,8 +448,11 @@ class _Healer:
             if self._tries <= 0:
                 return replace(found, is_searched=False)
             self._tries -= 1
-            if self._heals(addition, found.need):
-                return replace(found, remedy=addition)
+            lost = self._first_loss(addition, found.need)
+            if lost is None:
+                return replace(found, remedy=addition, first_step=None)
+            if lost and not found.lost and not found.first_step:
+                found = replace(found, first_step=(addition, lost))
         return found
 
     def _additions(self, found: Shortfall) -> Iterator[Addition]:
@@ -479,15 +494,17 @@ class _Healer:
         per_hour = sum(map(Fraction, known), Fraction(0)) * addition.nodes if len(known) == len(pools) else None
         return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
-    def _heals(self, addition: Addition, need: Need) -> bool:
-        """Plan again with an addition, and return whether the need is met after every loss then."""
+    def _first_loss(self, addition: Addition, need: Need) -> Clusters | None:
+        """Plan again with an addition, and return the first loss after which the need is not met then: without clusters
+        when it is not met at all, or there are too many losses to tell, None when it is met after every loss."""
         grown = _with(self._scenario, addition)
         grown = grown.with_new(grown.schedule_missing())
         needs = self._asked.needs(grown, only=need)
         losses = _losses(needs, grown.clusters)
-        return len(losses) <= MOST_LOSSES and not any(
-            _shortfalls(grown, self._asked, needs, [lost]) for lost in losses or [()]
-        )
+        if len(losses) > MOST_LOSSES:
+            return ()
+        short = (each for lost in losses or [()] for each in _shortfalls(grown, self._asked, needs, [lost]))
+        return next((each.lost for each in short), None)
 
 
 def _with(scenario: Scenario, addition: Addition) -> Scenario:

@@ -199,7 +199,22 @@ def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
     found = only(surveyed(fleet))
     assert found.lost == ()
     assert "service team/one has no endpoint even without a loss" in str(found)
-    assert str(found).endswith("Nothing was found that would heal it"), "a node alone would be lost with its cluster"
+    assert found.heals == (
+        "1 more node of pool gpu on a would heal it as long as nothing is lost (the fewest nodes that do, as prices are "
+        "not known), not after a loss of a. Nothing was found that would do both"
+    )
+
+
+def test_more_replicas_that_do_without_a_loss_are_named_where_nothing_does_more() -> None:
+    deployments = (deployment("one", 1, available=2), service("one", "one"))
+    found = only(surveyed(planned(cluster("a", gpu=1), cluster("b", gpu=1), *deployments)))
+    assert str(found) == (
+        "deployment team/one has 1 of 2 replicas even without a loss. team/one: replicas is 1, and none is pending. "
+        "1 more replica of team/one would heal it as long as nothing is lost, not after a loss of a. "
+        "Nothing was found that would do both"
+    )
+    roomy = only(surveyed(planned(cluster("a", gpu=2), cluster("b", gpu=2), *deployments)))
+    assert roomy.heals == "1 more replica of team/one would heal it"
 
 
 def test_the_field_of_a_service_wins_and_says_what_is_only_a_warning() -> None:
