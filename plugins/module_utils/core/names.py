@@ -46,6 +46,17 @@ CACHE_LABEL = "modelplane.ai/modelcache"
 GATEWAY_LABEL = "modelplane.ai/gateway"
 POOL_LABEL = "modelplane.ai/pool"
 """On nodes: the name of the node pool, selected on by every engine pod."""
+PRIORITY_ANNOTATION = "modelplane.ai/priority"
+PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
+"""On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
+NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
+"""On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
+ANNOTATIONS = {
+    PRIORITY_ANNOTATION: "ModelDeployment",
+    PREEMPTED_ANNOTATION: "ModelReplica",
+    NO_NODE_ANNOTATION: "ModelReplica",
+}
+"""All annotations that mean something on a kind of the fleet, with that kind."""
 SYSTEM_NAMESPACE = "modelplane-system"
 """Of the fleet's own objects, on the control cluster and on workload clusters."""
 

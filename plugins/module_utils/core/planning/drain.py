@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PREEMPTED_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import PREEMPTED_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
 

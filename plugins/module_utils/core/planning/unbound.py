@@ -31,9 +31,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_true, text
 
-NO_NODE_ANNOTATION = "modelplane.ai/no-node-on"
-"""On a ModelReplica: pools (cluster/pool) on which a pod of it found no node earlier; it does not go there again."""
-
 MAX_TRIES = 8
 """Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
 
@@ -108,12 +105,12 @@ def marked(replica: api.ModelReplica, existing: api.ModelReplica | None, avoided
     if not places:
         return replica
     written = " ".join("/".join(place) for place in sorted(places))
-    annotations = {**replica.annotations, NO_NODE_ANNOTATION: written}
+    annotations = {**replica.annotations, names.NO_NODE_ANNOTATION: written}
     return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})
 
 
 def _avoided(replica: api.ModelReplica) -> Pools:
-    places = (place.partition("/") for place in replica.annotations.get(NO_NODE_ANNOTATION, "").split())
+    places = (place.partition("/") for place in replica.annotations.get(names.NO_NODE_ANNOTATION, "").split())
     return frozenset((cluster, pool) for cluster, __, pool in places)
 
 

@@ -41,10 +41,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Toleration,
 )
 
-PRIORITY_ANNOTATION = "modelplane.ai/priority"
-PREEMPTED_ANNOTATION = "modelplane.ai/preempted-by"
-"""On a ModelReplica that stays until another serves: the deployment (namespace/name) that has its place."""
-
 # A node is on its fabric or is not, and any number of pods share it. A request may be copied from one for network
 # cards and ask for several, so the device that stands for the fabric counts as the most that a request may ask for.
 FABRIC_COUNT = 64
@@ -174,7 +170,7 @@ def _cost(resource: api.ModelDeployment, currency: str) -> CostLimits | None:
 
 def priority(annotations: Mapping[str, str]) -> int:
     """Return the number in the priority annotation; 0 when it is missing or cannot be one."""
-    value = annotations.get(PRIORITY_ANNOTATION, "0")
+    value = annotations.get(names.PRIORITY_ANNOTATION, "0")
     return int(value) if is_priority(value) else 0
 
 
@@ -338,7 +334,7 @@ def replica(resource: api.ModelReplica) -> Replica:
             PlacedEngine(engine.name, tuple(_placed_member(member) for member in engine.members), engine.copies)
             for engine in resource.spec.engines
         ),
-        preempted_by=resource.annotations.get(PREEMPTED_ANNOTATION, ""),
+        preempted_by=resource.annotations.get(names.PREEMPTED_ANNOTATION, ""),
     )
 
 

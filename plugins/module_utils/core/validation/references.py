@@ -29,18 +29,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    ANNOTATIONS,
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
+    MANAGED_BY,
+    PRIORITY_ANNOTATION,
     REPLICA_INDEX_LABEL,
+    RESERVED_PREFIX,
     all_labels,
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import (
-    PRIORITY_ANNOTATION,
-    fabric_of,
-    is_priority,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of, is_priority
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
@@ -66,6 +66,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 )
 
 GATEWAY_NAME = "default"
+
+# An annotation with another prefix is of somebody else.
+_OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 """Kinds that are composed into objects in a namespace on workload clusters."""
@@ -106,7 +109,7 @@ class References:
         """Yield all problems between the resources."""
         for resource in self._resources:
             ref = resource.ref
-            for rule in _RULES.get(ref.kind, ()):
+            for rule in (_annotations, *_RULES.get(ref.kind, ())):
                 for problem in rule(resource, self._fleet):
                     yield replace(problem, ref=ref)
 
@@ -491,6 +494,23 @@ def _cache_clusters(cache: Any, fleet: _Fleet) -> Iterator[Problem]:
 def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Problem]:
     if selector and fleet.complete("InferenceCluster") and not fleet.selects_a_cluster(selector):
         yield warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
+
+
+def _annotations(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
+    """Yield annotations that look like the fleet's, and mean nothing on the kind of a resource."""
+    del fleet
+    kind = resource.ref.kind
+    known = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]
+    for key in sorted(resource.annotations):
+        prefix, slash, name = key.partition("/")
+        if not (slash and prefix.endswith(_OWN_PREFIXES)) or ANNOTATIONS.get(key) == kind:
+            continue
+        near = nearest(name, known)
+        hint = f"Did you mean {RESERVED_PREFIX}{near}?" if near else "Remove it, or use a prefix of your own"
+        if key in ANNOTATIONS:
+            hint = f"It is an annotation of {ANNOTATIONS[key]}"
+        message = f"is not a known annotation of {kind}, and has no effect"
+        yield warning(message, field_path("metadata.annotations", key), hint)
 
 
 def _deployment_priority(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:

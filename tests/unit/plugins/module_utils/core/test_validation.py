@@ -53,6 +53,11 @@ def engine(fields: str) -> str:
     return change(DEPLOYMENT, "image: vllm}", f"image: vllm, {fields}}}")
 
 
+def annotated(text: str, *annotations: str) -> str:
+    """A document with these annotations."""
+    return change(text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{', '.join(f'{key}: x' for key in annotations)}}}, ")
+
+
 def pair(prefill: str, decode: str) -> str:
     """The deployment as a PrefillDecode pair with these args."""
     head, engines, body = DEPLOYMENT.partition("      - name: main\n")
@@ -108,6 +113,29 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
                 id=f"priority {name}",
             )
             for name, value in {"word": "ten", "digits of others": "\u0661\u0660", "huge": "9" * 19}.items()
+        ),
+        *(
+            pytest.param(
+                {name: annotated(text, key)},
+                "warning",
+                f'metadata.annotations["{key}"]',
+                3,
+                says,
+                hint,
+                id=f"annotation {key} of {name}",
+            )
+            for name, text, key, says, hint in (
+                (
+                    "deployment",
+                    DEPLOYMENT,
+                    "modelplane.ai/prioritty",
+                    "is not a known annotation of ModelDeployment, and has no effect",
+                    f"Did you mean {PRIORITY}?",
+                ),
+                ("deployment", DEPLOYMENT, "modelplane.fleet/priority", "has no effect", f"Did you mean {PRIORITY}?"),
+                ("service", SERVICE, PRIORITY, "annotation of ModelService", "It is an annotation of ModelDeployment"),
+                ("cluster", CLUSTER, "infrastructure.modelplane.ai/owner", "InferenceCluster", "a prefix of your own"),
+            )
         ),
         pytest.param(
             {"cluster": change(CLUSTER, "className: l4", "className: l44")},
@@ -643,6 +671,11 @@ def test_problems_between_resources(
             {"deployment": change(DEPLOYMENT, "modelplane.ai/region: west", "modelplane.ai/cluster: west")},
             id="selector of a name",
         ),
+        pytest.param(
+            {"replica": annotated(change(REPLICA, "east", "west"), "modelplane.ai/preempted-by", "modelplane.ai/no-node-on")},
+            id="annotations of the fleet",
+        ),
+        pytest.param({"class": annotated(CLASS, "example.org/priority", "priority")}, id="annotations of others"),
         pytest.param({"deployment": GANG}, id="gang with cache"),
         pytest.param({"replica": change(REPLICA, "east", "west")}, id="replica"),
         pytest.param({"deployment": engine("args: [--port=8000]")}, id="port"),

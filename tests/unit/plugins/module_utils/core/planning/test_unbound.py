@@ -14,7 +14,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import replica_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.unbound import NO_NODE_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from ansible_collections.modelplane.fleet.tests.written import parsed
 
@@ -121,7 +120,7 @@ def test_a_replica_whose_pod_finds_no_node_gets_another_place(before: dict[str, 
     assert removed.replica == whole.name
     assert removed.reason == f"pod {whole.name} found no node on pool gpu of cluster east, so it gets another place"
     moved = next(one for one in found.replicas if one.spec.cluster_name == "west")
-    assert moved.annotations[NO_NODE_ANNOTATION] == "east/gpu"
+    assert moved.annotations[names.NO_NODE_ANNOTATION] == "east/gpu"
     assert found.warnings == ()
     # The next run goes on with that.
     again = run(resources, found.replicas, [], {})
@@ -166,7 +165,7 @@ def test_a_replica_without_another_place_stays_and_the_plan_says_so(before: dict
 
 def test_a_replica_does_not_go_back_to_where_it_found_no_node(before: dict[str, api.ModelReplica]) -> None:
     whole = before["whole"]
-    annotations = {NO_NODE_ANNOTATION: "west/gpu"}
+    annotations = {names.NO_NODE_ANNOTATION: "west/gpu"}
     was = whole.model_copy(update={"metadata": whole.metadata.model_copy(update={"annotations": annotations})})
     pods = [pod(was, NO_DEVICES)]
     replicas = [before["one"], before["two"], was]
