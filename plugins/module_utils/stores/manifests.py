@@ -31,13 +31,17 @@ __all__ = ["MAX_FILES", "MAX_FILE_BYTES", "SUFFIXES", "Source", "read"]
 _MANIFESTS = "manifests end in " + ", ".join(SUFFIXES)
 
 
-def read(paths: Sequence[str]) -> tuple[list[Source], list[Problem]]:
-    """The files that `paths` name, in the order given (a folder's sorted by path), and what could not be read.
+def read(paths: Sequence[str], added: Sequence[str] = ()) -> tuple[list[Source], list[Problem]]:
+    """The files that `paths` and `added` name, in the order given (a folder's sorted by path), and what could not be
+    read. A file of `added` that `paths` name too is a problem, as it adds nothing.
 
     A source is named by its path relative to the working directory when it is below it, else as given.
     """
     reader = _Reader()
     for path in paths:
+        reader.add(path)
+    reader.expect_others()
+    for path in added:
         reader.add(path)
     return reader.sources, reader.problems
 
@@ -49,6 +53,11 @@ class _Reader:
         self._seen: set[tuple[int, int]] = set()
         self._base = _working_directory()
         self._full = False
+        self._known: frozenset[tuple[int, int]] = frozenset()
+
+    def expect_others(self) -> None:
+        """Report files that are read already from now on."""
+        self._known = frozenset(self._seen)
 
     def add(self, path: str) -> None:
         if not isinstance(path, str) or not path.strip() or "\0" in path:
@@ -148,6 +157,8 @@ class _Reader:
                     self._problem(path, f"is {_file_type(status.st_mode)}, not a file", "Name a regular file")
                     return
                 identity = _identity(status)
+                if identity in self._known:
+                    self._problem(path, "is a manifest of the fleet already, so it adds nothing", "Add other files")
                 if identity in self._seen:
                     return
                 self._seen.add(identity)

@@ -182,18 +182,20 @@ def read_manifests(
     folder: str = "",
     more: Sequence[Source] = (),
     *,
+    added: Sequence[str] = (),
     endpoint_hosts: AllowedHosts | None = None,
     clouds: Severity | None = None,
 ) -> Loaded:
-    """Return all resources below `paths` and in `more`, with all problems.
+    """Return all resources below `paths` and `added`, and in `more`, with all problems. A file of `added` that `paths`
+    name too is one.
 
     Without `endpoint_hosts`, hosts of endpoints are not checked. `clouds`: the severity of what clouds would refuse of
     clusters, which is not checked without it. Raises StoreError for manifests in the build folder, as built files must
     not be read as manifests.
     """
-    sources, unread = manifests.read(paths)
+    sources, unread = manifests.read(paths, added)
     if folder:
-        _refuse_overlap(paths, [source.name for source in sources], folder)
+        _refuse_overlap((*paths, *added), [source.name for source in sources], folder)
     loaded = load([*sources, *more], all_read=not unread)
     if endpoint_hosts is not None:
         loaded = loaded.with_problems(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
@@ -325,9 +327,7 @@ def _explored(outcome: Outcome, settings: Settings) -> Outcome:
     if settings.question:
         added = None
         if settings.question.add:
-            loaded, *__ = _fleet(
-                replace(settings, resources=(*settings.resources, *settings.question.add)), outcome.before
-            )
+            loaded, *__ = _fleet(settings, outcome.before, settings.question.add)
             added = Added(_drained((*loaded.resources, *loaded.unresolved), settings.drain), loaded.invalid)
         catalogue = read_prices(settings.question.prices or "")
         return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added, catalogue))
@@ -342,13 +342,14 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
 
 
 def _fleet(
-    settings: Settings, before: Mapping[str, str]
+    settings: Settings, before: Mapping[str, str], added: Sequence[str] = ()
 ) -> tuple[Loaded, State, Sequence[Mapping[str, Any]], Observed | None]:
-    """Return the manifests of a fleet, its state, what of it is published on the control cluster, and observations."""
+    """Return the manifests of a fleet with those that are `added`, its state, what of it is published on the control
+    cluster, and observations."""
     observed, accounts = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
-        loaded = _load(settings, accounts=accounts, seen=_nodes(observed))
+        loaded = _load(settings, added=added, accounts=accounts, seen=_nodes(observed))
         state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before))
         published: Sequence[Object] = ()
         if settings.control_unread:
@@ -365,7 +366,7 @@ def _fleet(
             f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from resources that the "
             "control cluster should keep without manifests"
         )
-    loaded = _load(settings, control.sources(), accounts=accounts, seen=_nodes(observed))
+    loaded = _load(settings, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
     return loaded, State(control.existing(), control.earlier, control.statuses()), published, observed
@@ -419,13 +420,19 @@ def _load(
     settings: Settings,
     more: Sequence[Source] = (),
     *,
+    added: Sequence[str] = (),
     accounts: Sequence[Account] = (),
     seen: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Loaded:
     if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
     loaded = read_manifests(
-        settings.resources, settings.folder, more, endpoint_hosts=settings.endpoint_hosts, clouds="warning"
+        settings.resources,
+        settings.folder,
+        more,
+        added=added,
+        endpoint_hosts=settings.endpoint_hosts,
+        clouds="warning",
     )
     if accounts:
         known = [api.wire(resource, set_only=True) for resource in loaded.resources]

@@ -95,13 +95,13 @@ class Question(api.Model):
 
     @property
     def parts(self) -> list[str]:
-        """Return what happens, a line each."""
+        """Return what happens, a line each, and what is asked twice once."""
         parts = [f"{lost} is lost" if not lost.match_labels else f"{lost} are lost" for lost in self.lose or ()]
         parts += [f"{path} is added" for path in self.add or ()]
         parts += [f"{name} has {count(number, 'replica')}" for name, number in sorted((self.scale or {}).items())]
         parts += [f"prices are those of {self.prices}"] if self.prices else []
         parts += [f"a node of InferenceClass {name} costs {each}" for name, each in sorted((self.price or {}).items())]
-        return parts
+        return list(dict.fromkeys(parts))
 
 
 def read_question(given: object) -> Question:

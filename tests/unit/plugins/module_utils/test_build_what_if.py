@@ -72,6 +72,11 @@ def test_manifests_that_are_added_are_read_with_all_others(tmp_path: Path) -> No
     assert [(move.deployment, move.gone, move.new.cluster if move.new else "") for move in found.moves] == [
         ("qwen-west", None, "nebius-eu-north-h100")
     ]
+    known = fleet / "platform.yaml"
+    with pytest.raises(build.ManifestError) as error:
+        answered(settings, {"add": [str(more), str(known)]}, tmp_path / "build")
+    (problem,) = error.value.problems
+    assert (problem.file, problem.message) == (str(known), "is a manifest of the fleet already, so it adds nothing")
     again = shutil.copy(fleet / "platform.yaml", more / "again.yaml")
     with pytest.raises(build.ManifestError):
         answered(settings, {"add": str(again)}, tmp_path / "build")

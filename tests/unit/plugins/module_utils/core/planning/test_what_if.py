@@ -195,6 +195,11 @@ def test_a_question_that_is_not_one_is_refused(given: Any, says: str) -> None:
     assert says in str(error.value)
 
 
+def test_what_is_asked_twice_happens_once() -> None:
+    asked = read_question({"add": ["a.yaml", "b.yaml", "a.yaml"], "lose": ["west", {"cluster": "west"}, "west"]})
+    assert asked.parts == ["cluster west is lost", "a.yaml is added", "b.yaml is added"]
+
+
 def test_what_a_fleet_survives_has_the_fields_of_a_service() -> None:
     assert read_survival("{clusters: 2, whenUnsatisfiable: Warn}") == read_survival(
         {"clusters": 2, "whenUnsatisfiable": "Warn"}
