@@ -617,6 +617,20 @@ def test_replicas_return_one_at_a_time_and_the_new_one_serves_first(fleet: Fleet
     assert fleet.backends() == ["east", "east"]
 
 
+def test_on_clusters_that_are_not_read_each_run_returns_a_replica_and_keeps_none_for_it(fleet: Fleet) -> None:
+    fleet.declared = {"east", "west"}
+    drain(fleet, "east", "NoSchedule")
+    sized(fleet, 2, 4)
+    fleet.edit("replicas: 2\n", PREFERRED)
+    fleet.settle()
+    fleet.edit("  taints: [{key: modelplane.ai/maintenance, effect: NoSchedule}]\n", "")
+    seen = []
+    while (outcome := fleet.run()).changes:
+        seen.append(replicas_on(fleet))
+        assert not outcome.plan.leaving
+    assert seen == [{"east": 1, "west": 1}, {"east": 2}]
+
+
 def test_a_preempted_replica_stays_until_another_serves(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     sized(fleet, 1, 2)
     fleet.settle()
