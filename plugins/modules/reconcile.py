@@ -204,8 +204,8 @@ outcome:
     findings: {pending: ["ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"], unready: []}
 refused:
   description:
-    - The findings of the kinds that O(strict) names, and losses of clusters that services have to survive and do not, a
-      line each.
+    - The findings of the kinds that O(strict) names, and losses of clusters that services and deployments have to
+      survive and do not, a line each.
   returned: success
   type: list
   elements: str

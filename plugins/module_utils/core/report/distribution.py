@@ -115,7 +115,9 @@ def _value(value: Mapping[str, Any], entry: Mapping[str, Any], known: Index) -> 
     minimum, most, number = entry["minimum"], entry["most"], value["replicas"]
     bounds = [each for each in (minimum, most) if each is not None] if value["value"] else []
     whole = max(number, *bounds, *(each["replicas"] for each in entry["values"]), 1)
-    excess = number - most if value["value"] and most is not None else number if entry["required"] else 0
+    excess = number if entry["required"] else 0
+    if value["value"]:
+        excess = number - most if most is not None else 0
     few = minimum - number if value["value"] and minimum is not None else 0
     return el(
         "li",

@@ -196,9 +196,7 @@ def memory_fits(
     found: dict[tuple[str, str, str, str, str, int], tuple[MemoryNeed, set[str]]] = {}
     for each in _placed(deployments, clusters, placements):
         for request in each.member.device_requests:
-            kinds = [one for one in each.pool.devices if one.device_class_name == request["deviceClassName"]]
-            named = [one for one in kinds if one.name == request.get("device")] or kinds[:1]
-            for device in named:
+            for device in _claimable(request, each.pool):
                 memory = device_memory(device)
                 if memory:
                     key = (*each.owner, each.engine, each.pool.name, device.name, memory)
@@ -256,10 +254,17 @@ def _needs(engines: Iterable[Engine]) -> dict[str, MemoryNeed]:
     }
 
 
+def _claimable(request: Mapping[str, Any], pool: Pool) -> list[Device]:
+    """Return the kinds of devices of a pool that a claimed request may get: the one to which it is limited, or those of
+    its DeviceClass."""
+    kinds = [device for device in pool.devices if device.device_class_name == request["deviceClassName"]]
+    return [device for device in kinds if device.name == request.get("device")] or kinds
+
+
 def _shortage(need: MemoryNeed | None, member: PlacedMember, pool: Pool) -> str:
     """Return what a member is short of on a pool, unless one kind of device that it may have claimed has enough."""
     for request in member.device_requests:
-        kinds = [device for device in pool.devices if device.device_class_name == request["deviceClassName"]]
+        kinds = _claimable(request, pool)
         reasons = [weights_refusal(need, device) or cache_shortage(need, device) for device in kinds]
         if reasons and all(reasons):
             return f"device {kinds[0].name}: {reasons[0]}"

@@ -55,7 +55,9 @@ def engine(fields: str) -> str:
 
 def annotated(text: str, *annotations: str) -> str:
     """A document with these annotations."""
-    return change(text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{', '.join(f'{key}: x' for key in annotations)}}}, ")
+    return change(
+        text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{', '.join(f'{key}: x' for key in annotations)}}}, "
+    )
 
 
 def pair(prefill: str, decode: str) -> str:
@@ -672,7 +674,11 @@ def test_problems_between_resources(
             id="selector of a name",
         ),
         pytest.param(
-            {"replica": annotated(change(REPLICA, "east", "west"), "modelplane.ai/preempted-by", "modelplane.ai/no-node-on")},
+            {
+                "replica": annotated(
+                    change(REPLICA, "east", "west"), "modelplane.ai/preempted-by", "modelplane.ai/no-node-on"
+                )
+            },
             id="annotations of the fleet",
         ),
         pytest.param({"class": annotated(CLASS, "example.org/priority", "priority")}, id="annotations of others"),

@@ -213,6 +213,17 @@ def test_distributions_are_written_in_words_beside_their_bars() -> None:
     assert "Order and spread of replicas" not in Page(report.html(small())).text
 
 
+def test_no_replica_is_too_many_where_no_cluster_takes_new_ones() -> None:
+    model = distributed()
+    (row, *__) = model["distributions"]
+    row["topologies"][0] |= {"most": None}
+    shown = re.sub(r"\s+", " ", Page(report.html(model)).text)
+    assert "At least 2 each. No cluster with this label takes new replicas." in shown
+    assert "us-west aws-west 4 4 replicas" in shown
+    assert "us-west aws-west 4 4 replicas 1 too many" not in shown
+    assert "us-west aws-west 4 4 replicas 4 too many" not in shown
+
+
 def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
     model = large(40, 90)
     page = Page(report.html(model))

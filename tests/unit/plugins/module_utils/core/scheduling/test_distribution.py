@@ -151,7 +151,6 @@ def test_a_cluster_can_be_selected_by_its_name() -> None:
     assert decided.pending[0].message == "2 of 3 replicas scheduled (checked 1 cluster)"
 
 
-
 def test_scaling_down_begins_with_the_least_preferred() -> None:
     fleet = regions(east_a=1, north_a=9, west_a=1)
     running = schedule([fleets.deployment("d", 5, preferences=TERMS)], fleet, [])

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
     cache_shortage,
+    memory_fits,
     memory_need,
     memory_shortages,
     weights_refusal,
@@ -212,3 +213,21 @@ def test_a_replica_that_runs_stays_with_a_warning() -> None:
     assert [(refusal.pool, refusal.clusters) for refusal in found] == [("gpu", ("west",))]
     assert "weights take 30.00 GiB" in found[0].reason
     assert memory_shortages([fleets.deployment("d", 1, with_memory(None))], clusters, decided.placements) == ()
+
+
+@pytest.mark.parametrize(
+    ("limited_to", "devices", "warns"), [("small", ["small"], True), ("", ["small", "large"], False)]
+)
+def test_a_warning_and_the_report_are_about_the_devices_that_a_claim_may_get(
+    limited_to: str, devices: list[str], warns: bool
+) -> None:
+    kinds = fleets.gpu("24Gi", name="small"), fleets.gpu("80Gi", name="large")
+    decided, clusters = decide(None, [], *kinds)
+    (placement,) = decided.placements
+    (engine,) = placement.engines
+    (member,) = engine.members
+    requests = tuple({**request, "device": limited_to} for request in member.device_requests)
+    placed = replace(placement, engines=(replace(engine, members=(replace(member, device_requests=requests),)),))
+    deployments = [fleets.deployment("d", 1, with_memory(MemoryNeed(30 * GIB)))]
+    assert sorted(each.device for each in memory_fits(deployments, clusters, [placed])) == sorted(devices)
+    assert bool(memory_shortages(deployments, clusters, [placed])) is warns
