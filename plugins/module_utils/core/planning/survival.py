@@ -496,7 +496,7 @@ class _Healer:
 
     def _first_loss(self, addition: Addition, need: Need) -> Clusters | None:
         """Plan again with an addition, and return the first loss after which the need is not met then: without clusters
-        when it is not met at all, or there are too many losses to tell, None when it is met after every loss."""
+        when it is not met at all, or there are too many losses to be tried, None when it is met after every loss."""
         grown = _with(self._scenario, addition)
         grown = grown.with_new(grown.schedule_missing())
         needs = self._asked.needs(grown, only=need)

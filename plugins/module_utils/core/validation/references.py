@@ -67,7 +67,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 
 GATEWAY_NAME = "default"
 
-# An annotation with another prefix is of somebody else.
+# Annotations with other prefixes belong to users and other programs.
 _OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
@@ -497,7 +497,7 @@ def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Proble
 
 
 def _annotations(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
-    """Yield annotations that look like the fleet's, and mean nothing on the kind of a resource."""
+    """Yield annotations that have a prefix of the fleet, and mean nothing on the kind of a resource."""
     del fleet
     kind = resource.ref.kind
     known = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]

@@ -192,7 +192,6 @@ def test_a_cache_is_on_the_cluster_that_its_selector_names(fleet: Fleet) -> None
     assert list(fleet.claims()) == [FIRST]
 
 
-
 def test_a_cache_that_is_renamed_keeps_its_volume_while_engines_roll(fleet: Fleet) -> None:
     fleet.edit("{name: weights, namespace", "{name: other, namespace")
     fleet.edit("modelCacheRef: {name: weights}", "modelCacheRef: {name: other}")

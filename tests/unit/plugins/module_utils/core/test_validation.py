@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import workload_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    NO_NODE_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    workload_namespace,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -55,9 +59,8 @@ def engine(fields: str) -> str:
 
 def annotated(text: str, *annotations: str) -> str:
     """A document with these annotations."""
-    return change(
-        text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{', '.join(f'{key}: x' for key in annotations)}}}, "
-    )
+    pairs = ", ".join(f"{key}: x" for key in annotations)
+    return change(text, "\nmetadata: {", f"\nmetadata: {{annotations: {{{pairs}}}, ")
 
 
 def pair(prefill: str, decode: str) -> str:
@@ -674,11 +677,7 @@ def test_problems_between_resources(
             id="selector of a name",
         ),
         pytest.param(
-            {
-                "replica": annotated(
-                    change(REPLICA, "east", "west"), "modelplane.ai/preempted-by", "modelplane.ai/no-node-on"
-                )
-            },
+            {"replica": annotated(change(REPLICA, "east", "west"), PREEMPTED_ANNOTATION, NO_NODE_ANNOTATION)},
             id="annotations of the fleet",
         ),
         pytest.param({"class": annotated(CLASS, "example.org/priority", "priority")}, id="annotations of others"),

@@ -200,8 +200,8 @@ def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
     assert found.lost == ()
     assert "service team/one has no endpoint even without a loss" in str(found)
     assert found.heals == (
-        "1 more node of pool gpu on a would heal it as long as nothing is lost (the fewest nodes that do, as prices are "
-        "not known), not after a loss of a. Nothing was found that would do both"
+        "1 more node of pool gpu on a would heal it as long as nothing is lost (the fewest nodes that do, as prices "
+        "are not known), not after a loss of a. Nothing was found that would do both"
     )
 
 
