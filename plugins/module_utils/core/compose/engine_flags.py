@@ -40,6 +40,17 @@ _OFFLOADS = ("--cpu-offload", "--offload")
 # A KV cache of which a device does not have the part that the other axes say.
 _SPLITS = ("--decode-context-parallel-size", "-dcp", "--attn-cp-size", "--attention-context-parallel-size")
 _FRACTION = re.compile(r"[01]?(\.[0-9]{1,6})?", re.ASCII)
+_EXPANDED = re.compile(r"[$`]|\{\{")
+# As human_readable_int of vllm/engine/arg_utils.py reads it: small letters count in thousands and may have a fraction.
+_TOKENS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,10}(?=[kmgt]))?)([kmgtKMGT]?)", re.ASCII)
+_MULTIPLES: Mapping[str, int] = {
+    "": 1,
+    **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
+}
+_VLLM_CONTEXT, _SGLANG_CONTEXT = "--max-model-len", "--context-length"
+# vLLM takes what fits.
+_FITTING_CONTEXT = ("auto", "-1")
 # Limit on the number of "$@" in scripts: each is replaced by all arguments.
 _MOST_PASSED = 8
 
@@ -130,7 +141,8 @@ class CommandLine:
 class Parallelism:
     """Devices of all pods of one copy of an engine, according to the axes in its flags.
 
-    `axes` maps the long names of vLLM's flags to values; `field` is `args` or `command`, whichever contains them.
+    `axes` maps the long names of vLLM's flags to values; `field` is `args` or `command`, whichever contains them or
+    would contain them.
     """
 
     axes: Mapping[str, int]
@@ -183,10 +195,11 @@ def has_model(line: CommandLine) -> bool:
 
 
 def parallelism(line: CommandLine) -> Parallelism | None:
-    """Return the parallelism of an engine that is vLLM or SGLang; None when no axis is set or it cannot be determined.
+    """Return the parallelism of an engine that is vLLM or SGLang; None when it cannot be determined. Without an axis it
+    uses one device.
 
-    It cannot be determined for values that are expanded in the pod, for unknown programs, and for a script with
-    several command lines of different axes.
+    It cannot be determined for values that are expanded in the pod, for unknown programs, for what an image starts by
+    itself, and for a script with several command lines of different axes.
     """
     known = _known_axes(line)
     if known is None:
@@ -194,7 +207,10 @@ def parallelism(line: CommandLine) -> Parallelism | None:
     name, axes = known
     shared = (_DATA,) if axes.pop(_SGLANG_ATTENTION, None) else ()
     devices = prod(value for axis, value in axes.items() if axis not in shared)
-    return Parallelism(axes, devices, _field_of_axes(line, name)) if axes else None
+    if not axes and not (line.args or line.command):
+        return None
+    field = _field_of_axes(line, name) if axes else "args" if line.args else "command"
+    return Parallelism(axes, devices, field)
 
 
 def memory_use(line: CommandLine) -> MemoryUse | None:
@@ -223,8 +239,78 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
         pipeline=pipeline,
         fraction=fraction,
         cache_type=_value(line, ("--kv-cache-dtype",)),
-        context=_number(line, ("--max-model-len", "--context-length"), _MAX_CONTEXT) or 0,
+        context=_context(line),
     )
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """Value of a flag that its inference server refuses: what it `must` be; `field` is `args` or `command`."""
+
+    flag: str
+    value: str
+    must: str
+    field: str
+
+
+def wrong_values(line: CommandLine) -> Iterator[WrongValue]:
+    """Yield values of flags for parallelism, device memory and context that vLLM or SGLang would not start with.
+
+    What is expanded in the pod is unknown, and so are programs that are neither."""
+    name = program(line)
+    if name is None:
+        return
+    for field, part in zip(("args", "command"), line.fields, strict=True):
+        for words in (_plain(part), *(words for words in _scripts(part) if _starts(words) == name)):
+            for flag, value in _flags(words, name):
+                must = _must(flag, value, name)
+                if must and not _EXPANDED.search(value):
+                    yield WrongValue(flag, value, must, field)
+
+
+def _flags(words: Sequence[str], name: str) -> Iterator[tuple[str, str]]:
+    """Yield the flags of a command line, each with the value that it has if it takes one."""
+    for word, following in pairwise((*words, "")):
+        if word.startswith("-"):
+            __, equals, value = word.partition("=")
+            yield _flag(word, name), value if equals else following
+
+
+def _must(flag: str, value: str, name: str) -> str:
+    """Return what a value must be; empty for one that is right, and for flags that are not read here."""
+    if flag in _PROGRAMS[name].axes:
+        return "" if _is_positive(value) else "a whole number of 1 or more"
+    if flag == _MEMORY[name].flag:
+        return "" if _is_part(value) else "a number above 0 and up to 1, such as 0.9"
+    if flag == _VLLM_CONTEXT and name == "vllm":
+        is_right = value in _FITTING_CONTEXT or _tokens(value)
+        return "" if is_right else "a number of tokens such as 32768, 32k (32,000) or 32K (32,768), or auto"
+    if flag == _SGLANG_CONTEXT and name == "sglang":
+        return "" if _is_positive(value) else "a whole number of tokens such as 32768"
+    return ""
+
+
+def _is_positive(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and bool(text.strip("0"))
+
+
+def _is_part(text: str) -> bool:
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False
+
+
+def _context(line: CommandLine) -> int:
+    """Return the tokens of a request that flags set; 0 when they are not known."""
+    tokens = _tokens(_value(line, (_VLLM_CONTEXT, _SGLANG_CONTEXT)))
+    return tokens if tokens <= _MAX_CONTEXT else 0
+
+
+def _tokens(text: str) -> int:
+    """Return a number of tokens, which may end with a letter; 0 for what is none."""
+    match = _TOKENS.fullmatch(text)
+    return int(Fraction(match[1]) * _MULTIPLES[match[2]]) if match else 0
 
 
 def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:

@@ -146,7 +146,8 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
         return
     what = "GPUs" if claim.is_exact else "devices"
     pods = f"pod that claims {what} has" if claim.pods == 1 else f"{claim.pods} pods that claim {what} have"
-    message = f"uses {count(started.devices, 'GPU')}, but the {pods} {claim.gpus} (engine {engine.name})"
+    why = "" if started.axes else ", as no flag sets its parallelism"
+    message = f"uses {count(started.devices, 'GPU')}{why}, but the {pods} {claim.gpus} (engine {engine.name})"
     place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
     yield warning(message, place, _fitting(started, claim), str(started))
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Validation of engines beyond their schema: ports, variables, resources."""
+"""Validation of engines beyond their schema: ports, flags, variables, resources."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
             yield from _image(container, path)
             yield from _variables(container, path)
             yield from _amounts(container, path)
+            yield from _flags(container, path)
             if member.role != constants.WORKER:
                 yield from _port(container, engine.phase == constants.DECODE, path)
 
@@ -90,6 +91,13 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
             place = field_path(f"{path}.resources.requests", wire)
             hint = f"Lower it, or raise or remove limits.{wire}"
             yield Problem(f"is more than the limit, {amounts[1]}", place, short(amounts[0].text), hint)
+
+
+def _flags(container: Any, path: str) -> Iterator[Problem]:
+    """Yield values of flags that the inference server of a container does not start with."""
+    for wrong in engine_flags.wrong_values(CommandLine.of(container)):
+        message = f"has a value of {wrong.flag} with which the engine does not start"
+        yield warning(message, f"{path}.{wrong.field}", f"It must be {wrong.must}", short(wrong.value))
 
 
 def _port(container: Any, decode: bool, path: str) -> Iterator[Problem]:

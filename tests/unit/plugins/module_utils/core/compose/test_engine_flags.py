@@ -124,6 +124,7 @@ def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) 
 
 
 TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
+MEMORY, CONTEXT = "--gpu-memory-utilization", "--max-model-len"
 SERVE = ["vllm", "serve", "m"]
 SGLANG = ["python3", "-m", "sglang.launch_server"]
 BOTH_WAYS = """\
@@ -155,6 +156,8 @@ exec vllm serve "$@" --nnodes=2 --node-rank=$(MODELPLANE_RANK) --master-addr="$(
         ({"command": SGLANG, "args": ["--tp=4", "--dp-size", "2"]}, {TP: 4, DP: 2}, 8),
         ({"command": SGLANG, "args": ["--tp=8", "--dp=8", "--enable-dp-attention"]}, {TP: 8, DP: 8}, 8),
         ({"command": ["sh", "-c", "sglang serve --tensor-parallel-size 2"]}, {TP: 2}, 2),
+        ({"command": SERVE, "args": ["--port=8000"]}, {}, 1),
+        ({"command": SGLANG, "args": ["--enable-dp-attention"]}, {}, 1),
     ],
 )
 def test_parallelism(container: dict[str, Any], axes: dict[str, int], devices: int) -> None:
@@ -170,6 +173,8 @@ def test_parallelism(container: dict[str, Any], axes: dict[str, int], devices: i
         ({"command": [*SERVE, "-tp=4"], "args": ["--port=8000"]}, "command"),
         ({"command": ["sh", "-c"], "args": ["vllm serve -tp 4"]}, "args"),
         ({"command": ["sh", "-c", "vllm serve -tp 4"]}, "command"),
+        ({"command": SERVE, "args": ["--port=8000"]}, "args"),
+        ({"command": ["sh", "-c", "vllm serve m"]}, "command"),
     ],
 )
 def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> None:
@@ -182,7 +187,7 @@ def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> No
     "container",
     [
         {},
-        {"command": SERVE},
+        {"image": "vllm/vllm-openai:v0.23.0"},
         {"command": ["my-engine"], "args": ["--tensor-parallel-size=4"]},
         {"image": "registry.example.com/my-engine:1", "args": ["--tensor-parallel-size=4"]},
         {"image": "lmsysorg/sglang:v0.5", "args": ["--tp=4"]},
@@ -207,3 +212,44 @@ def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> No
 )
 def test_parallelism_that_is_unknown(container: dict[str, Any]) -> None:
     assert engine_flags.parallelism(command_line(container)) is None
+
+
+@pytest.mark.parametrize(
+    ("container", "wrong"),
+    [
+        ({"command": SERVE, "args": ["--tensor-parallel-size=eight"]}, (TP, "eight", "1 or more", "args")),
+        ({"command": SERVE, "args": ["-tp", "0"]}, ("-tp", "0", "1 or more", "args")),
+        ({"command": [*SERVE, "-pp=-1"]}, ("-pp", "-1", "1 or more", "command")),
+        ({"command": ["sh", "-c", "vllm serve m --tensor_parallel_size 2.0"]}, (TP, "2.0", "1 or more", "command")),
+        ({"command": SERVE, "args": [TP]}, (TP, "", "1 or more", "args")),
+        ({"command": SGLANG, "args": ["--dp=x"]}, ("--dp", "x", "1 or more", "args")),
+        ({"command": SERVE, "args": ["--gpu-memory-utilization=2.5"]}, (MEMORY, "2.5", "above 0 and up to 1", "args")),
+        ({"command": SERVE, "args": ["--gpu_memory_utilization", "0"]}, (MEMORY, "0", "above 0", "args")),
+        ({"command": SERVE, "args": ["--gpu-memory-utilization=90%"]}, (MEMORY, "90%", "above 0", "args")),
+        ({"command": SGLANG, "args": ["--mem-fraction-static=nan"]}, ("--mem-fraction-static", "nan", "above", "args")),
+        ({"command": SERVE, "args": ["--max-model-len=1.5K"]}, (CONTEXT, "1.5K", "32K (32,768)", "args")),
+        ({"command": SERVE, "args": ["--max-model-len=many"]}, (CONTEXT, "many", "32k (32,000)", "args")),
+        ({"command": SGLANG, "args": ["--context-length=32k"]}, ("--context-length", "32k", "whole number", "args")),
+    ],
+)
+def test_values_that_no_server_starts_with(container: dict[str, Any], wrong: tuple[str, str, str, str]) -> None:
+    (found,) = engine_flags.wrong_values(command_line(container))
+    assert (found.flag, found.value, found.field) == (wrong[0], wrong[1], wrong[3])
+    assert wrong[2] in found.must
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"command": SERVE, "args": ["-tp=8", "--gpu-memory-utilization=0.9234567", "--max-model-len=-1"]},
+        {"command": SERVE, "args": ["--gpu-memory-utilization", "1", "--max-model-len", "auto"]},
+        {"command": SERVE, "args": ["--gpu-memory-utilization=.95", "--max-model-len=25.6k"]},
+        {"command": SERVE, "args": ["-tp=$(TP)", "--gpu-memory-utilization={{ part }}"]},
+        {"command": ["sh", "-c", "vllm serve m -tp $(nvidia-smi -L | wc -l) --max-model-len `cat tokens`"]},
+        {"command": ["sh", "-c", "other -tp x; vllm serve m"]},
+        {"command": ["other"], "args": ["--tensor-parallel-size=eight"]},
+        {"command": SERVE, "args": ["--context-length=x"]},
+    ],
+)
+def test_values_that_may_be_right(container: dict[str, Any]) -> None:
+    assert list(engine_flags.wrong_values(command_line(container))) == []

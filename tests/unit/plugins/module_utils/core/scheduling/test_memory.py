@@ -99,6 +99,30 @@ def test_fraction(args: list[str], fraction: Fraction) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        ("32768", 32_768),
+        ("128k", 128_000),
+        ("128K", 131_072),
+        ("25.6k", 25_600),
+        ("1m", 1_000_000),
+        ("1M", 1_048_576),
+        ("1.5K", 0),
+        ("1.5", 0),
+        ("auto", 0),
+        ("-1", 0),
+        ("9g", 0),
+        ("$(TOKENS)", 0),
+    ],
+)
+def test_the_context_is_read_as_vllm_reads_it(value: str, tokens: int) -> None:
+    found = use(f"--max-model-len={value}")
+    assert found
+    assert found.context == tokens
+    assert need(found).tokens == tokens
+
+
+@pytest.mark.parametrize(
     ("parameters", "dtype", "size"),
     [
         ("8.19B", "bfloat16", 16_380_000_000),
