@@ -92,3 +92,15 @@ def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) 
     hint = f"Set replicas to {needed} or more"
     hint += f", or this to {replicas // len(values)} or less" if replicas >= len(values) else ""
     yield warning(f"asks for {count(needed, 'replica')} in all{where}, and replicas is {replicas}", path, hint)
+
+
+def deployment_spot(deployment: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield a minimum of replicas that are kept off spot nodes which the deployment does not have."""
+    spec = deployment.spec
+    limits = spec.cost.spot if spec.cost else None
+    # Without `replicas` in the manifest an autoscaler sets it.
+    if limits is None or "replicas" not in spec.model_fields_set or not 0 < spec.replicas < limits.min_on_demand:
+        return
+    message = f"is more than replicas, which is {spec.replicas}, so that no replica may be on spot nodes"
+    hint = f"Set this to {spec.replicas} or less"
+    yield warning(message, "spec.cost.spot.minOnDemand", hint, str(limits.min_on_demand))

@@ -54,6 +54,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.d
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.distribution import (
     deployment_distribution,
+    deployment_spot,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.engines import (
     deployment_engines,
@@ -645,6 +646,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_cache,
         _deployment_clusters,
         deployment_distribution,
+        deployment_spot,
         _deployment_selectors,
         deployment_engines,
         deployment_devices,

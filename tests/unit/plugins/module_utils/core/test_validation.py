@@ -47,6 +47,7 @@ spec:
       template: {spec: {containers: [{name: engine, image: vllm}]}}
 """
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
+SERVE = "command: [vllm, serve, m], args: "
 CEL = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
 POOL = "spec.nodePools[0]"
 PRIORITY = "modelplane.ai/priority"
@@ -640,6 +641,33 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "Set replicas to 2 or more",
             id="minimum of the fleet",
         ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[-tp=eight]}}")},
+            "warning",
+            f"{CONTAINER}.args",
+            20,
+            "has a value of -tp with which the engine does not start",
+            "It must be a whole number of 1 or more",
+            id="no number of GPUs",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, "image: vllm}", f"image: x, {SERVE}[--gpu-memory-utilization=2.5]}}")},
+            "warning",
+            f"{CONTAINER}.args",
+            20,
+            "has a value of --gpu-memory-utilization with which the engine does not start",
+            "It must be a number above 0 and up to 1, such as 0.9",
+            id="more than all memory",
+        ),
+        pytest.param(
+            {"deployment": asking("cost: {spot: {max: 1, minOnDemand: 100}}", "replicas: 2")},
+            "warning",
+            "spec.cost.spot.minOnDemand",
+            6,
+            "is more than replicas, which is 2, so that no replica may be on spot nodes",
+            "Set this to 2 or less",
+            id="more on demand than all",
+        ),
     ],
 )
 def test_problems_between_resources(
@@ -743,6 +771,12 @@ def test_problems_between_resources(
             id="minimum of an autoscaler",
         ),
         pytest.param({"deployment": asking("minAvailable: [{replicas: 2}]", "replicas: 0")}, id="scaled to zero"),
+        pytest.param({"deployment": asking("cost: {spot: {minOnDemand: 2}}", "replicas: 2")}, id="all on demand"),
+        pytest.param({"deployment": asking("cost: {spot: {minOnDemand: 2}}", "replicas: 0")}, id="none on demand"),
+        pytest.param(
+            {"deployment": asking("cost: {spot: {minOnDemand: 2}}", "# an autoscaler sets replicas")},
+            id="on demand of an autoscaler",
+        ),
         pytest.param({"deployment": asking("preemption: LowerPriority")}, id="preemption of nothing"),
     ],
 )
