@@ -17,6 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 _LONGEST = 60
 _LARGEST = 2**53
+# Seconds, and billions of parameters.
+_UNITS = ("s", "B")
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1", "enabled"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0", "disabled"})
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400)}
@@ -71,6 +73,8 @@ def _spellings(text: str) -> Iterator[str]:
     seconds = _seconds(stripped)
     if seconds is not None:
         yield f"{seconds}s"
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
+        yield from (f"{stripped}{unit}" for unit in _UNITS)
     yield stripped.lower()
     yield re.sub(r"[\s_]+", "-", stripped.lower())
 
@@ -166,15 +170,23 @@ def _for_text(shape: Shape, value: object, shown: bool) -> str:
     if type(value) is bool:
         return "Put it in quotes"
     if type(value) in (int, float):
-        if type(value) is int and shape.pattern and not _fits(shape, str(value)) and _fits(shape, f"{value}s"):
-            return f"Write {value}s" if shown else "Write the unit behind it"
-        # YAML reads 1.30 as the number 1.3.
-        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[1-9]", str(value)) else ""
+        if shape.pattern and not _fits(shape, str(value)):
+            return _with_unit(shape, value, shown)
+        # YAML reads 1.30 as the number 1.3, and 1.00 as 1.0.
+        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[0-9]", str(value)) else ""
         return f'Quote it: "{value}"{lost}' if shown else "Quote it"
     only = _only(value)
     if only is None:
         return ""
     return f"Write {_written(str(only))}, without a list" if shown and type(only) is str else "Write it without a list"
+
+
+def _with_unit(shape: Shape, value: object, shown: bool) -> str:
+    """Return the hint for a number where a text is due that it is not by itself: with its unit, or what it must be."""
+    written = next((f"{value}{unit}" for unit in _UNITS if _fits(shape, f"{value}{unit}")), "")
+    if written:
+        return f"Write {_written(written)}" if shown else "Write the unit behind it"
+    return f"It {shape.words}" if shape.words else "Quote it"
 
 
 def _for_list(shape: Shape, value: object, shown: bool) -> str:

@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
     may_show,
     path_of,
     problem_of_error,
+    problem_of_unreadable,
     shape_at,
     unknown_field,
     without_consequences,
@@ -71,7 +72,7 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
-    problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint, ref=ref) for found in unreadable]
+    problems = [problem_of_unreadable(kind, found, ref) for found in unreadable]
     problems += _header(content, kind, ref)
     unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
     problems += [unknown_field(kind, loc, ref) for loc in unknown]
@@ -108,7 +109,7 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
     except TooLargeError:
         raise InvalidResource((Problem(f"has more than {MAX_VALUES} values"),)) from None
     content = read_in.content
-    problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint) for found in read_in.unreadable]
+    problems = [problem_of_unreadable(kind, found, None) for found in read_in.unreadable]
     _drop_nulls(kind, content, read_in.nulls)
     try:
         part = kind.model_validate(content)

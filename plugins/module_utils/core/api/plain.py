@@ -22,12 +22,16 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Part that no document can have: the value at a place, or (with `of_key`) a key of the mapping there."""
+    """Part that no document can have: the value at a place, or (with `of_key`) a key of the mapping there.
+
+    `number`: the value, if it is too large a number.
+    """
 
     loc: Loc
     message: str
     hint: str = ""
     of_key: bool = False
+    number: int | None = None
 
 
 class TooLargeError(ValueError):
@@ -154,11 +158,11 @@ class _Copier:
 
     def _integer(self, value: int, loc: Loc) -> Any:
         if not -_INT64 <= value < _INT64:
-            return self._refuse(loc, "must be a whole number of at most 64 bits")
+            return self._refuse(loc, "must be a whole number of at most 64 bits", number=value)
         return value
 
-    def _refuse(self, loc: Loc, message: str, hint: str = "") -> Refused:
-        self.unreadable.append(Unreadable(loc, message, hint))
+    def _refuse(self, loc: Loc, message: str, hint: str = "", number: int | None = None) -> Refused:
+        self.unreadable.append(Unreadable(loc, message, hint, number=number))
         return REFUSED
 
 

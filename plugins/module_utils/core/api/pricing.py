@@ -18,7 +18,7 @@ PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
 
 Amount = Annotated[
     str,
-    Words('must be a number in quotes, such as "12.34"'),
+    Words('must be an amount of zero or more, in quotes, of up to 9 digits and up to 9 decimals, such as "12.34"'),
     Field(max_length=19, pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$"),
 ]
 Currency = Annotated[str, Words("must be three capital letters such as USD"), Field(pattern="^[A-Z]{3}$", max_length=3)]

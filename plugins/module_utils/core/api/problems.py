@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, Unreadable, type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import EMPTY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -112,6 +112,19 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
 
 
+def problem_of_unreadable(kind: type[Model], found: Unreadable, ref: Ref | None) -> Problem:
+    """The problem of a value that no document can have. Of a number that is too large for any it is what its field
+    says, where that says more."""
+    shape, message, hint = shape_at(kind, found.loc), found.message, found.hint
+    if found.number is not None and shape is not None:
+        if shape.kind == "integer":
+            message = _outside(shape, found.number) or message
+        elif shape.kind != "any":
+            message = f"must be {_KINDS[shape.kind]}, is {type_words(found.number)}"
+            hint = "Put it in quotes" if shape.kind == "text" else ""
+    return Problem(message, path=path_of(kind, found.loc), hint=hint, ref=ref)
+
+
 def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
     """Return whether a place is that of a field that the API does not have, in an object that it has."""
     parent = shape_at(kind, loc[:-1])
@@ -204,13 +217,18 @@ def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
     return f"must be one of {choices}", corrections.of_choice(shape, value) or hint
 
 
+def _outside(shape: Shape, value: int) -> str:
+    """Return which limit of its field a number is beyond; empty for none."""
+    if shape.minimum is not None and value < shape.minimum:
+        return f"must be at least {shape.minimum}"
+    if shape.maximum is not None and value > shape.maximum:
+        return f"must be at most {shape.maximum}"
+    return ""
+
+
 def _beyond_limits(shape: Shape, value: Any) -> str:
     if shape.kind == "integer":
-        if shape.minimum is not None and value < shape.minimum:
-            return f"must be at least {shape.minimum}"
-        if shape.maximum is not None and value > shape.maximum:
-            return f"must be at most {shape.maximum}"
-        return "is not a valid number"
+        return _outside(shape, value) or "is not a valid number"
     size = len(value)
     one, many = _UNITS.get(shape.kind, ("", ""))
     if shape.shortest is not None and size < shape.shortest:

@@ -99,7 +99,7 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[LocatedViolation
             yield LocatedViolation(
                 (*loc, index, shape.list_keys[0]) if len(shape.list_keys) == 1 else (*loc, index),
                 f"{names} must be unique in the list: item {first} has the same",
-                "Rename one of them",
+                "Rename one of them" if shape.list_keys == ("name",) else "Remove one of them",
                 key[0] if len(key) == 1 else None,
             )
 

@@ -520,7 +520,7 @@ def _deployment_priority(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     if not is_priority(value):
         hint = 'Write a whole number as a text, such as "10"; higher comes first'
         path = field_path("metadata.annotations", PRIORITY_ANNOTATION)
-        yield warning("is no whole number, and counts as priority 0", path, hint, short(value))
+        yield warning("is no whole number of up to 18 digits, and counts as priority 0", path, hint, short(value))
 
 
 def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:

@@ -114,7 +114,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
                 "warning",
                 f'metadata.annotations["{PRIORITY}"]',
                 3,
-                "is no whole number, and counts as priority 0",
+                "is no whole number of up to 18 digits, and counts as priority 0",
                 "Write a whole number",
                 id=f"priority {name}",
             )
