@@ -7,11 +7,18 @@ Amounts are text, so that no binary fraction is between what is written and what
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule, Words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Atomic,
+    Model,
+    Rule,
+    Violation,
+    Words,
+)
 
 PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
 """Way to buy a node."""
@@ -86,6 +93,19 @@ class LocalPrices(Prices):
     zone: Place | None = Field(default=None, description="Zone that the prices are for.")
 
 
+def _given_twice(locations: Sequence[LocalPrices]) -> list[Violation]:
+    """Return the regions and zones that have prices already."""
+    first: dict[tuple[str, str], int] = {}
+    found = []
+    for index, each in enumerate(locations):
+        for field, place in (("region", each.region), ("zone", each.zone)):
+            other = first.setdefault((field, place), index) if place is not None else index
+            if other != index:
+                message = f"is given twice: also in locations[{other}]"
+                found.append(Violation(("locations", index, field), message, place, "Put its prices into one item"))
+    return found
+
+
 class Pricing(Prices):
     """Prices of a node. They win over the price catalogue of the fleet."""
 
@@ -96,6 +116,14 @@ class Pricing(Prices):
             cel=" || ".join(f"has(self.{field})" for field in (*_OPTIONS, "locations")),
             check=lambda pricing: has_price(pricing) or pricing.locations is not None,
             schema={"anyOf": [*_ANY_PRICE["anyOf"], {"required": ["locations"]}]},
+        ),
+        Rule(
+            ids=("IK-11",),
+            message="a region or zone must not be given twice",
+            cel="!has(self.locations) || self.locations.all(a, "
+            "(!has(a.region) || self.locations.exists_one(b, has(b.region) && b.region == a.region)) && "
+            "(!has(a.zone) || self.locations.exists_one(b, has(b.zone) && b.zone == a.zone)))",
+            check=lambda pricing: _given_twice(pricing.locations or ()) or True,
         ),
     )
 
