@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Model,
     RequiredWithDefault,
     Rule,
+    Violation,
     Words,
     has,
     without,
@@ -185,6 +186,17 @@ class ServedModel(Model):
             check=lambda model: (model.layers is None) == (model.kv_heads is None) == (model.head_dim is None),
             hint="They are num_hidden_layers, num_key_value_heads and head_dim in the model's config.json",
             schema={"oneOf": [{"required": ["layers", "kvHeads", "headDim"]}, without("layers", "kvHeads", "headDim")]},
+        ),
+        Rule(
+            ids=("MD-34",),
+            message="parameters must be more than zero",
+            cel="self.parameters.matches('[1-9]')",
+            check=lambda model: (
+                any(digit in model.parameters for digit in "123456789")
+                or [Violation(("parameters",), "must be more than zero", model.parameters)]
+            ),
+            hint="Write how many the model has, such as 32.8B",
+            schema={"properties": {"parameters": {"pattern": "[1-9]"}}},
         ),
     )
 
