@@ -133,6 +133,7 @@ OF_PLAYBOOKS = (
 )
 """Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
+_ONE = {"fleet_prices": ": a fleet has one price catalogue. Write all prices into one file, and its path here"}
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 _LIKE = {
@@ -316,6 +317,15 @@ def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, 
     return ({} if wrong else found.validated_parameters), wrong
 
 
+def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
+    """Return a line for each list or mapping in the place of a text, of which Ansible would make a text of its own."""
+    return [
+        f"{name} is a {'mapping' if isinstance(value, Mapping) else 'list'}, and must be one text{_ONE.get(name, '')}"
+        for name, value in given.items()
+        if isinstance(value, (list, tuple, Mapping)) and spec[name]["type"] == "str" and "choices" not in spec[name]
+    ]
+
+
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
     given = {name: variables[name] for name in spec if variables.get(name) is not None}
     read, wrong = _read(given, spec)
@@ -324,6 +334,7 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         each = [_read({name: value}, spec) for name, value in given.items()]
         read = {name: value for values, __ in each for name, value in values.items()}
         wrong = [message for __, messages in each for message in messages]
+    wrong += _several(given, spec)
     wrong += number_problems(read, PREFIX)
     wrong += image_problems(read.get("fleet_images"), "fleet_images")
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")

@@ -38,6 +38,7 @@ HOURS_PER_MONTH = 730
 """Hours of a month, a twelfth of a year, as the clouds count them."""
 _OPTIONS: Mapping[str, PurchaseOption] = {"onDemand": "OnDemand", "spot": "Spot", "reserved": "Reserved"}
 _ATTRIBUTES = ("on_demand", "spot", "reserved")
+_TO_WRITE = "Write currency and prices, or have the playbook modelplane.fleet.prices write a new file"
 
 
 class PriceEntry(Prices):
@@ -222,10 +223,11 @@ def read_catalogue(source: Source) -> Catalogue:
     if problems:
         raise PricingError(problems)
     if len(found) != 1:
-        raise PricingError([Problem(f"must hold one document, and holds {len(found)}", file=source.name)])
+        message = f"must hold one document, and holds {len(found)}" if found else "is empty"
+        raise PricingError([Problem(message, hint=_TO_WRITE if not found else "", file=source.name)])
     document = found[0]
     if not isinstance(document.value, Mapping):
-        raise PricingError([_located(Problem("must be a mapping with currency and prices"), document)])
+        raise PricingError([_located(Problem("must be a mapping with currency and prices", hint=_TO_WRITE), document)])
     try:
         catalogue = api.read_part(document.value, Catalogue)
     except api.InvalidResource as error:

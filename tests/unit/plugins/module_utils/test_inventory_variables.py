@@ -55,6 +55,8 @@ def test_what_is_in_order() -> None:
         ({"fleet_images": {"picker": "an image"}}, r"control: fleet_images\.picker is 'an image', and must be a ref.*"),
         ({"fleet_name": "Bad_Name"}, r"control: fleet_name must be lower case letters.*"),
         ({"fleet_build": ""}, r"control: fleet_build is not set.*"),
+        ({"fleet_prices": ["a.yaml", "b.yaml"]}, r"control: fleet_prices is a list, .* Write all prices .*"),
+        ({"fleet_observations": {"a": 1}}, r"control: fleet_observations is a mapping, and must be one text"),
         ({"fleet_resources": []}, r"control: fleet_resources is not set.*"),
         ({"fleet_control": {"server": "x", "token": "hush", "ca": "hush"}}, r"control: fleet_control\.ca is .*"),
     ],

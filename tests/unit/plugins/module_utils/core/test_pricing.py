@@ -157,7 +157,7 @@ def test_prices_of_a_class_win(pricing: dict[str, Any], expected: str) -> None:
          "- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-11-01, source: s}\n"
          "- {provider: EKS, machine: a, region: b, spot: '2', asOf: 2026-11-01, source: s}\n",
          "prices.yaml:4, prices[1].spot: Is given twice: also in prices[0]. Remove one."),
-        ("- 1\n", "prices.yaml:1: Must be a mapping with currency and prices."),
+        ("- 1\n", "prices.yaml:1: Must be a mapping with currency and prices. Write currency and prices,"),
         ("a: [\n", "prices.yaml:"),
         ("", "prices.yaml: Must hold one document, and holds 0."),
     ],
