@@ -36,7 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     PLAN_FILE,
     REPORT_FILE,
@@ -45,6 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
     ManifestError,
     Outcome,
+    PricesError,
     Settings,
     touched,
 )
@@ -170,15 +171,17 @@ def failures(module: AnsibleModule) -> Iterator[None]:
         yield
     except ManifestError as error:
         fail(module, error.problems)
+    except PricesError as error:
+        fail(module, error.problems, "the price catalogue")
     except (StoreError, PlanError, QuestionError) as error:
         module.fail_json(msg=str(error))
 
 
-def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
+def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the manifests") -> NoReturn:
     """Fail with all problems, each once. The action shows `origin` as the place of the failure."""
     first = next((problem for problem in problems if problem.file), None)
     module.fail_json(
-        msg=str(ManifestError(problems)),
+        msg=f"{count(len(problems), 'error')} in {place}",
         errors=[str(problem) for problem in problems],
         origin={"file": first.file, "line": first.line} if first else None,
     )

@@ -98,6 +98,14 @@ class ManifestError(Exception):
         self.problems = tuple(problems)
 
 
+class PricesError(StoreError):
+    """Errors in the price catalogue; `problems` are all of them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run.
@@ -495,14 +503,14 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
 
 
 def read_prices(path: str) -> Catalogue | None:
-    """Return the price catalogue in a file; None without one. Raises StoreError."""
+    """Return the price catalogue in a file; None without one. Raises PricesError and StoreError."""
     if not path:
         return None
     data = _content("prices", path)
     try:
         return read_catalogue(Source(path, data))
     except PricingError as error:
-        raise StoreError(str(error)) from error
+        raise PricesError(error.problems) from error
 
 
 def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:
