@@ -8,7 +8,8 @@ What is not known has no price, which is never the same as a price of zero. Amou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.machines import Machine
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Document, Source, documents
 
@@ -253,6 +254,34 @@ def _contradictions(catalogue: Catalogue) -> Iterator[Problem]:
             other = first.setdefault(key, index)
             if other != index:
                 yield Problem(f"is given twice: also in prices[{other}]", f"{path}.{field}", hint="Remove one")
+
+
+def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:
+    """Yield warnings of InferenceClasses whose prices are of a day that is still to come."""
+    for each in resources:
+        if isinstance(each, api.InferenceClass) and each.spec.pricing and _is_ahead(each.spec.pricing.as_of, today):
+            yield replace(_of_future("spec.pricing.asOf", each.spec.pricing.as_of), ref=each.ref)
+
+
+def future_entries(catalogue: Catalogue | None, file: str, today: date) -> Iterator[Problem]:
+    """Yield warnings of prices of a catalogue that are of a day that is still to come."""
+    for index, entry in enumerate(catalogue.prices if catalogue else ()):
+        if _is_ahead(entry.as_of, today):
+            yield replace(_of_future(f"prices[{index}].asOf", entry.as_of), file=file)
+
+
+def _of_future(path: str, day: str) -> Problem:
+    return warning("is in the future", path, "Write the day on which the prices were valid", short(day))
+
+
+def _is_ahead(day: str, today: date) -> bool:
+    # Where the user is, it may be tomorrow already.
+    return date.fromisoformat(day) > today + timedelta(days=1)
+
+
+def age(day: str, today: date) -> int:
+    """Return how many days ago the prices of a day were valid."""
+    return (today - date.fromisoformat(day)).days
 
 
 def machines_of(resources: Iterable[api.Resource], provider: str) -> list[Machine]:

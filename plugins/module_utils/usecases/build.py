@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.wor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     Catalogue,
     PricingError,
+    future_classes,
+    future_entries,
     read_catalogue,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
@@ -170,6 +172,11 @@ class Outcome:
         """Return what the plan of the last run cost; None when that is not known."""
         return cost_output.before(self.before.get(PLAN_FILE, ""), self.plan.context.prices.currency)
 
+    @property
+    def today(self) -> date | None:
+        """Return the day of the run; None for one that has no time."""
+        return date.fromisoformat(self.now[:10]) if self.now else None
+
     @cached_property
     def fleet_status(self) -> FleetStatus:
         """Return the status of the fleet, with what the build changes."""
@@ -210,7 +217,12 @@ def read_manifests(
     if clouds is not None:
         found = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
         loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in found)
+    loaded = loaded.with_problems(future_classes(loaded.resources, _today()))
     return replace(loaded, problems=(*unread, *loaded.problems))
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def scheduled(folder: str) -> list[api.Resource]:
@@ -300,6 +312,7 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
             known.save()
         after |= new_pages
     changes = changes.and_of(store.compare(last_pages, new_pages))
+    warnings += tuple(map(str, future_entries(outcome.plan.context.prices.catalogue, settings.prices, _today())))
     return replace(outcome, changes=changes, after=after, warnings=warnings)
 
 
@@ -444,7 +457,7 @@ def _load(
     )
     if accounts:
         known = [api.wire(resource, set_only=True) for resource in loaded.resources]
-        today = datetime.now(UTC).strftime("%Y-%m-%d")
+        today = _today().isoformat()
         loaded = loaded.with_problems(fleet_quotas.problems(known, accounts, seen or {}, today))
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)

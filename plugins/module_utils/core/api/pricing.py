@@ -29,10 +29,14 @@ Amount = Annotated[
     Field(max_length=19, pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$"),
 ]
 Currency = Annotated[str, Words("must be three capital letters such as USD"), Field(pattern="^[A-Z]{3}$", max_length=3)]
+_LEAP_YEAR = "([1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00)"
+_DAY_OF_MONTH = (
+    "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+)
 Day = Annotated[
     str,
-    Words("must be a day such as 2026-11-20"),
-    Field(max_length=10, pattern="^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"),
+    Words("must be a day of the calendar such as 2026-11-20"),
+    Field(max_length=10, pattern=f"^([1-9][0-9]{{3}}-{_DAY_OF_MONTH}|{_LEAP_YEAR}-02-29)$"),
 ]
 PriceSource = Annotated[str, Field(min_length=1, max_length=512)]
 Place = Annotated[str, Field(min_length=1, max_length=63)]
@@ -129,7 +133,9 @@ class Pricing(Prices):
 
     currency: Currency = Field(description="Currency of the prices; all prices of a fleet are in one.")
     as_of: Day = Field(description="Day on which the prices were valid.")
-    source: PriceSource | None = Field(default=None, description="Where the prices are from, for people.")
+    source: PriceSource | None = Field(
+        default=None, description="Where the prices are from, for people; absent is the InferenceClass itself."
+    )
     locations: Annotated[list[LocalPrices], Atomic()] | None = Field(
         default=None,
         min_length=1,
