@@ -196,7 +196,7 @@ def build_result(outcome: Outcome, width: int, earlier: Sequence[Outcome] = ()) 
     return {
         "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
         "services": plan_output.services_table(outcome.plan, width),
-        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first.cost_before, width),
+        "costs": cost_output.table(cost_output.fleet_cost(outcome.plan), first.cost_before, width, outcome.today),
         "summary": api.wire(plan_output.summary(outcome.plan)),
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),

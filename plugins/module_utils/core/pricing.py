@@ -340,10 +340,15 @@ def _components(path: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in parts if part]
 
 
-def money(amount: Fraction, currency: str = "") -> str:
+def money(amount: Fraction, currency: str = "", digits: int | None = None) -> str:
     """Return an amount as text: cents, and more digits where less than a cent is left: `9,008.20 USD`, `0.0042 USD`."""
-    digits = 2 if not amount or abs(amount) >= Fraction(1, 10) else 4
-    return f"{rounded(amount, digits):,}" + (f" {currency}" if currency else "")
+    shown = rounded(amount, digits_of([amount]) if digits is None else digits)
+    return f"{shown:,}" + (f" {currency}" if currency else "")
+
+
+def digits_of(amounts: Iterable[Fraction]) -> int:
+    """Return with how many digits amounts are shown that stand in one column."""
+    return 4 if any(0 < abs(amount) < Fraction(1, 10) for amount in amounts) else 2
 
 
 def rounded(amount: Fraction, digits: int = 4) -> Decimal:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -26,6 +27,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.con
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     HOURS_PER_MONTH,
     Price,
+    age,
+    digits_of,
     money,
     purchase_option,
     rounded,
@@ -48,6 +51,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)
+# List prices change a few times a year, those of spot nodes by the hour.
+_MOST_DAYS = 90
 
 
 class Cost(api.Model):
@@ -338,10 +343,10 @@ class Line:
 
     name: str
     nodes: str
-    per_hour: str
-    per_month: str
-    change: str
-    share: int | None
+    per_hour: str = "unknown"
+    per_month: str = "unknown"
+    change: str = "-"
+    share: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -349,28 +354,57 @@ class Line:
         return self.name, self.nodes, self.per_hour, self.per_month, self.change
 
 
+@dataclass(frozen=True)
+class _Digits:
+    """Digits of the amounts in each column, which are as many in all lines."""
+
+    per_hour: int
+    per_month: int
+    change: int
+
+
+def _digits(found: FleetCost, last: Before | None) -> _Digits:
+    every = [found, *found.clusters, *found.deployments]
+    return _Digits(
+        digits_of(_amount(each.per_hour) for each in every if each.per_hour is not None),
+        digits_of(_amount(each.per_month) for each in every if each.per_month is not None),
+        digits_of(change for each in every if (change := _change(each, last)) is not None),
+    )
+
+
+def _change(cost: Cost, last: Before | None) -> Fraction | None:
+    """Return how a cost differs from that of the last plan; None where one of them is not known."""
+    if last is None or cost.per_hour is None:
+        return None
+    earlier = last.total
+    if isinstance(cost, DeploymentCost):
+        earlier = last.deployments.get((cost.namespace, cost.name), Fraction(0))
+    elif isinstance(cost, ClusterCost):
+        earlier = last.clusters.get(cost.name, Fraction(0))
+    return _amount(cost.per_hour) - earlier
+
+
 def deployment_lines(found: FleetCost, last: Before | None) -> list[Line]:
     """Return a line for each deployment. `last`: what the last plan cost."""
-    lines = []
+    lines, digits = [], _digits(found, last)
     for each in found.deployments:
         unpriced = each.unpriced_replicas
         notes = (f"{are(unpriced, 'replica')} on nodes whose price is not known",) if unpriced else ()
-        earlier = last.deployments.get((each.namespace, each.name), Fraction(0)) if last else None
-        name = f"{each.namespace}/{each.name or '-'}"
-        lines.append(_line(name, "-", each, found, earlier, notes, is_partial=bool(unpriced)))
+        line = Line(f"{each.namespace}/{each.name or '-'}", "-", notes=notes)
+        lines.append(_with_amounts(line, each, found, _change(each, last), digits, is_partial=bool(unpriced)))
     return lines
 
 
 def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
     """Return a line for each cluster. `last`: what the last plan cost."""
+    digits = _digits(found, last)
     return [
-        _line(
-            each.name,
-            str(each.nodes),
+        _with_amounts(
+            Line(each.name, str(each.nodes), notes=tuple(_cluster_notes(each))),
             each,
             found,
-            last.clusters.get(each.name, Fraction(0)) if last else None,
-            tuple(_cluster_notes(each)),
+            _change(each, last),
+            digits,
             is_partial=bool(each.unpriced_nodes),
         )
         for each in found.clusters
@@ -404,12 +438,13 @@ def limit_notes(
 def fleet_line(found: FleetCost, last: Before | None) -> Line:
     """Return the line of the fleet. `last`: what the last plan cost."""
     is_partial = bool(found.unpriced_nodes or found.unknown_clusters)
-    earlier = last.total if last else None
-    return _line("all", str(found.nodes), found, found, earlier, tuple(_notes(found)), is_partial=is_partial)
+    line = Line("all", str(found.nodes), notes=tuple(_notes(found)))
+    return _with_amounts(line, found, found, _change(found, last), _digits(found, last), is_partial=is_partial)
 
 
-def table(found: FleetCost | None, last: Before | None = None, width: int = 72) -> list[str]:
-    """Return the cost as a table: deployments, clusters, and all. `last`: what the last plan cost.
+def table(found: FleetCost | None, last: Before | None = None, width: int = 72, today: date | None = None) -> list[str]:
+    """Return the cost as a table: deployments, clusters, and all. `last`: what the last plan cost. `today`: for the
+    hint that prices are old.
 
     A cost that has unknown parts is marked as what it is at least."""
     if found is None:
@@ -418,38 +453,41 @@ def table(found: FleetCost | None, last: Before | None = None, width: int = 72) 
     every = [*deployment_lines(found, last), *clusters, fleet_line(found, last)]
     columns = 5 if last else 4
     rows = [(each.cells[:columns], list(each.notes)) for each in every]
+    rows[-1][1].extend(_old(found, today) if today else ())
     titles = (f"COST IN {found.currency}", "NODES", "PER HOUR", "PER MONTH", "CHANGE")[:columns]
     return text_table.lines(*_right(titles, rows), width)
 
 
-def _line(
-    name: str,
-    nodes: str,
-    cost: Cost,
-    found: FleetCost,
-    earlier: Fraction | None,
-    notes: tuple[str, ...],
-    *,
-    is_partial: bool,
+def _old(found: FleetCost, today: date) -> Iterator[str]:
+    """Yield the hint that prices are old."""
+    day = oldest(found)
+    if day and age(day, today) > _MOST_DAYS:
+        yield (
+            f"the oldest price is of {day}, {age(day, today)} days ago: update it, by hand or with the playbook "
+            "modelplane.fleet.prices"
+        )
+
+
+def _with_amounts(
+    line: Line, cost: Cost, found: FleetCost, change: Fraction | None, digits: _Digits, *, is_partial: bool
 ) -> Line:
+    """Return a line with its amounts. `found`: the fleet that it is a part of."""
     if cost.per_hour is None or cost.per_month is None:
-        return Line(name, nodes, "unknown", "unknown", "-", None, notes)
+        return line
     now, total = _amount(cost.per_hour), _amount(found.per_hour or "0")
     mark = "≥ " if is_partial else ""
-    return Line(
-        name,
-        nodes,
-        f"{mark}{money(now)}",
-        f"{mark}{money(_amount(cost.per_month))}",
-        "-" if earlier is None else change_text(now - earlier),
-        round(100 * now / total) if total else 0,
-        notes,
+    return replace(
+        line,
+        per_hour=f"{mark}{money(now, digits=digits.per_hour)}",
+        per_month=f"{mark}{money(_amount(cost.per_month), digits=digits.per_month)}",
+        change="-" if change is None else change_text(change, digits.change),
+        share=round(100 * now / total) if total else 0,
     )
 
 
-def change_text(difference: Fraction) -> str:
+def change_text(difference: Fraction, digits: int | None = None) -> str:
     """Return a change of a cost as text: `+1.20`, `-1.20`, or `-` for none."""
-    shown = money(difference)
+    shown = money(difference, digits=digits)
     return f"+{shown}" if difference > 0 else shown if difference else "-"
 
 

@@ -66,3 +66,36 @@ def test_modules_that_plan_document_a_result_alike(result: str) -> None:
     # No doc fragment can have it: ansible-core 2.19 reads fragments of options alone.
     of_build, of_reconcile = (yaml.safe_load(module.RETURN)[result] for module in (build, reconcile))
     assert of_build == of_reconcile
+
+
+def priced(folder: Path, day: str, amount: str = '"1.00"') -> dict[str, Any]:
+    """Return the result of a build with prices of a class and of a catalogue of this day."""
+    prices = folder / "prices.yaml"
+    entry = f"{{provider: EKS, machine: a, region: b, onDemand: {amount}, asOf: {day}, source: s}}"
+    prices.write_text(f"currency: USD\nprices:\n- {entry}\n")
+    pricing = f"spec:\n  pricing: {{currency: USD, asOf: {day}, onDemand: '2.00'}}\n  devices:"
+    text = MANIFESTS.replace("spec:\n  devices:", pricing)
+    (folder / "priced.yaml").write_text(text)
+    arguments = {"resources": [str(folder / "priced.yaml")], "path": str(folder / "build"), "prices": str(prices)}
+    return run_module(build, arguments)
+
+
+def test_an_error_of_the_price_catalogue_has_its_place(tmp_path: Path) -> None:
+    result = priced(tmp_path, "2026-02-30", "1.00")
+    assert result["failed"] is True
+    # The class has the same day, and manifests are read first.
+    assert result["origin"] == {"file": str(tmp_path / "priced.yaml"), "line": 6}
+    result = priced(tmp_path, "2026-02-28", "-1.00")
+    assert result["msg"] == "1 error in the price catalogue"
+    assert result["origin"] == {"file": str(tmp_path / "prices.yaml"), "line": 3}
+    assert "prices[0].onDemand: Must be text" in result["errors"][0]
+
+
+def test_prices_of_a_day_to_come_are_warnings_and_old_ones_a_hint(tmp_path: Path) -> None:
+    result = priced(tmp_path, "9999-01-01")
+    assert result["failed"] is False
+    of_class, entry = sorted(line for line in result["warnings"] if "is in the future" in line.lower())
+    assert "priced.yaml:6, document 1, InferenceClass l4, spec.pricing.asOf" in of_class
+    assert "prices.yaml, prices[0].asOf" in entry
+    assert "the oldest price" not in "\n".join(result["costs"])
+    assert "the oldest price is of 2001-01-01" in "\n".join(priced(tmp_path, "2001-01-01")["costs"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     Catalogue,
     PriceBook,
     PricingError,
+    future_classes,
+    future_entries,
     machines_of,
     money,
     read_catalogue,
@@ -159,7 +162,11 @@ def test_prices_of_a_class_win(pricing: dict[str, Any], expected: str) -> None:
          "prices.yaml:4, prices[1].spot: Is given twice: also in prices[0]. Remove one."),
         ("- 1\n", "prices.yaml:1: Must be a mapping with currency and prices. Write currency and prices,"),
         ("a: [\n", "prices.yaml:"),
-        ("", "prices.yaml: Must hold one document, and holds 0."),
+        ("", "prices.yaml: Is empty. Write currency and prices, or have the playbook modelplane.fleet.prices write"),
+        ("# none yet\n", "prices.yaml: Is empty. Write currency and prices,"),
+        ("{}\n---\n{}\n", "prices.yaml: Must hold one document, and holds 2."),
+        ("currency: USD\nprices:\n- {provider: EKS, machine: a, region: b, spot: '1', asOf: 2026-02-30, source: s}\n",
+         'prices.yaml:3, prices[0].asOf: Must be a day of the calendar such as 2026-11-20 (got "2026-02-30").'),
     ],
 )  # fmt: skip
 def test_errors_of_a_catalogue_have_their_place(text: str, line: str) -> None:
@@ -260,6 +267,66 @@ def test_what_a_change_costs() -> None:
     assert cost_output.before(text, "EUR") is None
     assert cost_output.before("{", "USD") is None
     assert cost_output.before('{"placements": []}', "USD") is None
+
+
+def test_amounts_of_a_column_have_equally_many_digits() -> None:
+    eight, pool = inference_class(gpus=8), {"nodeCount": 1, "minNodeCount": 1, "maxNodeCount": 9}
+    prices = catalogue(eks(onDemand="0.08"))
+    idle = api.wire(plan_output.document(planned(eight, cluster("west", pool), prices=prices)))
+    second = planned(eight, cluster("west", pool), deployment(1, gpus=8), deployment(0, name="none"), prices=prices)
+    assert shown(second, json.dumps(idle)) == [
+        "COST IN USD   NODES  PER HOUR  PER MONTH   CHANGE",
+        "team/qwen         -    0.0800      58.40  +0.0800",
+        "cluster west      1    0.0800      58.40        -",
+        "all               1    0.0800      58.40        -",
+    ]
+    two = planned(eight, cluster("west"), deployment(1, gpus=1), prices=catalogue(eks(onDemand="8.08")))
+    assert shown(two)[1:3] == [
+        "team/qwen         -      1.01     737.30",
+        "cluster west      1      8.08   5,898.40",
+    ]
+
+
+@pytest.mark.parametrize(("day", "days"), [("2026-08-03", 0), ("2026-08-02", 91), ("2025-11-01", 365)])
+def test_old_prices_are_reported(day: str, days: int) -> None:
+    prices = catalogue({**eks(onDemand="0.80"), "asOf": day})
+    cost = plan_output.document(planned(inference_class(), cluster(), prices=prices)).cost
+    text = " ".join(" ".join(cost_output.table(cost, today=date(2026, 11, 1))).split())
+    hint = f"the oldest price is of {day}, {days} days ago: update it, by hand or with the playbook"
+    assert (hint in text) is bool(days)
+    assert ("the oldest price" in text) is bool(days)
+    assert "the oldest price" not in " ".join(cost_output.table(cost))
+
+
+def test_prices_of_the_future_are_reported() -> None:
+    known = catalogue(eks(onDemand="1"), {**eks(spot="1"), "asOf": "2026-11-03"})
+    assert [str(each) for each in future_entries(known, "prices.yaml", date(2026, 11, 1))] == [
+        'prices.yaml, prices[1].asOf: Is in the future (got "2026-11-03"). '
+        "Write the day on which the prices were valid."
+    ]
+    # It may be the day after, where the user is.
+    assert not list(future_entries(known, "prices.yaml", date(2026, 11, 2)))
+    priced = inference_class(pricing={"currency": "USD", "asOf": "2026-11-03", "onDemand": "1"})
+    (found,) = future_classes([priced, cluster()], date(2026, 11, 1))
+    assert (found.severity, found.ref, found.path) == ("warning", priced.ref, "spec.pricing.asOf")
+
+
+@pytest.mark.parametrize(
+    ("day", "is_one"),
+    [
+        ("2026-02-28", True), ("2026-02-29", False), ("2028-02-29", True), ("2000-02-29", True), ("1900-02-29", False),
+        ("2026-04-30", True), ("2026-04-31", False), ("2026-12-31", True), ("2026-13-01", False), ("0000-01-01", False),
+        ("2026-00-10", False), ("2026-10-00", False), ("2026-1-1", False), ("2026-10-011", False),
+    ],
+)  # fmt: skip
+def test_days_are_those_of_the_calendar(day: str, is_one: bool) -> None:
+    priced = {"currency": "USD", "asOf": day, "onDemand": "1"}
+    if is_one:
+        assert inference_class(pricing=priced)
+        assert date.fromisoformat(day)
+        return
+    with pytest.raises(api.InvalidResource, match="Must be"):
+        inference_class(pricing=priced)
 
 
 def test_machines_of_a_fleet() -> None:
