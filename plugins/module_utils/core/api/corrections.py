@@ -172,13 +172,21 @@ def _for_text(shape: Shape, value: object, shown: bool) -> str:
     if type(value) in (int, float):
         if shape.pattern and not _fits(shape, str(value)):
             return _with_unit(shape, value, shown)
-        # YAML reads 1.30 as the number 1.3, and 1.00 as 1.0.
-        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[0-9]", str(value)) else ""
-        return f'Quote it: "{value}"{lost}' if shown else "Quote it"
+        if not shown or "e" in str(value):
+            return "Put it in quotes"
+        return f'Quote it: "{value}"{_lost(shape, value)}'
     only = _only(value)
     if only is None:
         return ""
     return f"Write {_written(str(only))}, without a list" if shown and type(only) is str else "Write it without a list"
+
+
+def _lost(shape: Shape, value: object) -> str:
+    """Return what may have been written for a number: YAML reads 1.30 as 1.3, and 1.00 as 1."""
+    if re.fullmatch(r"[0-9]+\.[0-9]", str(value)):
+        return f' (or "{value}0", if you wrote that)'
+    is_amount = type(value) is int and shape.pattern and _fits(shape, f"{value}.00")
+    return f' (or "{value}.00", if you wrote that)' if is_amount else ""
 
 
 def _with_unit(shape: Shape, value: object, shown: bool) -> str:

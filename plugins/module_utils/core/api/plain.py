@@ -17,7 +17,8 @@ Loc = tuple[str | int, ...]  # pylint: disable=unsupported-binary-operation
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
 
-_INT64 = 2**63
+INT64 = 2**63
+BEYOND_64_BITS = "must be a whole number of at most 64 bits"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def is_plain(document: Mapping[Any, Any]) -> bool:
                 if kind is dict or kind is list:
                     below.append(item)
                 elif kind not in known or (
-                    not item.isascii() if kind is str else kind is int and not -_INT64 <= item < _INT64
+                    not item.isascii() if kind is str else kind is int and not -INT64 <= item < INT64
                 ):
                     return False
         if values > MAX_VALUES:
@@ -157,8 +158,8 @@ class _Copier:
         return text if _encodable(text) else self._refuse(loc, "is not valid Unicode text")
 
     def _integer(self, value: int, loc: Loc) -> Any:
-        if not -_INT64 <= value < _INT64:
-            return self._refuse(loc, "must be a whole number of at most 64 bits", number=value)
+        if not -INT64 <= value < INT64:
+            return self._refuse(loc, BEYOND_64_BITS, number=value)
         return value
 
     def _refuse(self, loc: Loc, message: str, hint: str = "", number: int | None = None) -> Refused:

@@ -9,7 +9,13 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, Unreadable, type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
+    BEYOND_64_BITS,
+    INT64,
+    Loc,
+    Unreadable,
+    type_words,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import EMPTY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -120,7 +126,7 @@ def problem_of_unreadable(kind: type[Model], found: Unreadable, ref: Ref | None)
         if shape.kind == "integer":
             message = _outside(shape, found.number) or message
         elif shape.kind != "any":
-            message = f"must be {_KINDS[shape.kind]}, is {type_words(found.number)}"
+            message = f"must be {_KINDS[shape.kind]}, is {_is(shape, found.number)}"
             hint = "Put it in quotes" if shape.kind == "text" else ""
     return Problem(message, path=path_of(kind, found.loc), hint=hint, ref=ref)
 
@@ -186,9 +192,17 @@ def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[
         return "is not valid", ""
     if shape.enum:
         return _wrong_choice(shape, value)
+    if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) >= INT64:
+        return _outside(shape, int(value)) or BEYOND_64_BITS, ""
     if not _is_a(shape, value):
-        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", corrections.of_type(shape, name, value, shown)
+        return f"must be {_KINDS[shape.kind]}, is {_is(shape, value)}", corrections.of_type(shape, name, value, shown)
     return _beyond_limits(shape, value), corrections.of_spelling(shape, value) if shown else ""
+
+
+def _is(shape: Shape, value: object) -> str:
+    """Return what a value is, in words. Where a text is due, 1.00 may have been written, which YAML reads as 1."""
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return "a number" if shape.kind == "text" and is_whole and not isinstance(value, bool) else type_words(value)
 
 
 def _is_a(shape: Shape, value: object) -> bool:

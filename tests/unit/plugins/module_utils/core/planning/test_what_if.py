@@ -172,7 +172,7 @@ def test_names_that_the_fleet_does_not_have_are_errors_with_the_nearest(question
         ({"price": {"h100": {"currency": "USD"}}}, 'price["h100"]: One of onDemand, spot and reserved must be given.'),
         ({"price": {"h100": {"ondemand": 3}}}, 'price["h100"].ondemand: Is not a known field. Did you mean onDemand?'),
         ({"price": {"h100": {"spot": -3}}}, 'fleet_what_if.price["h100"].spot: A price must not be negative (got -3).'),
-        ({"price": {"h100": {"spot": "-3"}}}, 'price["h100"].spot: Must be a number in quotes'),
+        ({"price": {"h100": {"spot": "-3"}}}, 'price["h100"].spot: Must be an amount of zero or more'),
         ({"price": {"h100": {"spot": True}}}, 'price["h100"].spot: Must be'),
         ({"price": {"h100": {"spot": float("inf")}}}, 'price["h100"].spot: Must be'),
         ({"price": {"h100": {"spot": 3, "currency": "usd"}}}, 'price["h100"].currency: Must be three capital'),
