@@ -75,7 +75,7 @@ def test_accounts_alone_say_nothing_of_clusters() -> None:
 @pytest.mark.parametrize(
     ("document", "path", "words"),
     [
-        ({**WEST, "observed": "yesterday"}, "accounts[0].observed", "must be a day such as 2026-11-20"),
+        ({**WEST, "observed": "yesterday"}, "accounts[0].observed", "must be a day of the calendar such as 2026-11-20"),
         ({**WEST, "secret": "x"}, "accounts[0].secret", "account as check records it"),
         ({**WEST, "quotas": [quota("L-1", -1)]}, "accounts[0].quotas[0].limit", "must be at least 0"),
         ({**WEST, "zones": [WEST["zones"][0]] * 101}, "accounts[0].zones", "at most 100"),
