@@ -206,9 +206,9 @@ def test_a_mutated_fleet_can_be_planned_and_planned_again(first: list[Any], seco
         decided = plan((*loaded.resources, *loaded.unresolved), existing, loaded.invalid)
         existing = [api.parse(value) for value in decided.control if value["kind"] in ("ModelReplica", "ModelEndpoint")]
         assert table(decided)
-        for objects in (decided.control, *decided.clusters.values()):
+        for objects in (decided.control, *decided.workloads.values()):
             identities = [(v["kind"], v["metadata"].get("namespace"), v["metadata"]["name"]) for v in objects]
             assert len(identities) == len(set(identities))
             assert all(to_yaml(value) for value in objects)
     again = plan((*loaded.resources, *loaded.unresolved), existing, loaded.invalid)
-    assert (again.control, again.clusters) == (decided.control, decided.clusters)
+    assert (again.control, again.workloads) == (decided.control, decided.workloads)

@@ -666,8 +666,8 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
         placed += [("status", value) for value in outcome.statuses]
     files.update(_texts(placed, before))
     of_clusters = cluster_files(before)
-    for cluster in decided.clusters:
-        files.update(_cluster_files(decided.clusters, cluster, of_clusters.get(cluster, {}), known))
+    for cluster in decided.workloads:
+        files.update(_cluster_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
     files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
     return files
 

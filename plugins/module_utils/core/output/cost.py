@@ -131,7 +131,7 @@ class _PoolNodes:
 
 def fleet_cost(plan: Plan) -> FleetCost | None:
     """Return what a plan costs; None for a fleet that knows no prices."""
-    return cost_of(plan.context, plan.capacity, plan.running)
+    return cost_of(plan.context, plan.clusters, plan.running)
 
 
 def cost_of(context: Context, clusters: Sequence[Cluster], replicas: Sequence[Replica]) -> FleetCost | None:

@@ -110,8 +110,8 @@ def _asks(deployment: Deployment) -> bool:
 
 
 def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay: set[tuple[str, str]]) -> Distribution:
-    eligible = {cluster.name for cluster in plan.capacity if not cluster_refusal(deployment, cluster)}
-    clusters = [cluster for cluster in plan.capacity if cluster.name in eligible or counts[cluster.name]]
+    eligible = {cluster.name for cluster in plan.clusters if not cluster_refusal(deployment, cluster)}
+    clusters = [cluster for cluster in plan.clusters if cluster.name in eligible or counts[cluster.name]]
     spread = {entry.topology_key: entry for entry in deployment.spread}
     minimum = {entry.topology_key: entry for entry in deployment.minimum}
     dropped = plan.schedule.dropped

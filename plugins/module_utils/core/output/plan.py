@@ -358,7 +358,7 @@ def document(plan: Plan) -> PlanDocument:
         placements=placements,
         pending=pending(plan),
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
-        clusters=sorted(plan.clusters),
+        clusters=sorted(plan.workloads),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
         leaving=removals(plan, "leaving"),
         blocked_clusters=sorted(plan.blocked_clusters) or None,
@@ -394,11 +394,11 @@ def summary(plan: Plan) -> PlanSummary:
     """Return the counts of a plan."""
     return api.construct(
         PlanSummary,
-        clusters=len(plan.clusters),
+        clusters=len(plan.workloads),
         placed=len(plan.replicas) + len(plan.manual),
         pending=sum(entry.count for entry in plan.schedule.pending),
         services=len(plan.traffic.services),
-        objects=len(plan.control) + sum(map(plan.clusters.size, plan.clusters)),
+        objects=len(plan.control) + sum(map(plan.workloads.size, plan.workloads)),
     )
 
 

@@ -36,7 +36,7 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
     pods = pods_by_pool(plan)
     return {
         (cluster.name, pool.name): PoolUse(_devices(pool), _claimed(pods.get((cluster.name, pool.name), ())))
-        for cluster in plan.capacity
+        for cluster in plan.clusters
         for pool in cluster.pools
     }
 
@@ -52,7 +52,7 @@ def _devices(pool: Pool) -> int:
 
 def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[PoolPods]]:
     """Return the pods on each pool (cluster, pool)."""
-    pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
+    pools = {(cluster.name, pool.name): pool for cluster in plan.clusters for pool in cluster.pools}
     occupied: dict[tuple[str, str], list[PoolPods]] = {}
     for replica in plan.running:
         for engine in replica.engines:

@@ -376,7 +376,7 @@ def _clusters(plan: Plan, ready: Mapping[Ref, _Ready], now: str) -> list[Cluster
     use = pool_use(plan)
     return [
         _cluster(plan, cluster, ready.get(Ref("InferenceCluster", "", cluster.name)), use, now)
-        for cluster in plan.capacity
+        for cluster in plan.clusters
     ]
 
 

@@ -77,11 +77,11 @@ class PlanError(Exception):
 class Plan:
     """Desired state of the fleet.
 
-    `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (including
+    `control` are the objects of the control cluster, `workloads` those of each workload cluster by its name (including
     clusters without objects), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
     `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
     the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
-    `unplanned` replicas of deleted deployments. `capacity` and `deployments` are what the scheduler uses, `states` the
+    `unplanned` replicas of deleted deployments. `clusters` and `deployments` are what the scheduler uses, `states` the
     observed states of replicas (empty when the fleet is not observed), `unbound` why pods that have no node stay so.
     """
 
@@ -89,12 +89,12 @@ class Plan:
     schedule: Schedule
     replicas: tuple[api.ModelReplica, ...]
     control: tuple[Object, ...]
-    clusters: Workloads
+    workloads: Workloads
     edited: frozenset[Key]
     waiting: frozenset[Key]
     manual: tuple[api.ModelReplica, ...]
     unplanned: tuple[Replica, ...]
-    capacity: tuple[Cluster, ...]
+    clusters: tuple[Cluster, ...]
     deployments: tuple[Deployment, ...]
     platforms: Mapping[str, Platform]
     caches: tuple[Staged, ...]
@@ -123,7 +123,7 @@ class Plan:
             *map(str, self.schedule.stranded),
             *map(str, self.schedule.unsteered),
             *map(str, self.unbound),
-            *map(str, memory_shortages(self.deployments, self.capacity, self.schedule.placements)),
+            *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
         )
 
@@ -136,7 +136,7 @@ class Plan:
     def unknown_clusters(self) -> tuple[str, ...]:
         """Return the observed clusters that do not belong to the fleet, sorted."""
         observed = self.context.observed
-        return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.capacity}))
+        return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.clusters}))
 
 
 def plan(
@@ -188,14 +188,14 @@ def plan(
         schedule=decided,
         replicas=replicas,
         control=_control(context, composed, platforms, flow),
-        clusters=Workloads(context, [cluster.name for cluster in capacity], composed, staged),
+        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, staged),
         edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
         leaving=leaving,
         unbound=mended.left,
         unplanned=unplanned,
-        capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
+        clusters=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
         deployments=tuple(deployments),
         platforms=platforms,
         caches=staged,

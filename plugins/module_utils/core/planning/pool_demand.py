@@ -40,7 +40,7 @@ def pool_demands(plan: Plan, written: Iterable[api.Resource]) -> tuple[PoolDeman
     `written`: the resources of the fleet, of which those of the kinds of clouds are read. A cluster whose pools are not
     known has none, as what runs there is not known either. Pods that share nodes are packed, however the plan counts.
     """
-    known = {cluster.name: cluster for cluster in plan.capacity if not cluster.unknown}
+    known = {cluster.name: cluster for cluster in plan.clusters if not cluster.unknown}
     direct = {
         each.name: each for each in written if isinstance(each, api.CloudCluster) and each.namespace == SYSTEM_NAMESPACE
     }

@@ -123,7 +123,7 @@ def planned(plan: Plan, options: Options) -> Scenario:
         for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
     ]
     running += [adapters.replica(replica) for replica in plan.manual]
-    return Scenario(plan.context, plan.deployments, plan.capacity, tuple(running), resources, options)
+    return Scenario(plan.context, plan.deployments, plan.clusters, tuple(running), resources, options)
 
 
 def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: Iterable[Ref]) -> Scenario:

@@ -156,7 +156,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
 
 
 def _replicas(plan: Plan) -> Iterator[_Status]:
-    known = {cluster.name for cluster in plan.capacity}
+    known = {cluster.name for cluster in plan.clusters}
     for replica in plan.composed:
         cluster = replica.spec.cluster_name
         waiting = "" if cluster in known else f"Waiting for InferenceCluster {cluster}"

@@ -110,7 +110,7 @@ def model(
         "what_if": _what_if(answer) if answer else {},
         "survival": _survival(survey or Survey()),
         "cost": _cost(cost, cost_before, _limits(plan)) if cost else {},
-        "memory": [_memory(each) for each in memory_fits(plan.deployments, plan.capacity, plan.schedule.placements)],
+        "memory": [_memory(each) for each in memory_fits(plan.deployments, plan.clusters, plan.schedule.placements)],
     }
 
 
@@ -130,7 +130,7 @@ def _memory(each: MemoryFit) -> dict[str, Any]:
 
 def _limits(plan: Plan) -> dict[str, tuple[str, ...]]:
     replicas = [adapters.replica(resource) for resource in plan.replicas]
-    return cost_output.limit_notes(plan.deployments, plan.capacity, replicas)
+    return cost_output.limit_notes(plan.deployments, plan.clusters, replicas)
 
 
 def _cost(
@@ -207,7 +207,7 @@ def _clusters(plan: Plan, rows: Sequence[ClusterStatus]) -> list[dict[str, Any]]
         (name, refusal.pool): refusal.reason for refusal in plan.schedule.overcommitted for name in refusal.clusters
     }
     return [
-        _cluster(plan, cluster, row, occupied, overcommitted) for cluster, row in zip(plan.capacity, rows, strict=True)
+        _cluster(plan, cluster, row, occupied, overcommitted) for cluster, row in zip(plan.clusters, rows, strict=True)
     ]
 
 

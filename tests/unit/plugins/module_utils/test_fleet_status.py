@@ -308,7 +308,7 @@ def test_the_page_has_the_rows_and_numbers_of_the_status(fleet: WithPods) -> Non
     assert page["counts"] == {
         "services": 1,
         "clusters": result.clusters.total,
-        "objects": len(found.plan.control) + sum(map(len, found.plan.clusters.values())),
+        "objects": len(found.plan.control) + sum(map(len, found.plan.workloads.values())),
         "desired": result.replicas.desired,
         "placed": result.replicas.placed,
         "pending": result.replicas.pending,

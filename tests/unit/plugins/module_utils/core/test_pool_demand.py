@@ -90,7 +90,7 @@ class Fleet:
         """Return an observation in which what was planned is there, in a state."""
         planned = self.plan()
         self.existing = planned.replicas
-        self.objects = [shown(dict(value)) for value in planned.clusters[CLUSTER]]
+        self.objects = [shown(dict(value)) for value in planned.workloads[CLUSTER]]
 
     def demands(self) -> dict[str, tuple[int, bool]]:
         """Nodes by pool, and whether a replica waits for them."""

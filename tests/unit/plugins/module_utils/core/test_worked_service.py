@@ -149,7 +149,7 @@ def test_gang_with_a_cache_from_manifests() -> None:
     decided = planned(
         cluster("east", "203.0.113.10"), CACHE, model("qwen3-coder", 1, "Leader", "Worker", cache="qwen3-coder")
     )
-    objects = decided.clusters["gpu-us-east"]
+    objects = decided.workloads["gpu-us-east"]
     claim = found(objects, "PersistentVolumeClaim")
     assert claim["metadata"]["name"] == "modelcache-ml-team-qwen3-coder-c65e4"
     assert claim["metadata"]["labels"]["modelplane.ai/modelcache"] == "qwen3-coder"

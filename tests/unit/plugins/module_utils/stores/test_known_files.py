@@ -77,7 +77,7 @@ def test_what_is_known_is_not_composed(place: Place) -> None:
     assert second.changes.changed == (path.relative_to(place.build).as_posix(), REPORT_FILE)
     assert 0 < place.composed < len(second.plan.replicas)
     assert path.read_text() == written
-    assert place.run().plan.clusters.size(CLUSTER) == len(second.plan.clusters[CLUSTER])
+    assert place.run().plan.workloads.size(CLUSTER) == len(second.plan.workloads[CLUSTER])
 
 
 def test_the_cache_has_no_text_of_the_fleet_and_is_its_users_alone(place: Place) -> None:
@@ -108,7 +108,7 @@ def test_a_small_fleet_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _forge(place: Place) -> None:
     """Seal what is in the folder, as someone who has the code but not the key would."""
     mine = {name: text for name, text in _read(place).items() if name.startswith(f"clusters/{CLUSTER}/")}
-    inputs = place.run(check_mode=True).plan.clusters.inputs(CLUSTER)
+    inputs = place.run(check_mode=True).plan.workloads.inputs(CLUSTER)
     place.write({**place.seals, CLUSTER: known_files._seal(b"x" * 32, inputs, sorted(mine.items()))})
 
 

@@ -56,7 +56,7 @@ def test_a_cache_without_room_is_a_warning_with_the_numbers() -> None:
 
 def test_the_page_has_what_a_model_takes_of_its_device() -> None:
     found = planned({"parameters": "8.19B", "dtype": "bfloat16", **SHAPE}, "--max-model-len=40960")
-    (fit,) = memory_fits(found.deployments, found.capacity, found.schedule.placements)
+    (fit,) = memory_fits(found.deployments, found.clusters, found.schedule.placements)
     assert (fit.deployment, fit.engine, fit.pool, fit.device, fit.clusters) == (
         "qwen3",
         "main",
@@ -67,7 +67,7 @@ def test_the_page_has_what_a_model_takes_of_its_device() -> None:
     assert [gib(size) for size in (fit.weights, fit.cache, fit.usable)] == ["15.26 GiB", "5.62 GiB", "20.69 GiB"]
     assert fit.tokens == 40960
     unknown = planned(None)
-    assert memory_fits(unknown.deployments, unknown.capacity, unknown.schedule.placements) == ()
+    assert memory_fits(unknown.deployments, unknown.clusters, unknown.schedule.placements) == ()
 
 
 @pytest.mark.parametrize(

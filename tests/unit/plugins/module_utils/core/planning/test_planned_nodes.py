@@ -63,4 +63,4 @@ def test_the_next_run_finds_what_was_planned() -> None:
     existing = [parsed(written(replica), api.ModelReplica) for replica in first.replicas]
     second = plan(RESOURCES, existing)
     assert second.edited == frozenset()
-    assert second.clusters == first.clusters
+    assert second.workloads == first.workloads

@@ -85,7 +85,7 @@ def run(
     existing = [parsed(written(replica), api.ModelReplica) for replica in before]
     objects = [
         {**value, "status": serving} if value["metadata"]["name"].startswith(tuple(available)) else value
-        for value in plan(resources, existing).clusters["east"]
+        for value in plan(resources, existing).workloads["east"]
     ]
     east = ObservedCluster(objects=Objects([*objects, *pods]), nodes={"gpu": nodes})
     observed = Observed(clusters={"east": east, "west": ObservedCluster(declared=True)})

@@ -127,7 +127,7 @@ def test_the_page_has_what_is_used_of_limits() -> None:
         deployment("even", 1),
     )
     found = plan(resources)
-    assert limit_notes(found.deployments, found.capacity, everything_runs(found, Options()).running) == {
+    assert limit_notes(found.deployments, found.clusters, everything_runs(found, Options()).running) == {
         "team/capped": ("replicas cost 2.00 of 3.00 USD per hour at most", "0 replicas on spot nodes, 1 at most"),
         "team/free": (),
     }
