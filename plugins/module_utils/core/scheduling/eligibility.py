@@ -12,6 +12,7 @@ from types import MappingProxyType
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import Option, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import (
@@ -27,7 +28,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Request,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Option, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -132,32 +132,32 @@ class Explainer:
             for fit in self._capacity.fits_of(engine, pool.devices, self._capacity.claiming(engine, cluster))
         ):
             return True
-        return bool(self._capacity.spreadable((engine,), cluster)) and self._layout(engine, cluster) is not None
+        return bool(self._capacity.splittable((engine,), cluster)) and self._layout(engine, cluster) is not None
 
     def _layout(self, engine: Engine, cluster: Cluster) -> Layout | None:
         """A place for a gang over pools of a fabric that they share."""
         work = self._capacity.work
         with work.question():
-            layouts = itertools.takewhile(lambda __: work.spend(), self._capacity.spreader.layouts(engine, cluster))
+            layouts = itertools.takewhile(lambda __: work.spend(), self._capacity.gang_placer.layouts(engine, cluster))
             return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
         """Return what pools together could do for a gang that none takes alone."""
-        spreader = self._capacity.spreader
-        fabrics = spreader.fabrics(cluster)
+        gang_placer = self._capacity.gang_placer
+        fabrics = gang_placer.fabrics(cluster)
         if self._capacity.options.search == "Greedy":
             layout = self._layout(engine, cluster) if fabrics else None
-            return [f"search Exact spreads the engine over {_pools(layout.pools)} of one fabric"] if layout else []
+            return [f"search Exact puts the engine on {_pools(layout.pools)} of one fabric"] if layout else []
         notes = []
         for fabric, pools in fabrics.items():
-            options = spreader.options(engine, cluster, spreader.views(fabric, pools))
+            options = gang_placer.options(engine, cluster, gang_placer.views(fabric, pools))
             if options:
                 most = min(engine.pods, max(option.pods for option in options))
                 notes.append(
                     f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take {most} of the "
                     f"{engine.pods} pods of {_copies(engine)}"
                 )
-        options = spreader.options(engine, cluster, [(pool, pool.devices) for pool in cluster.pools])
+        options = gang_placer.options(engine, cluster, [(pool, pool.devices) for pool in cluster.pools])
         # The same for every engine that asks the pools for the same: one answer of `options`, which lives as long.
         if id(options) not in self._together:
             self._together[id(options)] = _fewest(engine, options)

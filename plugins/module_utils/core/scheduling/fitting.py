@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
     NodeLedger,
     PodSet,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.gang_pools import GangPlacer, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Matcher,
@@ -40,7 +41,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Packing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Spreader, is_gang
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 # More ways to claim for all members of an engine than these only come from classes made to have them.
@@ -87,7 +87,7 @@ class FleetCapacity:
         self.work = Work(options.search_budget)
         self.evaluations = Evaluations(options.selector_budget)
         self.matcher = Matcher(options.search, self.evaluations, self.work)
-        self.spreader = Spreader(self.matcher, self.ledger, self.claiming)
+        self.gang_placer = GangPlacer(self.matcher, self.ledger, self.claiming)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Packing] = {}
@@ -227,8 +227,8 @@ class FleetCapacity:
         """Return what a pod may take: positions of pools with vectors of devices, by itself or in a spread gang."""
         order = {pool.name: at for at, pool in enumerate(cluster.pools)}
         views = [(pool, pool.devices) for pool in cluster.pools]
-        for fabric, pools in self.spreader.fabrics(cluster).items():
-            views += self.spreader.views(fabric, pools)
+        for fabric, pools in self.gang_placer.fabrics(cluster).items():
+            views += self.gang_placer.views(fabric, pools)
         for pool, devices in views:
             for resolution in self.matcher.resolve(member, devices, claiming=True):
                 if self.options.accounting == "Nodes":
@@ -295,20 +295,20 @@ class FleetCapacity:
             groups.sort(key=lambda group: -self.least(group[:1], cluster))
         engines = list(itertools.chain.from_iterable(groups))
         with self.work.question():
-            for spread in range(self.spreadable(engines, cluster) + 1):
+            for split in range(self.splittable(engines, cluster) + 1):
                 assignment = _Assignment(self, engines, cluster, ledgers)
-                if assignment.succeeds(spread):
+                if assignment.succeeds(split):
                     assignment.take_back()
                     return list(assignment.by_replica(replicas))
                 if assignment.cut:
                     break
         return None
 
-    def spreadable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
+    def splittable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
         """Return how many of the engines may be spread over pools of one fabric."""
         if self.options.search != "Exact" or not any(pool.fabrics for pool in cluster.pools):
             return 0
-        return sum(map(is_gang, engines)) if self.spreader.fabrics(cluster) else 0
+        return sum(map(is_gang, engines)) if self.gang_placer.fabrics(cluster) else 0
 
 
 def _pools_of(cluster: Cluster) -> tuple[tuple[int, tuple[Fabric, ...]], ...]:
@@ -341,17 +341,17 @@ class _Assignment:
         self._totals = capacity.totals(engines, cluster) if len(engines) > 1 else None
         self._failed: set[object] = set()
 
-    def succeeds(self, spread: int) -> bool:
-        """Choose places for all engines, at most `spread` of them over several pools; False, and nothing charged, when
+    def succeeds(self, split: int) -> bool:
+        """Choose places for all engines, at most `split` of them over several pools; False, and nothing charged, when
         that fails."""
-        choices = [self._choices(spread)]
+        choices = [self._choices(split)]
         while len(self._chosen) < len(self._engines):
             choice = next(choices[-1], None)
             if choice is not None:
                 self._chosen.append(choice)
                 for pool, demand in choice.charges:
                     self._ledger(pool).add(demand)
-                choices.append(self._choices(spread))
+                choices.append(self._choices(split))
                 continue
             choices.pop()
             if choices:
@@ -362,23 +362,23 @@ class _Assignment:
                 return False
         return True
 
-    def _choices(self, spread: int) -> Iterator[_Choice]:
+    def _choices(self, split: int) -> Iterator[_Choice]:
         """The places that the next engine finds beside those that are chosen."""
         if len(self._chosen) == len(self._engines) or self._is_hopeless():
             return
         engine = self._engines[len(self._chosen)]
         claiming = self._capacity.claiming(engine, self._cluster)
         least = self._least_rank(engine)
-        spread -= sum(choice.rank is None for choice in self._chosen)
-        state = self._state(least, spread) if self._chosen else None
+        split -= sum(choice.rank is None for choice in self._chosen)
+        state = self._state(least, split) if self._chosen else None
         if state in self._failed:
             return
         for at, pool in enumerate(self._cluster.pools):
             for number, fit in enumerate(self._capacity.fits_of(engine, pool.devices, claiming)):
                 if (at, number) >= least and self._ledger(pool).fits(fit.demand):
                     yield _Choice(engine, fit.placed(engine, pool.name), ((pool, fit.demand),), (at, number))
-        if is_gang(engine) and spread:
-            for layout in self._capacity.spreader.layouts(engine, self._cluster, self._ledgers):
+        if is_gang(engine) and split:
+            for layout in self._capacity.gang_placer.layouts(engine, self._cluster, self._ledgers):
                 if all(self._ledger(pool).fits(demand) for pool, demand in layout.demands):
                     yield _Choice(engine, layout.placed(), layout.demands, None)
                 elif not self._spend():
@@ -386,9 +386,9 @@ class _Assignment:
         if state:
             self._failed.add(state)
 
-    def _state(self, least: tuple[int, int], spread: int) -> object:
+    def _state(self, least: tuple[int, int], split: int) -> object:
         """Return what the places of the next engines depend on: the same for places that are only exchanged."""
-        return len(self._chosen), least, spread, tuple(self._ledger(pool).state for pool in self._cluster.pools)
+        return len(self._chosen), least, split, tuple(self._ledger(pool).state for pool in self._cluster.pools)
 
     def _is_hopeless(self) -> bool:
         """Return True when the engines that are not yet chosen for need more than is left, wherever they go."""

@@ -72,7 +72,7 @@ def _in_place(
         common = set.intersection(*(set(pool.fabrics) for pool in used.values()))
         if not common:
             return f"pools {names} on {cluster} no longer share a fabric, engine {engine.name} needs one"
-        views = [partial(capacity.spreader.devices, fabric) for fabric in sorted(common)]
+        views = [partial(capacity.gang_placer.devices, fabric) for fabric in sorted(common)]
     for view in views:
         parts = tuple(
             _parts(member, by_role[member.role], on, view, capacity)
@@ -164,7 +164,9 @@ def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
         grown = list(parts)
         for number, part in enumerate(grown):
             beside = _beside(layout, position, part.pool)
-            most = capacity.spreader.most(cluster, layout.engine.copies, replace(part, pods=part.pods + short), beside)
+            most = capacity.gang_placer.most(
+                cluster, layout.engine.copies, replace(part, pods=part.pods + short), beside
+            )
             more = min(short, max(0, most - part.pods))
             grown[number] = replace(part, pods=part.pods + more)
             short -= more

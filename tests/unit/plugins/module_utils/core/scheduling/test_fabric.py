@@ -262,7 +262,7 @@ def test_greedy_does_not_spread_and_says_who_does() -> None:
     fleet = [cluster("a", rail("x", 2), rail("y", 2))]
     decided = schedule([deployment("m", 1, gang(3))], fleet, [], Options(search="Greedy"))
     assert not decided.placements
-    assert reasons(decided) == ["a: search Exact spreads the engine over pools x and y of one fabric"]
+    assert reasons(decided) == ["a: search Exact puts the engine on pools x and y of one fabric"]
 
 
 def test_greedy_keeps_what_is_spread() -> None:

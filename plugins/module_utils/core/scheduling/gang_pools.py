@@ -96,7 +96,7 @@ class Option:
         return Layout(engine, tuple(parts[one.role] for one in engine.members))
 
 
-class Spreader:
+class GangPlacer:
     """Search for places with what the pools have left; charges nothing."""
 
     def __init__(
