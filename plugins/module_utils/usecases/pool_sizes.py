@@ -14,9 +14,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters im
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import POOL_SIZES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.pool_demand import pool_demands
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.nodes_needed import nodes_needed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -65,7 +65,7 @@ class Sizes:
 class _Pool:
     """Pool with the demand on it, its size in the cloud, and the options by which its cluster is reached there."""
 
-    demand: PoolDemand
+    demand: NodesNeeded
     size: PoolSize
     options: Mapping[str, str]
 
@@ -102,8 +102,8 @@ class Resizer:
         self.sizes.resized.sort(key=lambda each: (each.cluster, each.pool))
 
     def _due(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[_Pool]:
-        demands: dict[str, list[PoolDemand]] = {}
-        for demand in pool_demands(plan, written):
+        demands: dict[str, list[NodesNeeded]] = {}
+        for demand in nodes_needed(plan, written):
             there = seen.clusters.get(demand.cluster)
             # Replicas that serve have their nodes already, and nothing can be applied to an unreachable cluster.
             if there is not None and not there.unreachable and (demand.waiting or not demand.nodes):
@@ -112,7 +112,7 @@ class Resizer:
         return [pool for pools in found for pool in pools]
 
     def _on_each(
-        self, work: Callable[[list[T]], R], parts: Mapping[str, list[T]], demand: Callable[[T], PoolDemand]
+        self, work: Callable[[list[T]], R], parts: Mapping[str, list[T]], demand: Callable[[T], NodesNeeded]
     ) -> list[R]:
         """Return the results of the work on the pools of each cluster, but for those whose cloud refused."""
 
@@ -133,7 +133,7 @@ class Resizer:
                 done.append(outcome)
         return done
 
-    def _of_cluster(self, demands: Sequence[PoolDemand], seen: FleetSnapshot) -> list[_Pool]:
+    def _of_cluster(self, demands: Sequence[NodesNeeded], seen: FleetSnapshot) -> list[_Pool]:
         """Return the pools of a cluster whose sizes are to change. Raises CloudError."""
         found = []
         for demand in demands:
@@ -158,7 +158,7 @@ class Resizer:
                 found.append(pool)
         return found
 
-    def _options(self, demand: PoolDemand) -> Mapping[str, str] | None:
+    def _options(self, demand: NodesNeeded) -> Mapping[str, str] | None:
         """Return the options by which a cluster is reached where the fleet creates it; None for one of others, or that
         is reached in another connection."""
         connection = self._settings.cloud_connections.get(demand.cluster)
@@ -168,13 +168,13 @@ class Resizer:
             return None
         return {**demand.place, **connection.options}
 
-    def _size(self, demand: PoolDemand, options: Mapping[str, str]) -> PoolSize | None:
+    def _size(self, demand: NodesNeeded, options: Mapping[str, str]) -> PoolSize | None:
         key = (demand.cluster, demand.pool)
         if key not in self._read:
             self._read[key] = POOL_SIZES[demand.cloud].read(options, demand.pool, self._settings.fleet)
         return self._read[key]
 
-    def _is_empty(self, demand: PoolDemand) -> bool:
+    def _is_empty(self, demand: NodesNeeded) -> bool:
         """Return whether nothing runs on a pool that goes with its nodes. Where that cannot be found out, it is not."""
         connect = self._settings.connect.get(demand.cluster)
         if connect is None:
@@ -214,7 +214,7 @@ class Resizer:
             self._read[demand.cluster, demand.pool] = replace(size, desired=now.after)
             self.sizes.resized.append(now.resize)
 
-    def _fail(self, cluster: str, message: str, demands: Iterable[PoolDemand]) -> None:
+    def _fail(self, cluster: str, message: str, demands: Iterable[NodesNeeded]) -> None:
         """Record a failure. Where no replica waits for a node, nothing is lost but what empty nodes cost."""
         self._refused[cluster] = message
         if any(demand.waiting for demand in demands):
@@ -222,11 +222,11 @@ class Resizer:
         else:
             self.sizes.notes.append(f"cluster {cluster}: its empty pools stay as they are: {message}")
 
-    def _note(self, demand: PoolDemand, message: str) -> None:
+    def _note(self, demand: NodesNeeded, message: str) -> None:
         self.sizes.notes.append(f"cluster {demand.cluster}, pool {demand.pool}: {message}")
 
 
-def _out_of_reach(demand: PoolDemand) -> str:
+def _out_of_reach(demand: NodesNeeded) -> str:
     return (
         f"has no node, its replicas need {demand.nodes}, and its autoscaler starts no first one for devices that are "
         "claimed. The fleet does on clusters that it manages (fleet_provision) and reaches by their names in the cloud "

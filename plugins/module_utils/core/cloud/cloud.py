@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import PurchaseOption
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import GPU
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import PoolDemand, Terms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import Validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -117,7 +117,7 @@ class Cloud:
     block of its InferenceClass, and of the sizes of its disks and of the pool. `validation`: of its clusters. `needs`:
     what a node pool (wire form) needs that not every account has, of its manifest alone; empty for pools that are
     usual. `demands`: what the pools of a cluster (wire form) take of the quotas of an account in its region, with the
-    nodes of those that exist; raises InvalidResource. `quota_terms`: words about these. `machine`: the kind of machine
+    nodes of those that exist; raises InvalidResource. `quota_words`: words about these. `machine`: the kind of machine
     that the block of an InferenceClass names. `purchase_option`: how nodes of a pool of an InferenceCluster are bought,
     None for a way that has prices of its own. `storage_class`: of the RWX storage that comes with a cluster.
     `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its autoscaler starts the
@@ -134,8 +134,8 @@ class Cloud:
     node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
     validation: Validation[Any]
     needs: Callable[[Object], list[Need]]
-    demands: Callable[[Object, Account, Mapping[str, int | None]], list[PoolDemand]]
-    quota_terms: Terms
+    demands: Callable[[Object, Account, Mapping[str, int | None]], list[QuotaDemand]]
+    quota_words: QuotaWords
     machine: Callable[[Any], str]
     purchase_option: Callable[[Any], PurchaseOption | None]
     storage_class: str

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.offerings import not_offered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
-    PoolDemand,
+    QuotaDemand,
     Shortage,
     limits,
     message,
@@ -46,7 +46,7 @@ class _Member:
     ref: Ref
     account: Account
     exists: bool
-    demands: tuple[PoolDemand, ...]
+    demands: tuple[QuotaDemand, ...]
 
 
 def problems(
@@ -66,7 +66,7 @@ def problems(
         cloud = registry.BY_NAME.get(account.provider)
         inside = [member for member in members if _is_in(member, account)]
         demands = [demand for member in inside for demand in member.demands]
-        for limit in limits(account, cloud.quota_terms) if cloud and inside else ():
+        for limit in limits(account, cloud.quota_words) if cloud and inside else ():
             short = shortage(limit, demands)
             if cloud and short is not None:
                 found += _reported(cloud, short, {member.name: member for member in inside}, today)
@@ -82,7 +82,7 @@ def _members(
         account = _account_of(entry, accounts, pools) if cloud and entry["object"] else None
         if cloud and account:
             there = pools[account.key].get(entry["cloud_name"], {})
-            demands: list[PoolDemand] = []
+            demands: list[QuotaDemand] = []
             # Validation reports invalid clusters.
             with contextlib.suppress(api.InvalidResource):
                 demands = cloud.demands(entry["object"], account, there)
@@ -92,7 +92,7 @@ def _members(
             yield _Member(name, _ref(entry["object"], name), account, exists, tuple(demands))
 
 
-def _there(demand: PoolDemand, nodes: Mapping[str, int]) -> PoolDemand:
+def _there(demand: QuotaDemand, nodes: Mapping[str, int]) -> QuotaDemand:
     """Return the demand of a pool of a cluster that answered, and was created after its account was observed."""
     return replace(demand, is_there=True, nodes=nodes.get(demand.pool, 0))
 
@@ -147,14 +147,14 @@ def _not_offered(member: _Member, today: str) -> Iterator[Problem]:
 def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], today: str) -> Iterator[Problem]:
     """Return a problem for each cluster with pools that do not fit; of growth, one."""
     refuses = short.starts and short.limit.is_certain
-    at: dict[str, PoolDemand] = {}
+    at: dict[str, QuotaDemand] = {}
     for demand in short.excess if short.starts else short.pools[-1:]:
         at.setdefault(demand.cluster, demand)
     for name, demand in at.items():
         yield Problem(
             f"{message(short)}, as observed on {short.limit.observed}",
             demand.path,
-            hint=f"{remedy(short, cloud.quota_terms)}. {_AGAIN}",
+            hint=f"{remedy(short, cloud.quota_words)}. {_AGAIN}",
             severity=_severity(members[name], short.limit.observed, today) if refuses else "warning",
             ref=members[name].ref,
         )

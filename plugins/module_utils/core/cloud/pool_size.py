@@ -28,8 +28,8 @@ class PoolSize:
 
 
 @dataclass(frozen=True)
-class PoolDemand:
-    """Demand of the replicas on a node pool whose autoscaler does not start a first node.
+class NodesNeeded:
+    """Nodes that the replicas need of a node pool whose autoscaler does not start a first node.
 
     `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
     `nodes`: how many the replicas that are placed there need; 0 when none is. `waiting`: one of them does not serve.

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
-    PoolDemand,
-    Terms,
+    QuotaDemand,
+    QuotaWords,
     limits,
     message,
     remedy,
@@ -45,12 +45,12 @@ def verdict(lines: Iterable[Line]) -> Verdict:
     )
 
 
-def of_limits(account: Account, demands: Sequence[PoolDemand], terms: Terms) -> Iterator[Line]:
+def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWords) -> Iterator[Line]:
     """Return what is wrong with the quotas and reservations of an account for pools. Growth is a warning."""
-    for limit in limits(account, terms):
+    for limit in limits(account, words):
         short = shortage(limit, demands)
         if short is not None:
-            yield Line(f"{message(short)}. {remedy(short, terms)}", problem=short.starts and limit.is_certain)
+            yield Line(f"{message(short)}. {remedy(short, words)}", problem=short.starts and limit.is_certain)
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:

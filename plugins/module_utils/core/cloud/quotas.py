@@ -23,7 +23,7 @@ _MOST_POOLS = 10
 
 
 @dataclass(frozen=True)
-class PoolDemand:
+class QuotaDemand:
     """Demand of a node pool. `takes`: what a node takes, by the codes of limits. `start`: with how many nodes the
     pool begins, and `most`: to how many it may grow, in all its zones. `nodes`: how many there are, None where that is
     not known. `path`: where the user wrote it. `machine`: the kind of its nodes. `zones`: those that it asks for."""
@@ -41,7 +41,7 @@ class PoolDemand:
 
 
 @dataclass(frozen=True)
-class Terms:
+class QuotaWords:
     """Words of a cloud about its quotas. `holder`: whose they are. `ask`: how to get more. `lower`: fields of a pool by
     which it takes less. `is_certain`: whether the cloud is sure to refuse what is over a quota."""
 
@@ -82,41 +82,41 @@ class Shortage:
     limit: Limit
     starts: bool
     needs: int
-    pools: tuple[PoolDemand, ...]
+    pools: tuple[QuotaDemand, ...]
     taken: int = 0
-    excess: tuple[PoolDemand, ...] = ()
+    excess: tuple[QuotaDemand, ...] = ()
 
-    def amount(self, demand: PoolDemand) -> int:
+    def amount(self, demand: QuotaDemand) -> int:
         """Return what one of the pools takes."""
         return demand.takes[self.limit.code] * (demand.start if self.starts else demand.most)
 
 
-def limits(account: Account, terms: Terms) -> list[Limit]:
+def limits(account: Account, words: QuotaWords) -> list[Limit]:
     """Return the limits of an account, quotas first."""
-    quotas = [_of_quota(quota, account, terms) for quota in account.quotas]
-    return [*quotas, *(_of_reservation(each, account, terms) for each in account.reservations)]
+    quotas = [_of_quota(quota, account, words) for quota in account.quotas]
+    return [*quotas, *(_of_reservation(each, account, words) for each in account.reservations)]
 
 
-def _of_quota(quota: Quota, account: Account, terms: Terms) -> Limit:
+def _of_quota(quota: Quota, account: Account, words: QuotaWords) -> Limit:
     title = f'"{quota.name}" ({quota.code})' if quota.name else quota.code
     where = "for all regions" if account.region == EVERYWHERE else f"in {account.region}"
     return Limit(
         code=quota.code,
-        bound=f"the quota {title} of {terms.holder} {account.account} {where} is",
+        bound=f"the quota {title} of {words.holder} {account.account} {where} is",
         unit=quota.unit,
         most=quota.limit,
         used=quota.used,
         observed=quota.observed,
-        ask=terms.ask,
+        ask=words.ask,
         beyond="with what else runs there",
-        is_certain=terms.is_certain,
+        is_certain=words.is_certain,
     )
 
 
-def _of_reservation(reservation: Reservation, account: Account, terms: Terms) -> Limit:
+def _of_reservation(reservation: Reservation, account: Account, words: QuotaWords) -> Limit:
     return Limit(
         code=reservation.id,
-        bound=f"reservation {reservation.id} of {terms.holder} {account.account} has",
+        bound=f"reservation {reservation.id} of {words.holder} {account.account} has",
         unit="machines",
         most=reservation.total,
         used=reservation.total - reservation.free,
@@ -127,7 +127,7 @@ def _of_reservation(reservation: Reservation, account: Account, terms: Terms) ->
     )
 
 
-def shortage(limit: Limit, demands: Sequence[PoolDemand]) -> Shortage | None:
+def shortage(limit: Limit, demands: Sequence[QuotaDemand]) -> Shortage | None:
     """Return what is wrong with a limit for the pools of all clusters that count against it; None where nothing is."""
     counted = [demand for demand in demands if demand.takes.get(limit.code)]
     new = tuple(demand for demand in counted if not demand.is_there)
@@ -138,18 +138,18 @@ def shortage(limit: Limit, demands: Sequence[PoolDemand]) -> Shortage | None:
     return Shortage(limit, False, most, tuple(counted)) if most > limit.most else None
 
 
-def _start(demand: PoolDemand, limit: Limit) -> int:
+def _start(demand: QuotaDemand, limit: Limit) -> int:
     return demand.takes[limit.code] * demand.start
 
 
-def _taken(limit: Limit, counted: Iterable[PoolDemand]) -> int:
+def _taken(limit: Limit, counted: Iterable[QuotaDemand]) -> int:
     """Return how much of a limit is in use, as far as that is known."""
     if limit.used is not None:
         return limit.used
     return sum(demand.takes[limit.code] * (demand.nodes or 0) for demand in counted if demand.is_there)
 
 
-def _excess(limit: Limit, new: Iterable[PoolDemand], room: int) -> tuple[PoolDemand, ...]:
+def _excess(limit: Limit, new: Iterable[QuotaDemand], room: int) -> tuple[QuotaDemand, ...]:
     excess = []
     for demand in new:
         if _start(demand, limit) <= room:
@@ -169,9 +169,9 @@ def message(short: Shortage) -> str:
     return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {most}{after}"
 
 
-def remedy(short: Shortage, terms: Terms) -> str:
+def remedy(short: Shortage, words: QuotaWords) -> str:
     """Return what to do about it."""
-    return f"{short.limit.ask}, or lower {terms.lower}" if short.starts else f"{short.limit.ask} before they grow"
+    return f"{short.limit.ask}, or lower {words.lower}" if short.starts else f"{short.limit.ask} before they grow"
 
 
 def _pools(short: Shortage) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import Nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import pool_sizes
@@ -40,7 +40,7 @@ class World:
     """Clouds and clusters that do what a test sets. `sizes`: by cluster and pool."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.demands: list[PoolDemand] = []
+        self.demands: list[NodesNeeded] = []
         self.sizes: dict[tuple[str, str], PoolSize | None] = {}
         self.broken: set[str] = set()
         self.refused: set[str] = set()
@@ -51,12 +51,12 @@ class World:
         self.calls: list[tuple[Any, ...]] = []
         self.cloud_connections = {name: CloudConnection("eks", {"cluster": f"{name}-eks"}) for name in ("east", "west")}
         monkeypatch.setattr(pool_sizes, "POOL_SIZES", {"eks": self})
-        monkeypatch.setattr(pool_sizes, "pool_demands", lambda *_: tuple(self.demands))
+        monkeypatch.setattr(pool_sizes, "nodes_needed", lambda *_: tuple(self.demands))
 
     def needs(self, nodes: int, cluster: str = "east", pool: str = "gpu", *, waiting: bool | None = None) -> None:
         place = {"cluster": f"{cluster}-eks", "region": "us-west-2"}
         waits = nodes > 0 if waiting is None else waiting
-        self.demands.append(PoolDemand(cluster, pool, "eks", place, nodes, waits))
+        self.demands.append(NodesNeeded(cluster, pool, "eks", place, nodes, waits))
         self.sizes.setdefault((cluster, pool), EMPTY)
 
     # A cloud

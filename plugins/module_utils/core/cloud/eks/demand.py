@@ -16,10 +16,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
     validation,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import EksCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import PoolDemand, Terms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-TERMS = Terms(holder="account", ask="Ask for more in Service Quotas (EC2)", lower="nodeCount", is_certain=True)
+WORDS = QuotaWords(holder="account", ask="Ask for more in Service Quotas (EC2)", lower="nodeCount", is_certain=True)
 
 
 def quota_code(group: Mapping[str, Any]) -> str:
@@ -27,12 +27,12 @@ def quota_code(group: Mapping[str, Any]) -> str:
     return quotas.code(group["instance_type"], group["capacity_type"] or quotas.ON_DEMAND)
 
 
-def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Mapping[str, int | None]) -> PoolDemand:
+def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Mapping[str, int | None]) -> QuotaDemand:
     """Return the demand of a node group as a plan has it. `cluster`: its name in messages. `there`: the nodes of the
     groups that exist."""
     code, reservation = quota_code(group), group["capacity_reservation"]
     takes = {code: account.vcpus(group["instance_type"])} if code else {}
-    return PoolDemand(
+    return QuotaDemand(
         cluster=cluster,
         pool=group["name"],
         takes={**takes, reservation: 1} if reservation else takes,
@@ -45,7 +45,7 @@ def of_group(cluster: str, group: Mapping[str, Any], account: Account, there: Ma
     )
 
 
-def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[PoolDemand]:
+def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[QuotaDemand]:
     """Return the demands of the pools of an EKSCluster (wire form). `there`: the nodes of those
     that exist. Raises InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)

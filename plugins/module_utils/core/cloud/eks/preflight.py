@@ -311,7 +311,7 @@ def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     account = observed(plan, found)
     name, there = plan["object"]["name"], account.pools().get(plan["name"], {})
     demands = [demand.of_group(name, group, account, there) for group in plan["node_groups"]]
-    return of_limits(account, demands, demand.TERMS)
+    return of_limits(account, demands, demand.WORDS)
 
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:

@@ -14,13 +14,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     node_pools,
     validation,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import PoolDemand, Terms
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import QuotaDemand, QuotaWords
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 Wire = Mapping[str, Any]
 
 # Which quotas Google counts is not certain, and when it comes to it, it refuses clearly.
-TERMS = Terms(
+WORDS = QuotaWords(
     holder="project",
     ask="Ask for more in the Google Cloud console (IAM & Admin, Quotas & System Limits)",
     lower="nodeCount and minNodeCount",
@@ -43,11 +43,11 @@ def zones_of(region: str, zones: Iterable[str]) -> list[str]:
     return sorted(zone for zone in zones if zone.rpartition("-")[0] == region)
 
 
-def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int | None]) -> PoolDemand:
+def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int | None]) -> QuotaDemand:
     """Return the demand of a node pool as it is sent. `cluster`: its name in messages. `account`: the project in the
     region. `there`: the pools that exist."""
     zones = len(pool.get("locations") or account.zones[:_ZONES]) or _ZONES
-    return PoolDemand(
+    return QuotaDemand(
         cluster=cluster,
         pool=pool["name"],
         takes=_takes(pool, account.vcpus(machine_type(pool)), {quota.code for quota in account.quotas}),
@@ -59,7 +59,7 @@ def of_pool(cluster: str, pool: Wire, account: Account, there: Mapping[str, int 
     )
 
 
-def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[PoolDemand]:
+def of_cluster(manifest: Object, account: Account, there: Mapping[str, int | None]) -> list[QuotaDemand]:
     """Return the demands of the pools of a GKECluster (wire form). `there`: the nodes of those
     that exist. Raises InvalidResource."""
     cluster = validation.VALIDATION.read(manifest)

@@ -378,8 +378,8 @@ def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     here, everywhere = observed(plan, found)
     name, there = plan["object"]["name"], here.pools().get(plan["name"], {})
     demands = [demand.of_pool(name, pool, here, there) for pool in pools(plan)]
-    yield from of_limits(here, demands, demand.TERMS)
-    yield from of_limits(everywhere, demands, demand.TERMS)
+    yield from of_limits(here, demands, demand.WORDS)
+    yield from of_limits(everywhere, demands, demand.WORDS)
     yield from _network_quota(plan, found)
 
 
@@ -388,7 +388,7 @@ def _network_quota(plan: Wire, found: Found) -> Iterator[Line]:
     if not found.version and usage + 1 > limit:
         yield Line(
             f"the quota {_NETWORKS} of project {plan['project']} is {limit:g}, and {usage:g} are in use: each cluster "
-            f"has one of its own. {demand.TERMS.ask}, or remove one",
+            f"has one of its own. {demand.WORDS.ask}, or remove one",
             problem=False,
         )
 

@@ -15,8 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts imp
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas import (
     Limit,
-    PoolDemand,
-    Terms,
+    QuotaDemand,
+    QuotaWords,
     limits,
     message,
     remedy,
@@ -24,12 +24,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas
 )
 
 DAY = "2026-11-27"
-TERMS = Terms(holder="account", ask="Ask for more", lower="nodeCount", is_certain=True)
+WORDS = QuotaWords(holder="account", ask="Ask for more", lower="nodeCount", is_certain=True)
 
 
 def quota(limit: int, used: int | None = None, region: str = "us-west-2") -> Limit:
     found = Quota(code="L-1", name="P instances", unit="vCPUs", limit=limit, used=used, observed=DAY)
-    return limits(account(region=region, quotas=[found]), TERMS)[0]
+    return limits(account(region=region, quotas=[found]), WORDS)[0]
 
 
 def account(**more: Any) -> Account:
@@ -37,11 +37,11 @@ def account(**more: Any) -> Account:
     return Account(**given)
 
 
-def pool(name: str = "a/gpu", nodes: int | None = None, **more: Any) -> PoolDemand:
+def pool(name: str = "a/gpu", nodes: int | None = None, **more: Any) -> QuotaDemand:
     """A pool that starts with one node of 96 vCPUs and may have two; with `nodes` one that exists."""
     cluster, __, called = name.partition("/")
     given: dict[str, Any] = {"takes": {"L-1": 96}, "start": 1, "most": 2, **more}
-    return PoolDemand(cluster, called, is_there=nodes is not None, nodes=nodes, **given)
+    return QuotaDemand(cluster, called, is_there=nodes is not None, nodes=nodes, **given)
 
 
 def test_pools_of_all_clusters_are_summed() -> None:
@@ -54,7 +54,7 @@ def test_pools_of_all_clusters_are_summed() -> None:
         'node pools a/gpu (96), b/gpu (96): start with 192 vCPUs, and the quota "P instances" (L-1) of account 1234 in '
         "us-west-2 is 96 vCPUs"
     )
-    assert remedy(short, TERMS) == "Ask for more, or lower nodeCount"
+    assert remedy(short, WORDS) == "Ask for more, or lower nodeCount"
 
 
 @pytest.mark.parametrize("used", [None, 96])
@@ -83,7 +83,7 @@ def test_growth_is_another_matter() -> None:
         'node pools gpu: may grow to 192 vCPUs, and the quota "P instances" (L-1) of account 1234 for all regions is '
         "191 vCPUs, with what else runs there"
     )
-    assert remedy(short, TERMS) == "Ask for more before they grow"
+    assert remedy(short, WORDS) == "Ask for more before they grow"
 
 
 def test_other_quotas_do_not_count() -> None:
@@ -107,7 +107,7 @@ def test_a_reservation_is_shared_too() -> None:
     block = Reservation(
         id="cr-1", machine="p5.48xlarge", zone="usw2-az1", state="active", total=3, free=2, observed=DAY
     )
-    (limit,) = limits(account(reservations=[block]), TERMS)
+    (limit,) = limits(account(reservations=[block]), WORDS)
     takes = {"cr-1": 1}
     assert shortage(limit, [pool("a/gpu", takes=takes, most=1), pool("b/gpu", takes=takes, most=1)]) is None
     short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1), pool("b/gpu", takes=takes, start=3)])
@@ -116,7 +116,7 @@ def test_a_reservation_is_shared_too() -> None:
         "node pools gpu: start with 3 machines, and reservation cr-1 of account 1234 has 3 machines, of which 1 are in "
         "use"
     )
-    assert remedy(short, TERMS) == "Reserve more, or lower nodeCount"
+    assert remedy(short, WORDS) == "Reserve more, or lower nodeCount"
     short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1, most=4)])
     assert short is not None
     assert message(short) == (

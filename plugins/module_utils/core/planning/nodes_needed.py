@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Demand of placed replicas on node pools that may be empty, and whose autoscaler then starts no node for them."""
+"""Nodes that placed replicas need of pools that may be empty, and whose autoscaler then starts none for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import emptiable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
@@ -33,9 +33,9 @@ class _Provisioned:
     pools: frozenset[str]
 
 
-def pool_demands(plan: Plan, written: Iterable[api.Resource]) -> tuple[PoolDemand, ...]:
-    """Return the demand on every pool that may have no nodes, has devices to claim, and is in a cloud whose autoscaler
-    does not start its first node; sorted by cluster and pool.
+def nodes_needed(plan: Plan, written: Iterable[api.Resource]) -> tuple[NodesNeeded, ...]:
+    """Return the nodes needed of every pool that may have none, has devices to claim, and is in a cloud whose
+    autoscaler does not start its first node; sorted by cluster and pool.
 
     `written`: the resources of the fleet, of which those of the kinds of clouds are read. A cluster whose pools are not
     known has none, as what runs there is not known either. Pods that share nodes are packed, however the plan counts.
@@ -51,7 +51,7 @@ def pool_demands(plan: Plan, written: Iterable[api.Resource]) -> tuple[PoolDeman
     capacity = FleetCapacity({name: known[name] for name in concerned}, _OPTIONS)
     waiting = _charge(plan, capacity, concerned)
     return tuple(
-        PoolDemand(
+        NodesNeeded(
             name,
             pool.name,
             provisioned.cloud.name,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded, PoolSize
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.pool_demand import pool_demands
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.nodes_needed import nodes_needed
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,
@@ -94,7 +94,7 @@ class Fleet:
 
     def demands(self) -> dict[str, tuple[int, bool]]:
         """Nodes by pool, and whether a replica waits for them."""
-        found = pool_demands(self.plan(), self.resources)
+        found = nodes_needed(self.plan(), self.resources)
         assert all((each.cluster, each.cloud) == (CLUSTER, "eks") for each in found)
         assert all(each.place == {"cluster": NAME, "region": "us-west-2"} for each in found)
         return {each.pool: (each.nodes, each.waiting) for each in found}
@@ -194,7 +194,7 @@ def test_a_plan_without_observations_waits_for_nothing() -> None:
     fleet = Fleet(deployment(1))
     decided = plan(fleet.resources)
     assert decided.replicas
-    assert pool_demands(decided, fleet.resources)[0].nodes == 1
+    assert nodes_needed(decided, fleet.resources)[0].nodes == 1
 
 
 @pytest.mark.parametrize(
@@ -213,4 +213,4 @@ def test_a_plan_without_observations_waits_for_nothing() -> None:
 def test_a_size_grows_for_who_waits_and_shrinks_when_empty(
     nodes: int, waiting: bool, size: PoolSize, desired: int
 ) -> None:
-    assert PoolDemand("west", "gpu", "eks", {}, nodes, waiting).desired(size) == desired
+    assert NodesNeeded("west", "gpu", "eks", {}, nodes, waiting).desired(size) == desired
