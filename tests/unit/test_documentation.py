@@ -117,3 +117,19 @@ def test_a_warning_that_is_allowed_is_given() -> None:
         if block.page in given:
             given[block.page] += "\n".join(map(str, load([Source(str(block), block.text.encode())]).warnings))
     assert [part for page, parts in WARNINGS.items() for part in parts if part not in given[page]] == []
+
+
+PACKAGES = (
+    *(f"core/{name}/" for name in ("applying", "cloud", "output", "planning", "report", "scheduling", "validation")),
+    *(f"module_utils/{name}/" for name in ("arguments", "kubernetes", "stores", "usecases")),
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_architecture_names_each_module_of_a_package(package: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{package}`"))
+    folder = ROOT / "plugins" / "module_utils" / package.removeprefix("module_utils/")
+    modules = {path.stem for path in folder.glob("[!_]*.py")}
+    words = {Path(word).stem for code in re.findall(r"`([^`]+)`", row) for word in code.split()}
+    assert sorted(modules - words) == []
