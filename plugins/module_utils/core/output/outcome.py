@@ -59,7 +59,8 @@ class Findings(api.Model):
     drift: list[str] = Field(description="What the run changed, or would change.")
     warnings: list[str] = Field(description="Warnings.")
     survival: list[str] = Field(
-        description="Losses of clusters that services and deployments do not survive although they have to; any makes a run fail."
+        description="Losses of clusters that services and deployments do not survive although they have to; any makes "
+        "a run fail."
     )
 
 
