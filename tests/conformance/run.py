@@ -121,13 +121,13 @@ def dropped_shown(entry: Dropped) -> dict[str, Any]:
 
 
 def refused(decided: Schedule, desired: Deployment) -> dict[str, str]:
-    return {
-        cluster: refusal.reason
-        for pending in decided.pending
-        if (pending.namespace, pending.deployment) == desired.key
-        for refusal in pending.refusals
-        for cluster in refusal.clusters
-    }
+    found: dict[str, str] = {}
+    for pending in decided.pending:
+        if (pending.namespace, pending.deployment) == desired.key:
+            for refusal in pending.refusals:
+                for cluster in refusal.clusters:
+                    found.setdefault(cluster, refusal.reason)
+    return found
 
 
 def member_shown(member: PlacedMember) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool, pools_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 
 # The plan evaluated the same selectors, within the budget that users set.
@@ -94,7 +94,7 @@ def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> di
         capacity.charge(cluster, engines)
         state = plan.states.get((replica.namespace, replica.name))
         waits = state is None or not state.serving
-        for pool in {name for engine in engines for member in engine.members for name, __ in member.pods_by_pool}:
+        for pool in pools_of(engines):
             waiting[cluster, pool] = waiting.get((cluster, pool), False) or waits
     return waiting
 

@@ -25,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Replica,
     Schedule,
+    pools_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
@@ -65,7 +66,7 @@ def mend(
     avoided: dict[Key, Pools] = {}
     left: list[Refusal] = []
     for number, (replica, pod) in enumerate(_unbound(context, decided, capacity)):
-        own = _pools(replica)
+        own = pools_of(replica.engines)
         if number >= MAX_TRIES:
             left.append(_left(replica, pod, f"{MAX_TRIES} others are to get another place first"))
             continue
@@ -92,7 +93,7 @@ def _left(replica: Replica, pod: str, why: str) -> Refusal:
         f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the "
         "pool to have that placed again"
     )
-    return Refusal(reason, min(_pools(replica)), (replica.cluster,))
+    return Refusal(reason, min(pools_of(replica.engines)), (replica.cluster,))
 
 
 def _key(replica: Replica) -> Key:
@@ -133,7 +134,7 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
         pods = _pods(existing, observed)
         pod = next((text(pod, "metadata", "name") for pod in pods if _without_devices(pod)), "")
         is_full = all(
-            observed.nodes.get(pool, 0) >= nodes.get((placement.cluster, pool), 0) for pool in _pools(replica)
+            observed.nodes.get(pool, 0) >= nodes.get((placement.cluster, pool), 0) for pool in pools_of(replica.engines)
         )
         if not pod or not is_full or _leaves(observed) or _serves(context, existing, observed) is not False:
             continue
@@ -141,7 +142,8 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
             context.fleet.replicas[one.namespace, one.replica] for one in kept if one.cluster == placement.cluster
         ]
         if any(map(_has_node, pods)) or any(
-            _pools(adapters.replica(one)) & _pools(replica) and _serves(context, one, observed) for one in beside
+            pools_of(adapters.replica(one).engines) & pools_of(replica.engines) and _serves(context, one, observed)
+            for one in beside
         ):
             found.append((replica, pod))
     return found
@@ -177,12 +179,6 @@ def _has_node(pod: Object) -> bool:
 def _leaves(observed: ObservedCluster) -> bool:
     """Return whether a pod is going, whose devices will be free."""
     return any(fields(pod, "metadata").get("deletionTimestamp") for pod in observed.objects.of_kind("Pod"))
-
-
-def _pools(replica: Replica) -> frozenset[str]:
-    return frozenset(
-        pool for engine in replica.engines for member in engine.members for pool, __ in member.pods_by_pool
-    )
 
 
 def _closed(clusters: Sequence[Cluster], places: Pools) -> list[Cluster]:

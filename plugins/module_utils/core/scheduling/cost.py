@@ -9,7 +9,7 @@ claims. Amounts are exact fractions, which are rounded where they are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedEngine,
     PlacedMember,
     Pool,
+    pools_of,
 )
 
 
@@ -77,8 +78,7 @@ def replica_cost(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> 
 
 def is_on_spot(engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]) -> bool:
     """Return whether a pod of a replica is on a spot node."""
-    names = {name for engine in engines for member in engine.members for name, __ in member.pods_by_pool}
-    return any(name in pools and pools[name].spot for name in names)
+    return any(name in pools and pools[name].spot for name in pools_of(engines))
 
 
 def spot_limit(limits: CostLimits, replicas: int) -> int:
@@ -90,28 +90,36 @@ def spot_limit(limits: CostLimits, replicas: int) -> int:
 def refusal(
     limits: CostLimits, replicas: int, spent: Spent, engines: Iterable[PlacedEngine], pools: Mapping[str, Pool]
 ) -> str:
-    """Return why a replica may not be placed so beside those that are; empty when it may.
+    """Return why a replica may not be placed so beside those that are, of each limit; empty when it may.
 
     `replicas`: how many the deployment asks for. `spent`: by those that have a place."""
     placed = tuple(engines)
-    if is_on_spot(placed, pools) and spent.spot >= spot_limit(limits, replicas):
-        return (
-            f"{spent.spot} of {replicas} replicas are on spot nodes, and spec.cost.spot allows "
-            f"{spot_limit(limits, replicas)}"
-        )
-    if limits.ceiling is None:
+    found = _spot_refusal(limits, replicas, spent, placed, pools), _ceiling_refusal(limits, spent, placed, pools)
+    return "; ".join(filter(None, found))
+
+
+def _spot_refusal(
+    limits: CostLimits, replicas: int, spent: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
+) -> str:
+    most = spot_limit(limits, replicas)
+    if not is_on_spot(placed, pools) or spent.spot < most:
         return ""
-    if limits.invalid:
+    return f"{spent.spot} of {replicas} replicas are on spot nodes, and spec.cost.spot allows {most}"
+
+
+def _ceiling_refusal(
+    limits: CostLimits, spent: Spent, placed: Sequence[PlacedEngine], pools: Mapping[str, Pool]
+) -> str:
+    if limits.ceiling is None or limits.invalid:
         return limits.invalid
     cost = replica_cost(placed, pools)
     if cost is None:
         return "the price of its nodes is not known, and spec.cost.ceilingPerHour needs it"
-    if spent.cost + cost <= Fraction(limits.ceiling):
+    ceiling = Fraction(limits.ceiling)
+    if spent.cost + cost <= ceiling:
         return ""
-    return (
-        f"a replica costs {money(cost, limits.currency)} per hour there, and {money(spent.cost, limits.currency)} of "
-        f"the {money(Fraction(limits.ceiling), limits.currency)} of spec.cost.ceilingPerHour are spent"
-    )
+    each, used, most = (money(amount, limits.currency) for amount in (cost, spent.cost, ceiling))
+    return f"a replica costs {each} per hour there, and {used} of the {most} of spec.cost.ceilingPerHour are spent"
 
 
 def price_order(cluster: Cluster) -> tuple[Pool, ...]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -79,7 +79,8 @@ class Explainer:
         refused whatever their pools have. `undecided`: a search for a place ended at its bound.
         """
         selector = tuple(sorted(deployment.cluster_selector.items()))
-        key = (id(engines), selector, deployment.tolerations, tuple(sorted(refused.items())), undecided)
+        has_limits = deployment.cost is not None
+        key = (id(engines), selector, deployment.tolerations, tuple(sorted(refused.items())), has_limits, undecided)
         if key not in self._refusals:
             self._refusals[key] = self._collect(deployment, engines, clusters, refused, undecided=undecided)
         return self._refusals[key]
@@ -97,26 +98,22 @@ class Explainer:
         left_out: dict[tuple[str, str], list[str]] = {}
         full: set[tuple[str, str]] = set()
         for cluster in clusters:
-            reason = cluster_refusal(deployment, cluster) or refused.get(cluster.name, "")
+            closed = cluster_refusal(deployment, cluster)
+            reason = closed or refused.get(cluster.name, "")
             if reason:
                 refusing = grouped if meets(cluster, deployment.cluster_selector) else left_out
                 refusing.setdefault(("", reason), []).append(cluster.name)
+            # Limits on the cost refuse pools that have room, and say nothing of others.
+            if closed or (reason and deployment.cost is None):
                 continue
             found = []
             for each in cluster.pools:
-                reason, is_full = self._pool_refusal(engines, cluster, each)
-                found.append((each.name, reason))
+                why, is_full = self._pool_refusal(engines, cluster, each)
+                found.append((each.name, why))
                 if is_full:
-                    full.add((each.name, reason))
-            alone = [self._fits_alone(engine, cluster) for engine in engines]
-            if undecided:
-                found.append(("", _undecided(self._capacity.work)))
-            elif all(alone):
-                found.append(("", _apart(engines)))
-            for engine, fits in zip(engines, alone, strict=True):
-                if is_gang(engine) and not fits:
-                    prefix = f"engine {engine.name}: " if len(engines) > 1 else ""
-                    found += [("", prefix + note) for note in self._fabric_notes(engine, cluster)]
+                    full.add((each.name, why))
+            if not reason:
+                found += self._together_refusals(engines, cluster, undecided=undecided)
             for pool, reason in found:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
@@ -124,6 +121,20 @@ class Explainer:
             Refusal(reason, pool, tuple(sorted(names)), is_full=(pool, reason) in full)
             for (pool, reason), names in (*sorted(grouped.items()), *sorted(left_out.items()))
         )
+
+    def _together_refusals(
+        self, engines: tuple[Engine, ...], cluster: Cluster, *, undecided: bool
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why engines have no place that is not about one pool, each with no pool."""
+        alone = [self._fits_alone(engine, cluster) for engine in engines]
+        if undecided:
+            yield "", _undecided(self._capacity.work)
+        elif all(alone):
+            yield "", _apart(engines)
+        for engine, fits in zip(engines, alone, strict=True):
+            if is_gang(engine) and not fits:
+                prefix = f"engine {engine.name}: " if len(engines) > 1 else ""
+                yield from (("", prefix + note) for note in self._fabric_notes(engine, cluster))
 
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
         if any(

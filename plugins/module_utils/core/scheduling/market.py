@@ -21,11 +21,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     CostLimits,
     PlacedEngine,
     Pool,
+    pools_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 
 _MOST_ORDERED = 4
 """Limit on the pools of a cluster of which all orders are tried."""
+_MOST_REASONS = 4
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,19 @@ class Market:
         self._spent = self._spent_without("")
 
     def offer(self, name: str) -> Offer | str:
-        """Return the cheapest place on a cluster that is allowed, or why none is; empty when there is no room."""
+        """Return the cheapest place on a cluster that is allowed, or why none is, by pool where it has several; empty
+        when there is no room."""
         pools = self._pools(name)
-        offers, why = [], ""
+        offers: list[Offer] = []
+        why: dict[str, None] = {}
         for fit in self._fits_on(name):
             refused = refusal(self._limits, self._state.deployment.replicas, self._spent, fit.engines, pools)
             if refused:
-                why = why or refused
+                place = f"pool {', '.join(sorted(pools_of(fit.engines)))}: " if len(pools) > 1 else ""
+                why[f"{place}{refused}"] = None
             else:
                 offers.append(Offer(fit, replica_cost(fit.engines, pools)))
-        return min(offers, key=lambda offer: offer.rank, default=None) or why
+        return min(offers, key=lambda offer: offer.rank, default=None) or "; ".join(first_lines(why, _MOST_REASONS))
 
     def take(self, name: str, offer: Offer) -> None:
         """Place a replica."""

@@ -320,6 +320,11 @@ class PlacedEngine:
     copies: int = 1
 
 
+def pools_of(engines: Iterable[PlacedEngine]) -> frozenset[str]:
+    """Return the pools that the pods of a replica are on."""
+    return frozenset(name for engine in engines for member in engine.members for name, __ in member.pods_by_pool)
+
+
 @dataclass(frozen=True)
 class Replica:
     """A ModelReplica that exists. `deployment` is empty for one that was written by hand. `preempted_by` is the

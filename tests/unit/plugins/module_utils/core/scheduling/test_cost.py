@@ -237,3 +237,29 @@ def test_a_gang_with_limits_is_spread_over_pools_of_a_fabric() -> None:
     (placement,) = decided.placements
     used = {name for member in placement.engines[0].members for name, __ in member.pods_by_pool}
     assert len(used) > 1
+
+
+def all_reasons(decided: Schedule) -> set[tuple[str, str]]:
+    return {(refusal.pool, refusal.reason) for each in decided.pending for refusal in each.refusals}
+
+
+def test_each_limit_and_each_pool_has_its_reason() -> None:
+    fleet = [fleets.cluster("a", pool("s", 2, "0.30", spot=True), pool("o", 2, "1.00"))]
+    limits = CostLimits(Decimal("0.20"), "USD", most_spot=0)
+    (found,) = all_reasons(schedule([fleets.deployment("d", 2, cost=limits)], fleet, []))
+    assert found == (
+        "",
+        "pool s: 0 of 2 replicas are on spot nodes, and spec.cost.spot allows 0; a replica costs 0.30 USD per hour "
+        "there, and 0.00 USD of the 0.20 USD of spec.cost.ceilingPerHour are spent; pool o: a replica costs 1.00 USD "
+        "per hour there, and 0.00 USD of the 0.20 USD of spec.cost.ceilingPerHour are spent",
+    )
+
+
+def test_a_full_pool_is_a_reason_beside_the_limits() -> None:
+    fleet = [fleets.cluster("a", pool("s", 4, "0.30", spot=True), pool("o", 1, "1.00"))]
+    decided = schedule([fleets.deployment("d", 3, cost=CostLimits(most_spot=1))], fleet, [])
+    assert sorted(places(decided)) == [("a", "o"), ("a", "s")]
+    found = dict(all_reasons(decided))
+    assert found[""] == "pool s: 1 of 3 replicas are on spot nodes, and spec.cost.spot allows 1"
+    assert "o" in found
+    assert "s" not in found
