@@ -37,7 +37,7 @@ def main(clusters: int, deployments: int) -> None:
         "plan": seconds[1] - seconds[0],
         "survey": seconds[2] - seconds[1],
         "losses": found.tried,
-        "needs": len(found.needs),
+        "needs": len(found.requirements),
         "unmet": len(found.shortfalls),
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }

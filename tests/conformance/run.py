@@ -21,7 +21,7 @@ Selector: `expression`, `device` and `expect` (match, no-match, compile-error). 
 Kubernetes itself says, that counts; an error at evaluation is no match.
 
 Survival: `resources` (all manifests of a fleet) and `expect`: how many `losses` can matter, and the services that are
-`unmet` after one, each with the first, with what is left, and with the remedy ("" for none). The reference
+`unmet` after one, each with the first, with what is left, and with the remediation ("" for none). The reference
 implementation has no such thing, so these cases say what docs/what-if.md says.
 
 Prints every disagreement and, last, `N passed, M failed`. Exits 1 when one failed or a file cannot be read.
@@ -146,11 +146,11 @@ def survived(case: dict[str, Any]) -> dict[str, Any]:
     found = survey(plan([parsed(document) for document in case["resources"]]), Options())
     unmet = [
         {
-            "service": "/".join(each.need.key),
-            "fails": each.need.is_fatal,
+            "service": "/".join(each.requirement.key),
+            "fails": each.requirement.is_fatal,
             "lost": list(each.lost),
             "left": each.left,
-            "remedy": str(each.remedy or ""),
+            "remediation": str(each.remediation or ""),
         }
         for each in found.shortfalls
     ]

@@ -248,7 +248,7 @@ def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path)
     given["fleet_resources"] = [given["fleet_resources"], str(ROOT / "playbooks/files/classes")]
     output = failed(play("plan", **given, fleet_survive={"clusters": 1}))
     assert "survival: service ml-team/llama has no endpoint after a loss of byo-us-east" in output
-    assert "another cluster like byo-us-east, with 2 nodes in pool gpu-h100 would heal it" in output
+    assert "another cluster like byo-us-east, with 2 nodes in pool gpu-h100 would fix it" in output
     assert "ml-team/qwen has no endpoint" not in output, "it has one outside of the fleet"
     assert (tmp_path / "build/plan.json").is_file(), "what the run does is the same"
     assert "does not survive" in (tmp_path / "build/report.html").read_text()

@@ -212,7 +212,7 @@ def build_warnings(outcome: Outcome) -> list[str]:
         for name in outcome.plan.unknown_clusters
     ]
     survey = outcome.survey
-    losses = [f"survival: {each}" for each in survey.shortfalls if not each.need.is_fatal]
+    losses = [f"survival: {each}" for each in survey.shortfalls if not each.requirement.is_fatal]
     losses += [survey.left_out] if survey.left_out else []
     return [*outcome.warnings, *outcome.plan.warnings, *unknown, *losses]
 

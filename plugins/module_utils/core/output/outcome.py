@@ -121,7 +121,7 @@ def outcome(
             *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
         ],
         warnings=list(dict.fromkeys(warnings)),
-        survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.need.is_fatal],
+        survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.requirement.is_fatal],
     )
     if answer:
         pending = [f"{each.namespace}/{each.deployment}: {each.reason}: {each.message}" for each in answer.pending]

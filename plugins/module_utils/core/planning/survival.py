@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Survival of losses: whether services keep a usable endpoint, and deployments enough replicas, whichever clusters are
-lost, and what would heal it where they do not.
+lost, and what would fix it where they do not.
 
 Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
 a loss of all clusters that it has an endpoint on alone. The exception are replicas of a deployment that preempts: where
@@ -48,7 +48,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
 MOST_TRIES = 40
-"""Limit on the additions that are planned, to find those that heal."""
+"""Limit on the additions that are planned, to find those that fix a shortfall."""
 _MOST_REPLICAS = 4
 _MOST_NODES = 8
 _MOST_POOLS = 3
@@ -60,13 +60,13 @@ Clusters = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Need:
-    """Remainder that a service or a deployment needs: `least` usable endpoints, or replicas, after a loss of up
+class Requirement:
+    """Requirement of a service or a deployment: that `least` usable endpoints, or replicas, are left after a loss of up
     to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet.
 
-    A need with `label` is one of that label of clusters: `within` are the clusters with it that the deployment may use,
-    and when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may
-    make other replicas take the places of these.
+    One with `label` is of that label of clusters: `within` are the clusters with it that the deployment may use, and
+    when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may make
+    other replicas take the places of these.
     """
 
     kind: Literal["service", "deployment"]
@@ -85,6 +85,11 @@ class Need:
         """Return its namespace and name."""
         return self.namespace, self.name
 
+    @property
+    def subject(self) -> tuple[str, Key, str]:
+        """Return the subject: the same in each plan of a fleet."""
+        return self.kind, self.key, self.label
+
     def left(self, lost: Iterable[str]) -> int:
         """Return how many it has elsewhere."""
         return self.places.total() - sum(self.places[cluster] for cluster in set(lost))
@@ -94,14 +99,14 @@ class Need:
         """Return whether less is there than is needed, whatever is lost."""
         return self.left(()) < self.least
 
-    def hurt(self, lost: Clusters) -> bool:
+    def is_violated_by(self, lost: Clusters) -> bool:
         """Return whether it has to survive a loss, and less is left elsewhere than is needed, or may be."""
         if len(lost) > self.clusters or (self.within and self.within <= set(lost)):
             return False
         return self.left(lost) < self.least or (self.places[""] < self.least and not self.gives_way_to.isdisjoint(lost))
 
     @property
-    def matters(self) -> frozenset[str]:
+    def critical_clusters(self) -> frozenset[str]:
         """Return the clusters whose loss may leave less of it."""
         return (frozenset(self.places) | self.gives_way_to) - {""}
 
@@ -134,9 +139,9 @@ class Addition:
         return f"{count(self.nodes, 'more node')} of pool {pools} on {self.cluster}"
 
 
-def cost(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
-    """Return what an addition costs, to be compared with others: the price of its nodes for an hour, and those without
-    a known price last; then the fewest nodes, a cluster that is there, the fewest replicas."""
+def addition_order(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
+    """Return where an addition comes in the order, the cheapest first: by the price of its nodes for an hour, and those
+    without a known price last; then the fewest nodes, a cluster that is there, the fewest replicas."""
     is_unknown = addition.nodes > 0 and addition.per_hour is None
     price = addition.per_hour or Fraction(0)
     return is_unknown, price, addition.nodes, addition.is_new_cluster, addition.replicas, str(addition)
@@ -144,39 +149,41 @@ def cost(addition: Addition) -> tuple[bool, Fraction, int, bool, int, str]:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A need that is not met after a loss (without clusters: that is not met at all).
+    """A requirement that is not met after a loss (without clusters: that is not met at all).
 
     `left`: what it has then. `pending`: its deployments that find no other place. `preempted`: its replicas elsewhere
     whose places others take then. `placed`: how many replicas those of its deployments ask for that have a place for
-    each. `remedy`: the cheapest addition with which it is met after every loss, None where none was found, or with
-    `is_searched` False none was searched for. `first_step`: where there is none for a need that is not met at all, the
-    cheapest addition with which it is, and the first loss after which it is not then. `losses`: how many losses it does
-    not survive.
+    each. `remediation`: the cheapest addition with which it is met after every loss, None where none was found, or
+    with `is_searched` False none was searched for. `first_step`: where there is none for a requirement that is not met
+    at all, the cheapest addition with which it is, and the first loss after which it is not then. `losses`: how many
+    losses it does not survive.
     """
 
-    need: Need
+    requirement: Requirement
     lost: Clusters
     left: int
     pending: tuple[Pending, ...]
     preempted: tuple[Dropped, ...] = ()
     placed: tuple[tuple[str, int], ...] = ()
     losses: int = 1
-    remedy: Addition | None = None
+    remediation: Addition | None = None
     first_step: tuple[Addition, Clusters] | None = None
     is_searched: bool = True
 
     def __str__(self) -> str:
-        return ". ".join(part for part in (self.what, *self.why, self.heals) if part)
+        return ". ".join(part for part in (self.what, *self.why, self.fixes) if part)
 
     @property
     def what(self) -> str:
         """Return what is lost, and what is left."""
-        what = "no endpoint" if self.need.kind == "service" else f"{self.left} of {self.need.least} replicas"
-        what += f" on clusters with {self.need.label}" if self.need.label else ""
+        what = (
+            "no endpoint" if self.requirement.kind == "service" else f"{self.left} of {self.requirement.least} replicas"
+        )
+        what += f" on clusters with {self.requirement.label}" if self.requirement.label else ""
         if not self.lost:
-            return f"{self.need} has {what} even without a loss"
+            return f"{self.requirement} has {what} even without a loss"
         more = f", the first of {self.losses} such losses" if self.losses > 1 else ""
-        return f"{self.need} has {what} after a loss of {' and '.join(self.lost)}{more}"
+        return f"{self.requirement} has {what} after a loss of {' and '.join(self.lost)}{more}"
 
     @property
     def why(self) -> list[str]:
@@ -190,24 +197,24 @@ class Shortfall:
         return said or [f"{name}: replicas is {number}, and none is pending" for name, number in self.placed]
 
     @property
-    def heals(self) -> str:
-        """Return what would heal it."""
-        if self.remedy:
-            return f"{self.remedy} would heal it{_price_text(self.remedy)}"
+    def fixes(self) -> str:
+        """Return what would fix it."""
+        if self.remediation:
+            return f"{self.remediation} would fix it{_price_text(self.remediation)}"
         if self.first_step:
             step, lost = self.first_step
-            part = f"{step} would heal it as long as nothing is lost{_price_text(step)}, not after a loss of "
+            part = f"{step} would fix it as long as nothing is lost{_price_text(step)}, not after a loss of "
             return part + " and ".join(lost) + (". Nothing was found that would do both" if self.is_searched else "")
-        return "Nothing was found that would heal it" if self.is_searched else ""
+        return "Nothing was found that would fix it" if self.is_searched else ""
 
 
-def _price_text(remedy: Addition) -> str:
-    """Return what the nodes of a remedy cost, or by what it is the cheapest one; empty for one without nodes."""
-    if not remedy.nodes:
+def _price_text(remediation: Addition) -> str:
+    """Return what the nodes of a remediation cost, or by what it is the cheapest one; empty for one without nodes."""
+    if not remediation.nodes:
         return ""
-    if remedy.per_hour is not None:
-        return f", for {money(remedy.per_hour, remedy.currency)} per hour"
-    known = "its price is not known" if remedy.currency else "prices are not known"
+    if remediation.per_hour is not None:
+        return f", for {money(remediation.per_hour, remediation.currency)} per hour"
+    known = "its price is not known" if remediation.currency else "prices are not known"
     return f" (the fewest nodes that do, as {known})"
 
 
@@ -216,7 +223,7 @@ class Survey:
     """Losses of a fleet: how many can matter, how many of them were planned, what has to be left after them, and what
     is not."""
 
-    needs: tuple[Need, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     losses: int = 0
     tried: int = 0
     shortfalls: tuple[Shortfall, ...] = ()
@@ -236,12 +243,12 @@ def survey(plan: Plan, options: Options, of_fleet: Survival | None = None) -> Su
     have to be left after the losses that its services, or all of the fleet, have to survive.
     """
     scenario = planned(plan, options)
-    asked = _Asked(scenario, of_fleet)
-    needs = asked.needs(scenario)
-    losses = _losses(needs, scenario.clusters)
-    healer = _Healer(scenario, asked)
-    found = [healer.healed(each) for each in _shortfalls(scenario, asked, needs, losses[:MOST_LOSSES])]
-    return Survey(tuple(needs), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
+    required = _Requirements(scenario, of_fleet)
+    requirements = required.of(scenario)
+    losses = _losses(requirements, scenario.clusters)
+    remediator = _Remediator(scenario, required)
+    found = [remediator.with_fix(each) for each in _shortfalls(scenario, required, requirements, losses[:MOST_LOSSES])]
+    return Survey(tuple(requirements), len(losses), min(len(losses), MOST_LOSSES), tuple(found))
 
 
 def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
@@ -258,8 +265,8 @@ def _required(deployments: Iterable[Deployment]) -> dict[Key, list[Minimum]]:
     return found
 
 
-class _Asked:
-    """Losses that services and deployments have to survive."""
+class _Requirements:
+    """Losses that services and deployments have to survive, and what has to be left after them."""
 
     def __init__(self, scenario: Scenario, of_fleet: Survival | None) -> None:
         self._priorities = {each.key: each.priority for each in scenario.deployments}
@@ -273,7 +280,7 @@ class _Asked:
             for owner in self._behind(key):
                 self._deployments[owner] = _stricter(survival, self._deployments.get(owner, survival))
 
-    def needs(self, scenario: Scenario, only: Need | None = None) -> list[Need]:
+    def of(self, scenario: Scenario, only: Requirement | None = None) -> list[Requirement]:
         """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
         keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
         endpoints = usable_endpoints(
@@ -283,24 +290,24 @@ class _Asked:
         for key in keys:
             replicas = [scenario.resources.get((key[0], member.endpoint.name)) for member in endpoints[key]]
             places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
-            found.append(_need("service", key, self._services[key], 1, places))
+            found.append(_requirement("service", key, self._services[key], 1, places))
         for key, entries in self._required.items():
             if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
                 running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
                 places = Counter(each.cluster for each in running)
-                needs = self._of_deployment(scenario, key, entries, places)
-                found += [need for need in needs if only is None or need.label == only.label]
-        return [replace(need, gives_way_to=self._gives_way_to(scenario, need)) for need in found]
+                more = self._of_deployment(scenario, key, entries, places)
+                found += [each for each in more if only is None or each.label == only.label]
+        return [replace(each, gives_way_to=self._gives_way_to(scenario, each)) for each in found]
 
     def _of_deployment(
         self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
-    ) -> Iterator[Need]:
+    ) -> Iterator[Requirement]:
         """Yield what has to be left of a deployment: of all its replicas, and of those on each label of clusters."""
         (deployment,) = (each for each in scenario.deployments if each.key == key)
         survival = self._deployments[key]
         for entry in entries:
             if not entry.topology_key:
-                yield _need("deployment", key, survival, entry.replicas, places)
+                yield _requirement("deployment", key, survival, entry.replicas, places)
                 continue
             clusters: dict[str, set[str]] = {}
             for cluster in scenario.clusters:
@@ -309,14 +316,14 @@ class _Asked:
                     clusters.setdefault(value, set()).add(cluster.name)
             for value, names_of in sorted(clusters.items()):
                 there = Counter({name: number for name, number in places.items() if name in names_of})
-                need = _need("deployment", key, survival, entry.replicas, there)
-                yield replace(need, label=f"{entry.topology_key}={value}", within=frozenset(names_of))
+                requirement = _requirement("deployment", key, survival, entry.replicas, there)
+                yield replace(requirement, label=f"{entry.topology_key}={value}", within=frozenset(names_of))
 
-    def _gives_way_to(self, scenario: Scenario, need: Need) -> frozenset[str]:
-        """Return the clusters with replicas of deployments that preempt, and could preempt some that a need counts."""
+    def _gives_way_to(self, scenario: Scenario, requirement: Requirement) -> frozenset[str]:
+        """Return the clusters with replicas of deployments that preempt, and could preempt some that count here."""
         if not self._preempts:
             return frozenset()
-        lowest = min((self._priorities.get(key, 0) for key in self.behind(need)), default=0)
+        lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
         running = [(each.cluster, (each.namespace, each.deployment)) for each in scenario.running]
         return frozenset(
             cluster for cluster, key in running if key in self._preempts and self._priorities[key] > lowest
@@ -326,9 +333,9 @@ class _Asked:
         """Return whether any of these deployments preempts."""
         return not self._preempts.isdisjoint(deployments)
 
-    def behind(self, need: Need) -> list[Key]:
-        """Return the deployments whose replicas a need is about."""
-        return self._behind(need.key) if need.kind == "service" else [need.key]
+    def behind(self, requirement: Requirement) -> list[Key]:
+        """Return the deployments whose replicas a requirement is about."""
+        return self._behind(requirement.key) if requirement.kind == "service" else [requirement.key]
 
     def _behind(self, service: Key) -> list[Key]:
         """Return the deployments whose replicas are, or would be, endpoints of a service."""
@@ -346,54 +353,55 @@ class _Asked:
         return {key: replica_labels(deployment, "", 0) for key, deployment in deployments}
 
 
-def _need(
+def _requirement(
     kind: Literal["service", "deployment"], key: Key, survival: Survival, least: int, places: Counter[str]
-) -> Need:
-    return Need(kind, *key, survival.clusters, least, places, survival.when_unsatisfiable == "Fail")
+) -> Requirement:
+    return Requirement(kind, *key, survival.clusters, least, places, survival.when_unsatisfiable == "Fail")
 
 
 def _stricter(one: Survival, other: Survival) -> Survival:
     return max(one, other, key=lambda each: (each.when_unsatisfiable == "Fail", each.clusters))
 
 
-def _losses(needs: Iterable[Need], clusters: Iterable[Cluster]) -> list[Clusters]:
-    """Return the losses after which less is left elsewhere than some need asks for, single clusters first."""
+def _losses(requirements: Iterable[Requirement], clusters: Iterable[Cluster]) -> list[Clusters]:
+    """Return the losses after which less is left elsewhere than some requirement asks for, single clusters first."""
     known = sorted(cluster.name for cluster in clusters)
     found: set[Clusters] = set()
-    for need in needs:
-        if need.is_unmet:
+    for requirement in requirements:
+        if requirement.is_unmet:
             continue
-        for one in sorted(need.matters):
+        for one in sorted(requirement.critical_clusters):
             others = ((min(one, other), max(one, other)) for other in known if other != one)
             lost: Iterator[Clusters] = iter([(one,)])
-            found.update(each for each in itertools.chain(lost, others if need.clusters > 1 else ()) if need.hurt(each))
+            losses = itertools.chain(lost, others if requirement.clusters > 1 else ())
+            found.update(filter(requirement.is_violated_by, losses))
     return sorted(found, key=lambda each: (len(each), each))
 
 
 def _shortfalls(
-    scenario: Scenario, asked: _Asked, needs: Sequence[Need], losses: Iterable[Clusters]
+    scenario: Scenario, required: _Requirements, requirements: Sequence[Requirement], losses: Iterable[Clusters]
 ) -> list[Shortfall]:
-    """Return the needs that are not met after some of these losses, or not even without one; each with the first."""
+    """Return the requirements that are not met after some of these losses, or even without one; each with the first."""
     found: dict[int, Shortfall] = {}
     replicas = {each.key: each.replicas for each in scenario.deployments}
-    unmet = [need for need in needs if need.is_unmet]
-    for lost in [*([()] if unmet else []), *losses]:
-        hurt = [need for need in needs if need.is_unmet is not bool(lost) and need.hurt(lost)]
+    is_any_unmet = any(each.is_unmet for each in requirements)
+    for lost in [*([()] if is_any_unmet else []), *losses]:
+        violated = [each for each in requirements if each.is_unmet is not bool(lost) and each.is_violated_by(lost)]
         after, displaced = without(scenario, Loss(frozenset(lost)))
         among = {(each.replica.namespace, each.replica.deployment) for each in displaced} if lost else None
-        if among and asked.preempts(among):
+        if among and required.preempts(among):
             decided = after.schedule()
-            settled = {_subject(need): need.left(()) for need in asked.needs(after.after(decided))}
-            numbers = [settled.get(_subject(need), 0) for need in hurt]
+            settled = {each.subject: each.left(()) for each in required.of(after.after(decided))}
+            numbers = [settled.get(each.subject, 0) for each in violated]
         else:
             decided = after.schedule_missing(among)
-            numbers = _left(hurt, lost, after, decided)
-        for need, left in zip(hurt, numbers, strict=True):
-            if left >= need.least:
+            numbers = _left(violated, lost, after, decided)
+        for requirement, left in zip(violated, numbers, strict=True):
+            if left >= requirement.least:
                 continue
-            first = found.get(id(need))
+            first = found.get(id(requirement))
             if first is None:
-                behind = asked.behind(need)
+                behind = required.behind(requirement)
                 pending = tuple(each for each in decided.pending if (each.namespace, each.deployment) in behind)
                 gone = tuple(
                     each
@@ -402,61 +410,57 @@ def _shortfalls(
                 )
                 missing = {(each.namespace, each.deployment) for each in pending}
                 placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)
-                found[id(need)] = Shortfall(need, lost, left, pending, gone, placed)
+                found[id(requirement)] = Shortfall(requirement, lost, left, pending, gone, placed)
             else:
-                found[id(need)] = replace(first, losses=first.losses + 1)
-    return [found[id(need)] for need in needs if id(need) in found]
+                found[id(requirement)] = replace(first, losses=first.losses + 1)
+    return [found[id(each)] for each in requirements if id(each) in found]
 
 
-def _subject(need: Need) -> tuple[str, Key, str]:
-    return need.kind, need.key, need.label
-
-
-def _left(needs: Sequence[Need], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
-    """Return what is left for each need after a loss, with what is placed again."""
+def _left(requirements: Sequence[Requirement], lost: Clusters, after: Scenario, decided: Schedule) -> list[int]:
+    """Return what is left for each requirement after a loss, with what is placed again."""
     placed = [placement for placement in decided.placements if placement.state == "new"]
     replicas = [after.resource(placement) for placement in placed]
     own = {(replica.namespace, replica.name) for replica in replicas}
     again = Counter(((each.namespace, each.deployment), each.cluster) for each in placed)
-    services = [after.context.fleet.services[need.key] for need in needs if need.kind == "service"]
+    services = [after.context.fleet.services[each.key] for each in requirements if each.kind == "service"]
     endpoints = usable_endpoints(after, replicas, services)
     return [
-        need.left(lost)
+        requirement.left(lost)
         + (
-            sum((need.namespace, member.endpoint.name) in own for member in endpoints[need.key])
-            if need.kind == "service"
+            sum((requirement.namespace, member.endpoint.name) in own for member in endpoints[requirement.key])
+            if requirement.kind == "service"
             else sum(
                 number
                 for (key, cluster), number in again.items()
-                if key == need.key and (not need.within or cluster in need.within)
+                if key == requirement.key and (not requirement.within or cluster in requirement.within)
             )
         )
-        for need in needs
+        for requirement in requirements
     ]
 
 
-class _Healer:
-    """Searches for additions with which needs are met after every loss."""
+class _Remediator:
+    """Search for additions with which requirements are met after every loss."""
 
-    def __init__(self, scenario: Scenario, asked: _Asked) -> None:
-        self._scenario, self._asked = scenario, asked
+    def __init__(self, scenario: Scenario, required: _Requirements) -> None:
+        self._scenario, self._required = scenario, required
         self._tries = MOST_TRIES
 
-    def healed(self, found: Shortfall) -> Shortfall:
-        """Return a shortfall with the cheapest addition that heals it."""
-        for addition in sorted(map(self._priced, self._additions(found)), key=cost):
+    def with_fix(self, found: Shortfall) -> Shortfall:
+        """Return a shortfall with the cheapest addition that fixes it."""
+        for addition in sorted(map(self._priced, self._additions(found)), key=addition_order):
             if self._tries <= 0:
                 return replace(found, is_searched=False)
             self._tries -= 1
-            lost = self._first_loss(addition, found.need)
+            lost = self._first_loss(addition, found.requirement)
             if lost is None:
-                return replace(found, remedy=addition, first_step=None)
+                return replace(found, remediation=addition, first_step=None)
             if lost and not found.lost and not found.first_step:
                 found = replace(found, first_step=(addition, lost))
         return found
 
     def _additions(self, found: Shortfall) -> Iterator[Addition]:
-        behind = self._asked.behind(found.need)
+        behind = self._required.behind(found.requirement)
         for key, number in itertools.product(behind, range(1, _MOST_REPLICAS + 1)):
             yield Addition(deployment=key, replicas=number)
         full = {
@@ -471,7 +475,7 @@ class _Healer:
         for cluster in found.lost:
             owners = {(each.namespace, each.deployment) for each in self._scenario.running if each.cluster == cluster}
             # Others give way to what preempts, unless that has a place as well.
-            lacking = {key for key in owners if key in behind or (found.preempted and self._asked.preempts([key]))}
+            lacking = {key for key in owners if key in behind or (found.preempted and self._required.preempts([key]))}
             here = [
                 each
                 for each in self._scenario.running
@@ -494,16 +498,16 @@ class _Healer:
         per_hour = sum(map(Fraction, known), Fraction(0)) * addition.nodes if len(known) == len(pools) else None
         return replace(addition, per_hour=per_hour, currency=self._scenario.context.prices.currency)
 
-    def _first_loss(self, addition: Addition, need: Need) -> Clusters | None:
-        """Plan again with an addition, and return the first loss after which the need is not met then: without clusters
-        when it is not met at all, or there are too many losses to be tried, None when it is met after every loss."""
+    def _first_loss(self, addition: Addition, requirement: Requirement) -> Clusters | None:
+        """Plan again with an addition, and return the first loss after which a requirement is not met then: without
+        clusters when it is not met at all, or there are too many losses to be tried, None when it is met after each."""
         grown = _with(self._scenario, addition)
         grown = grown.with_new(grown.schedule_missing())
-        needs = self._asked.needs(grown, only=need)
-        losses = _losses(needs, grown.clusters)
+        requirements = self._required.of(grown, only=requirement)
+        losses = _losses(requirements, grown.clusters)
         if len(losses) > MOST_LOSSES:
             return ()
-        short = (each for lost in losses or [()] for each in _shortfalls(grown, self._asked, needs, [lost]))
+        short = (each for lost in losses or [()] for each in _shortfalls(grown, self._required, requirements, [lost]))
         return next((each.lost for each in short), None)
 
 

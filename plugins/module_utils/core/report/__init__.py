@@ -33,7 +33,7 @@ has is from there, so that the numbers and words of the page are those of the te
     survival   {losses, tried (how many), needs}
       needs    [{kind, namespace, name, label (of clusters, or empty), clusters, is_fatal,
                places [{cluster (empty for none of the fleet), number}],
-               what (empty when it survives all), why [str], heals}]
+               what (empty when it survives all), why [str], fixes}]
     cost       {} for a fleet that knows no prices, else {currency, hours (of a month), as_of, clusters, deployments,
                notes [str]}; of clusters the last one is the fleet
       clusters, deployments  [{name, nodes, per_hour, per_month, change (texts), share (percent, or None), notes [str]}]

@@ -109,7 +109,7 @@ def _counts(
 
 
 def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
-    """The section of losses that services and deployments have to survive, with what would heal those that do not.
+    """The section of losses that services and deployments have to survive, with what would fix those that do not.
     Empty where none has to survive any."""
     if not survival["needs"]:
         return NOTHING
@@ -142,7 +142,7 @@ def _place(place: Mapping[str, Any], known: Index) -> Markup:
 def _verdict(row: Mapping[str, Any]) -> list[Markup]:
     if not row["what"]:
         return [badge("survives", "good")]
-    said = [row["what"], *row["why"], row["heals"]]
+    said = [row["what"], *row["why"], row["fixes"]]
     return [
         badge("does not survive", "bad" if row["is_fatal"] else "warn"),
         *(el("p", prose(each)) for each in said if each),

@@ -25,7 +25,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
     ServiceStatus,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Need, Shortfall, Survey
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import (
+    Requirement,
+    Shortfall,
+    Survey,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -79,7 +83,7 @@ def model(
         },
         "findings": [
             *(each._asdict() for each in findings(found)),
-            *(_not_survived(each) for each in shortfalls if each.need.is_fatal),
+            *(_not_survived(each) for each in shortfalls if each.requirement.is_fatal),
         ],
         "services": [
             _service(plan, routed, row, composed)
@@ -167,33 +171,39 @@ def _what_if(answer: Answer) -> dict[str, Any]:
 
 
 def _not_survived(shortfall: Shortfall) -> dict[str, str]:
-    need = shortfall.need
-    subject = {"kind": "survival", "subject": need.kind, "namespace": need.namespace, "name": need.name, "cluster": ""}
+    requirement = shortfall.requirement
+    subject = {
+        "kind": "survival",
+        "subject": requirement.kind,
+        "namespace": requirement.namespace,
+        "name": requirement.name,
+        "cluster": "",
+    }
     message = ". ".join([shortfall.what, *shortfall.why])
-    return {**subject, "status": "", "message": message, "hint": shortfall.heals, "command": ""}
+    return {**subject, "status": "", "message": message, "hint": shortfall.fixes, "command": ""}
 
 
 def _survival(survey: Survey) -> dict[str, Any]:
-    shortfalls = {(each.need.kind, each.need.key, each.need.label): each for each in survey.shortfalls}
+    shortfalls = {each.requirement.subject: each for each in survey.shortfalls}
     return {
         "losses": survey.losses,
         "tried": survey.tried,
-        "needs": [_need(need, shortfalls.get((need.kind, need.key, need.label))) for need in survey.needs],
+        "needs": [_need(each, shortfalls.get(each.subject)) for each in survey.requirements],
     }
 
 
-def _need(need: Need, shortfall: Shortfall | None) -> dict[str, Any]:
+def _need(requirement: Requirement, shortfall: Shortfall | None) -> dict[str, Any]:
     return {
-        "kind": need.kind,
-        "namespace": need.namespace,
-        "name": need.name,
-        "label": need.label,
-        "clusters": need.clusters,
-        "is_fatal": need.is_fatal,
-        "places": [{"cluster": cluster, "number": number} for cluster, number in sorted(need.places.items())],
+        "kind": requirement.kind,
+        "namespace": requirement.namespace,
+        "name": requirement.name,
+        "label": requirement.label,
+        "clusters": requirement.clusters,
+        "is_fatal": requirement.is_fatal,
+        "places": [{"cluster": cluster, "number": number} for cluster, number in sorted(requirement.places.items())],
         "what": shortfall.what if shortfall else "",
         "why": shortfall.why if shortfall else [],
-        "heals": shortfall.heals if shortfall else "",
+        "fixes": shortfall.fixes if shortfall else "",
     }
 
 

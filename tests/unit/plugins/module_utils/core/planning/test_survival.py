@@ -63,11 +63,11 @@ def test_a_loss_that_is_not_survived_is_named_with_the_reason_and_the_cheapest_a
     )
     found = only(surveyed(fleet))
     assert (found.lost, found.left) == (("a",), 0)
-    assert str(found.remedy) == "1 more node of pool gpu on b"
+    assert str(found.remediation) == "1 more node of pool gpu on b"
     assert "service team/one has no endpoint after a loss of a." in str(found)
     assert "team/one: 0 of 1 replicas scheduled" in str(found)
     assert str(found).endswith(
-        "1 more node of pool gpu on b would heal it (the fewest nodes that do, as prices are not known)"
+        "1 more node of pool gpu on b would fix it (the fewest nodes that do, as prices are not known)"
     )
 
 
@@ -107,22 +107,22 @@ def of_own_class(name: str, nodes: int) -> api.Resource:
 
 
 @pytest.mark.parametrize(
-    ("prices", "heals"),
+    ("prices", "fixes"),
     [
-        ({"a": "3", "b": "5.00", "c": "2.50"}, "1 more node of pool gpu on c would heal it, for 2.50 USD per hour"),
-        ({"a": "3", "b": "2", "c": "2.50"}, "1 more node of pool gpu on b would heal it, for 2.00 USD per hour"),
+        ({"a": "3", "b": "5.00", "c": "2.50"}, "1 more node of pool gpu on c would fix it, for 2.50 USD per hour"),
+        ({"a": "3", "b": "2", "c": "2.50"}, "1 more node of pool gpu on b would fix it, for 2.00 USD per hour"),
         # A price that is not known is not a low one.
         (
             {"a": "3", "b": "", "c": "9"},
-            "another cluster like a, with 1 node in pool gpu would heal it, for 3.00 USD per hour",
+            "another cluster like a, with 1 node in pool gpu would fix it, for 3.00 USD per hour",
         ),
         (
             {"a": "", "b": "", "c": "", "d": "1"},
-            "1 more node of pool gpu on b would heal it (the fewest nodes that do, as its price is not known)",
+            "1 more node of pool gpu on b would fix it (the fewest nodes that do, as its price is not known)",
         ),
     ],
 )
-def test_the_cheapest_addition_is_the_one_with_the_lowest_price(prices: dict[str, str], heals: str) -> None:
+def test_the_cheapest_addition_is_the_one_with_the_lowest_price(prices: dict[str, str], fixes: str) -> None:
     fleet = planned(
         *priced(**prices),
         *(of_own_class(name, 1) for name in "abc"),
@@ -131,7 +131,7 @@ def test_the_cheapest_addition_is_the_one_with_the_lowest_price(prices: dict[str
     )
     found = only(surveyed(fleet))
     assert found.lost == ("a",)
-    assert found.heals == heals
+    assert found.fixes == fixes
 
 
 def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> None:
@@ -144,11 +144,11 @@ def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> 
         service("low", "low"),
     )
     found = only(surveyed(fleet))
-    assert (found.need.name, found.lost, found.losses) == ("low", ("a",), 2)
+    assert (found.requirement.name, found.lost, found.losses) == ("low", ("a",), 2)
     assert "team/low on b: preempted by team/high, which has a higher priority" in str(found)
-    assert str(found.remedy) == "another cluster like a, with 1 node in pool gpu"
+    assert str(found.remediation) == "another cluster like a, with 1 node in pool gpu"
     never = planned(*(each for each in _resources(fleet)), deployment("high", 1, priority=5))
-    assert {each.need.name for each in surveyed(never).shortfalls} == {"high", "low"}
+    assert {each.requirement.name for each in surveyed(never).shortfalls} == {"high", "low"}
 
 
 def _resources(fleet: Plan) -> list[api.Resource]:
@@ -161,10 +161,10 @@ def test_each_label_needs_its_replicas_while_a_cluster_with_it_is_left() -> None
     required = [{"topologyKey": "region", "replicas": 2}]
     fleet = planned(*clusters, deployment("one", 4, minAvailable=required), service("one", "one"))
     found = only(surveyed(fleet))
-    assert (found.need.label, found.lost) == ("region=west", ("a",))
+    assert (found.requirement.label, found.lost) == ("region=west", ("a",))
     assert "deployment team/one has 1 of 2 replicas on clusters with region=west after a loss of a" in str(found)
     # All of the east is lost with c, and has no cluster left on which replicas could be.
-    assert {each.label for each in surveyed(fleet).needs} == {"", "region=east", "region=west"}
+    assert {each.label for each in surveyed(fleet).requirements} == {"", "region=east", "region=west"}
     wider = planned(*clusters, cluster("d", gpu=2), deployment("one", 4, minAvailable=required), service("one", "one"))
     assert surveyed(wider).shortfalls == ()
 
@@ -179,19 +179,19 @@ def test_replicas_on_hardware_that_is_there_are_cheaper_than_hardware() -> None:
     )
     found = only(surveyed(fleet))
     assert found.lost == ("a",)
-    assert str(found.remedy) == "1 more replica of team/low"
+    assert str(found.remediation) == "1 more replica of team/low"
 
 
 def test_another_cluster_is_proposed_where_no_pool_could_take_it() -> None:
     fleet = planned(
         cluster("a", gpu=1), cluster("b", "east", gpu=1), deployment("one", 1, "west"), service("one", "one")
     )
-    assert str(only(surveyed(fleet)).remedy) == "another cluster like a, with 1 node in pool gpu"
+    assert str(only(surveyed(fleet)).remediation) == "another cluster like a, with 1 node in pool gpu"
 
 
 def test_an_endpoint_outside_of_the_fleet_survives_every_loss() -> None:
     fleet = planned(cluster("a", gpu=1), deployment("one", 1), service("one", "one"), provider("one"))
-    assert surveyed(fleet) == Survey(surveyed(fleet).needs, 0, 0, ())
+    assert surveyed(fleet) == Survey(surveyed(fleet).requirements, 0, 0, ())
 
 
 def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
@@ -199,8 +199,8 @@ def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
     found = only(surveyed(fleet))
     assert found.lost == ()
     assert "service team/one has no endpoint even without a loss" in str(found)
-    assert found.heals == (
-        "1 more node of pool gpu on a would heal it as long as nothing is lost (the fewest nodes that do, as prices "
+    assert found.fixes == (
+        "1 more node of pool gpu on a would fix it as long as nothing is lost (the fewest nodes that do, as prices "
         "are not known), not after a loss of a. Nothing was found that would do both"
     )
 
@@ -210,11 +210,11 @@ def test_more_replicas_that_do_without_a_loss_are_named_where_nothing_does_more(
     found = only(surveyed(planned(cluster("a", gpu=1), cluster("b", gpu=1), *deployments)))
     assert str(found) == (
         "deployment team/one has 1 of 2 replicas even without a loss. team/one: replicas is 1, and none is pending. "
-        "1 more replica of team/one would heal it as long as nothing is lost, not after a loss of a. "
+        "1 more replica of team/one would fix it as long as nothing is lost, not after a loss of a. "
         "Nothing was found that would do both"
     )
     roomy = only(surveyed(planned(cluster("a", gpu=2), cluster("b", gpu=2), *deployments)))
-    assert roomy.heals == "1 more replica of team/one would heal it"
+    assert roomy.fixes == "1 more replica of team/one would fix it"
 
 
 def test_the_field_of_a_service_wins_and_says_what_is_only_a_warning() -> None:
@@ -225,8 +225,11 @@ def test_the_field_of_a_service_wins_and_says_what_is_only_a_warning() -> None:
         service("one", "one", survive={"whenUnsatisfiable": "Warn"}),
         service("two", "two"),
     )
-    assert {each.need.name: each.need.is_fatal for each in surveyed(fleet).shortfalls} == {"one": False, "two": True}
-    assert [each.need.name for each in surveyed(fleet, None).shortfalls] == ["one"]
+    assert {each.requirement.name: each.requirement.is_fatal for each in surveyed(fleet).shortfalls} == {
+        "one": False,
+        "two": True,
+    }
+    assert [each.requirement.name for each in surveyed(fleet, None).shortfalls] == ["one"]
 
 
 def test_two_clusters_are_lost_in_pairs_with_every_other_one() -> None:
@@ -290,7 +293,7 @@ def test_the_losses_that_are_found_are_those_of_all_plans(
         for name, left in brute(fleet, lost).items()
         if not left
     }
-    assert {each.need.name for each in surveyed(fleet, Survival(clusters=most)).shortfalls} == unmet
+    assert {each.requirement.name for each in surveyed(fleet, Survival(clusters=most)).shortfalls} == unmet
 
 
 @given(fleets.clusters(), fleets.deployments())

@@ -216,9 +216,9 @@ def _survival() -> dict[str, Any]:
         "losses": 3,
         "tried": 3,
         "needs": [
-            {**need, "name": "chat", "places": places, "what": "", "why": [], "heals": ""},
+            {**need, "name": "chat", "places": places, "what": "", "why": [], "fixes": ""},
             {**need, "name": "embed", "places": places[1:], "what": "service ml-team/embed has no endpoint",
-             "why": ["no room"], "heals": "1 more node of pool gpu-l4 on gcp-central would heal it"},
+             "why": ["no room"], "fixes": "1 more node of pool gpu-l4 on gcp-central would fix it"},
         ],
     }  # fmt: skip
 
@@ -233,7 +233,7 @@ def _findings(replica_: str) -> list[dict[str, Any]]:
                 message='pod qwen-x: container engine: Back-off pulling image "vllm/vllm-openai:v0.23"',
                 command="kubectl -n mp-ml-team-51733 describe pod qwen-x"),
         finding("survival", "service", "embed", namespace="ml-team", message="service ml-team/embed has no endpoint",
-                hint="1 more node of pool gpu-l4 on gcp-central would heal it"),
+                hint="1 more node of pool gpu-l4 on gcp-central would fix it"),
         finding("pending", "deployment", "kimi-k2", namespace="research", status="2 of 3 replicas pending",
                 message="InsufficientCapacity: No cluster has room for 2 more replicas.",
                 hint="Add nodes to pool gpu-l4 of gcp-central, or ask for fewer replicas or devices."),

@@ -267,10 +267,10 @@ def test_an_answer_has_the_question_the_moves_and_the_numbers() -> None:
     assert "what-if" not in Page(report.html(empty())).values("id")
 
 
-def test_losses_that_are_not_survived_are_wrong_and_say_what_would_heal() -> None:
+def test_losses_that_are_not_survived_are_wrong_and_say_what_would_fix_it() -> None:
     page = Page(report.html(small()))
     assert "does not survive" in page.text
-    assert page.text.count("1 more node of pool gpu-l4 on gcp-central would heal it") == 2
+    assert page.text.count("1 more node of pool gpu-l4 on gcp-central would fix it") == 2
     assert "3 losses of 3 that can matter were tried." in page.text
     assert "outside of the fleet" in page.text
     assert "losses" not in Page(report.html(empty())).values("id")
