@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"plan {number} order {order}: {time.monotonic() - since:.1f} s", file=sys.stderr, flush=True)
             plans += orders > before
             stranded += worst > 0
-            warned += bool(tried.unsteered)
-            silent += worst > 0 and not tried.unsteered
+            warned += bool(tried.may_strand)
+            silent += worst > 0 and not tried.may_strand
     print(f"{plans} plans, {orders} orders, {pods} pods; {stranded} plans strand a pod, {unbound} pods unbound")
     print(f"{warned} plans say that a pod may find no node, {silent} strand one and do not say so")
     return int(silent > 0)

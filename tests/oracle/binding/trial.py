@@ -52,14 +52,14 @@ _POLL_SECONDS = 0.1
 class Trial:
     """A plan on nodes and in a namespace of its own. `loads`: the objects of each replica in the order of the plan.
 
-    `unsteered`: pools of which the plan says that a pod may find no node.
+    `may_strand`: pools of which the plan says that a pod may find no node.
     """
 
     name: str
     clusters: tuple[Cluster, ...]
     placements: tuple[Placement, ...]
     loads: tuple[tuple[Object, ...], ...]
-    unsteered: tuple[str, ...] = ()
+    may_strand: tuple[str, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -98,7 +98,7 @@ def plan(fleet: Fleet, name: str, *, bound: bool = True, running: Sequence[Repli
         decided = bind(decided, clusters, running, fleet.options)
     by_name = {one.name: one for one in deployments}
     loads = tuple(_objects(by_name[one.deployment], one) for one in decided.placements)
-    return Trial(name, clusters, decided.placements, loads, tuple(map(str, decided.unsteered)))
+    return Trial(name, clusters, decided.placements, loads, tuple(map(str, decided.may_strand)))
 
 
 def _renamed(pool: Pool, name: str, cluster: str) -> Pool:

@@ -120,8 +120,8 @@ class Plan:
         applied."""
         return (
             *map(str, self.schedule.overcommitted),
-            *map(str, self.schedule.stranded),
-            *map(str, self.schedule.unsteered),
+            *map(str, self.schedule.claimless),
+            *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),

@@ -45,7 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.w
 SEARCH_BUDGET = 50_000
 """Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""
 
-_UNSTEERED = (
+_MAY_STRAND = (
     "its pods fit on its nodes, but the cluster may put them such that one finds no node with room. Add a node, or see "
     "docs/scheduling.md, Binding"
 )
@@ -89,7 +89,7 @@ def bind(
         for cluster in clusters:
             binder.bind(cluster, charged, numbers)
         placements = binder.placements
-        decided = replace(decided, unsteered=tuple(binder.unsteered))
+        decided = replace(decided, may_strand=tuple(binder.may_strand))
     return replace(decided, placements=tuple(placements))
 
 
@@ -120,7 +120,7 @@ class _Binder:
 
     def __init__(self, options: Options, placements: list[Placement], before: Sequence[Replica | None]) -> None:
         self.placements = placements
-        self.unsteered: list[Refusal] = []
+        self.may_strand: list[Refusal] = []
         self._before = before
         self._matcher = Matcher("Exact", Evaluations(options.selector_budget))
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
@@ -145,7 +145,7 @@ class _Binder:
         for name, found in sorted(parts.items()):
             is_open = any(part.open for part in found)
             if is_open and not self._bind_pool(pools[name], found, taken.get(name, set())):
-                self.unsteered.append(Refusal(_UNSTEERED, name, (cluster.name,)))
+                self.may_strand.append(Refusal(_MAY_STRAND, name, (cluster.name,)))
 
     def _is_open(self, at: int) -> bool:
         """Return whether a placement has pods that do not exist as it has them."""

@@ -411,8 +411,8 @@ class Schedule:
     """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name.
 
     `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
-    replicas larger. Nothing is removed for it, and nothing new goes there. `stranded` are pools on which a member of
-    a kept replica claims nothing, while another pool of its cluster would give it a device. `unsteered` are pools on
+    replicas larger. Nothing is removed for it, and nothing new goes there. `claimless` are pools on which a member of
+    a kept replica claims nothing, while another pool of its cluster would give it a device. `may_strand` are pools on
     which something is new that the cluster may put such that a pod finds no node.
     """
 
@@ -420,5 +420,5 @@ class Schedule:
     pending: tuple[Pending, ...]
     dropped: tuple[Dropped, ...]
     overcommitted: tuple[Refusal, ...] = ()
-    stranded: tuple[Refusal, ...] = ()
-    unsteered: tuple[Refusal, ...] = ()
+    claimless: tuple[Refusal, ...] = ()
+    may_strand: tuple[Refusal, ...] = ()

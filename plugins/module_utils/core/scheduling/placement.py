@@ -91,7 +91,7 @@ def _decide(
         tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer, filler))),
         tuple(dropped for state in ordered for dropped in state.dropped),
         tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
-        tuple(refusal for state in ordered for refusal in state.stranded),
+        tuple(refusal for state in ordered for refusal in state.claimless),
     )
 
 

@@ -43,7 +43,7 @@ class State:
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    stranded: list[Refusal] = field(default_factory=list)
+    claimless: list[Refusal] = field(default_factory=list)
     # New replicas by cluster.
     new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
     # A search for a place ended at the bound on work.
@@ -139,7 +139,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         state.kept.append(entry)
         charge(entry, capacity)
         for layout in entry.layouts:
-            state.stranded += _stranded(entry.replica, layout, fleet[entry.replica.cluster], capacity)
+            state.claimless += _claimless(entry.replica, layout, fleet[entry.replica.cluster], capacity)
 
 
 def preempted(replica: Replica, deployment: str) -> Dropped:
@@ -184,7 +184,7 @@ def grow_members(state: State, capacity: FleetCapacity) -> None:
         entry.placement = replace(entry.placement, engines=engines)
 
 
-def _stranded(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
+def _claimless(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
     """Members of a kept replica that claim nothing where they are and would on another pool of the cluster."""
     for member, parts in zip(layout.engine.members, layout.members, strict=True):
         if any(part.resolution.claims for part in parts):

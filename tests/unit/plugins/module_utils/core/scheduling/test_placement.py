@@ -437,7 +437,7 @@ def test_d26_a_member_that_claims_nowhere_on_the_cluster_goes_beside_the_others(
     decided = schedule([deployment("m", 1, PAIR)], [cluster("a", HALF)], [], options)
     leader, worker = decided.placements[0].engines[0].members
     assert (leader.device_requests, len(worker.device_requests)) == ((), 1)
-    assert not decided.stranded
+    assert not decided.claimless
 
 
 @EACH
@@ -446,11 +446,11 @@ def test_d26_what_runs_without_a_claim_stays_and_is_reported(options: Options) -
     there = replicas_of(schedule(desired, [cluster("a", HALF)], [], options))
     decided = schedule(desired, [cluster("a", HALF, FULL)], there, options)
     assert [(placement.state, placement.engines) for placement in decided.placements] == [("kept", there[0].engines)]
-    assert [str(refusal) for refusal in decided.stranded] == [
+    assert [str(refusal) for refusal in decided.claimless] == [
         "pool half on a: the Leader of engine main of ModelReplica ml-team/m-a-0 claims no device there, and would on "
         "pool full. It stays where it is; delete the ModelReplica to have it placed again"
     ]
-    assert not schedule([deployment("m", 0, PAIR)], [cluster("a", HALF, FULL)], there, options).stranded
+    assert not schedule([deployment("m", 0, PAIR)], [cluster("a", HALF, FULL)], there, options).claimless
 
 
 def by_root(name: str, driver: str, root: str | None, count: int = 1) -> Device:
