@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
+    preference,
+    topology_domain,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -146,7 +149,7 @@ def _topology(
 ) -> Topology:
     by_value: dict[str, list[Cluster]] = {}
     for cluster in clusters:
-        by_value.setdefault(domain(cluster, key), []).append(cluster)
+        by_value.setdefault(topology_domain(cluster, key), []).append(cluster)
     values = tuple(
         LabelValue(
             value,
@@ -177,7 +180,7 @@ def _tiers(deployment: Deployment, clusters: Sequence[Cluster], counts: Counter[
         return ()
     members: list[list[Cluster]] = [[] for __ in range(len(deployment.preferences) + 1)]
     for cluster in clusters:
-        members[tier(deployment, cluster)].append(cluster)
+        members[preference(deployment, cluster)].append(cluster)
     return tuple(
         Tier(dict(labels), sum(counts[cluster.name] for cluster in group), _places(group, counts))
         for labels, group in zip((*deployment.preferences, {}), members, strict=True)

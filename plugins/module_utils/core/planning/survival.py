@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sce
     usable_endpoints,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import money
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import topology_domain
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -311,7 +311,7 @@ class _Requirements:
                 continue
             clusters: dict[str, set[str]] = {}
             for cluster in scenario.clusters:
-                value = domain(cluster, entry.topology_key)
+                value = topology_domain(cluster, entry.topology_key)
                 if value and not cluster_refusal(deployment, cluster):
                     clusters.setdefault(value, set()).add(cluster.name)
             for value, names_of in sorted(clusters.items()):

@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 Rank = tuple[object, ...]
 
 
-def domain(cluster: Cluster, key: str) -> str:
+def topology_domain(cluster: Cluster, key: str) -> str:
     """Return the value of a label of a cluster; empty without it."""
     return cluster.all_labels.get(key, "")
 
@@ -32,31 +32,31 @@ class Distribution:
         self._deployment = deployment
         self._fleet = fleet
         self._kept = kept
-        self._tiers = {name: tier(deployment, fleet[name]) for name in clusters}
+        self._preferences = {name: preference(deployment, fleet[name]) for name in clusters}
         keys = _keys(deployment)
-        self._domains = {key: sorted({domain(fleet[name], key) for name in clusters} - {""}) for key in keys}
-        self._reserved = max(deployment.replicas, self._claimed(kept))
+        self._domains = {key: sorted({topology_domain(fleet[name], key) for name in clusters} - {""}) for key in keys}
+        self._most_with_minimum = max(deployment.replicas, self._with_minimum(kept))
 
     def rank(self, name: str, counts: Counter[str]) -> Rank:
         """Return where a cluster comes in the order: first what a minimum lacks, then preferred clusters, then values
         of labels with few replicas, then clusters with few replicas."""
         cluster = self._fleet[name]
         lacks = any(
-            self._lacking(counts, entry.topology_key, entry.replicas).get(domain(cluster, entry.topology_key))
+            self._lacking(counts, entry.topology_key, entry.replicas).get(topology_domain(cluster, entry.topology_key))
             for entry in self._deployment.minimum
             if entry.topology_key
         )
         totals = tuple(
-            self._totals(counts, entry.topology_key)[domain(cluster, entry.topology_key)]
-            if domain(cluster, entry.topology_key)
+            self._totals(counts, entry.topology_key)[topology_domain(cluster, entry.topology_key)]
+            if topology_domain(cluster, entry.topology_key)
             else self._deployment.replicas + 1
             for entry in self._deployment.spread
         )
-        return (not lacks, self._tiers[name], totals, counts[name], name)
+        return (not lacks, self._preferences[name], totals, counts[name], name)
 
     def allows(self, counts: Counter[str]) -> bool:
         """Return True when no label value has too many replicas, and enough are left for what a minimum lacks."""
-        return self._claimed(counts) <= self._reserved and not any(
+        return self._with_minimum(counts) <= self._most_with_minimum and not any(
             self._excess(counts, entry.topology_key, entry.max_skew)
             for entry in self._deployment.spread
             if entry.required
@@ -67,7 +67,7 @@ class Distribution:
         cluster = self._fleet[name]
         more = counts + Counter({name: 1})
         for entry in self._deployment.spread:
-            key, value = entry.topology_key, domain(cluster, entry.topology_key)
+            key, value = entry.topology_key, topology_domain(cluster, entry.topology_key)
             if not entry.required:
                 continue
             if not value:
@@ -79,7 +79,7 @@ class Distribution:
                     f"{key} {value} would have {self._totals(more, key)[value]} replicas and {least} has {fewest}, "
                     f"which is over maxSkew {entry.max_skew} of spread"
                 )
-        if self._claimed(more) > self._reserved:
+        if self._with_minimum(more) > self._most_with_minimum:
             lacking = [
                 f"{value} of {entry.topology_key} has {entry.replicas - missing} of {entry.replicas}"
                 for entry in self._deployment.minimum
@@ -94,7 +94,7 @@ class Distribution:
         for name, count in counts.items():
             cluster = self._fleet.get(name)
             if cluster is not None:
-                totals[domain(cluster, key)] += count
+                totals[topology_domain(cluster, key)] += count
         return totals
 
     def _lacking(self, counts: Counter[str], key: str, replicas: int) -> dict[str, int]:
@@ -102,7 +102,7 @@ class Distribution:
         totals = self._totals(counts, key)
         return {value: replicas - totals[value] for value in self._domains[key] if totals[value] < replicas}
 
-    def _claimed(self, counts: Counter[str]) -> int:
+    def _with_minimum(self, counts: Counter[str]) -> int:
         """Return how many replicas there are with those that a minimum lacks."""
         lacking = [
             sum(self._lacking(counts, entry.topology_key, entry.replicas).values())
@@ -129,7 +129,7 @@ def _keys(deployment: Deployment) -> set[str]:
     return spread | {entry.topology_key for entry in deployment.minimum if entry.topology_key}
 
 
-def tier(deployment: Deployment, cluster: Cluster) -> int:
+def preference(deployment: Deployment, cluster: Cluster) -> int:
     """Return the position of the first preference that a cluster meets; their number when it meets none."""
     for position, labels in enumerate(deployment.preferences):
         if meets(cluster, labels):
@@ -161,14 +161,16 @@ def surplus(
         for other, count in counts.items():
             for key, total in totals.items():
                 if other in fleet:
-                    total[domain(fleet[other], key)] += count
+                    total[topology_domain(fleet[other], key)] += count
         spare = all(
-            totals[each.topology_key][domain(cluster, each.topology_key)] > each.replicas
+            totals[each.topology_key][topology_domain(cluster, each.topology_key)] > each.replicas
             for each in deployment.minimum
             if each.topology_key
         )
-        over = tuple(totals[each.topology_key][domain(cluster, each.topology_key)] for each in deployment.spread)
-        return (spare, tier(deployment, cluster), over, counts[name], name, index)
+        over = tuple(
+            totals[each.topology_key][topology_domain(cluster, each.topology_key)] for each in deployment.spread
+        )
+        return (spare, preference(deployment, cluster), over, counts[name], name, index)
 
     while len(left) > deployment.replicas:
         victim = max(left, key=rank)

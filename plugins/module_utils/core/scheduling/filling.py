@@ -9,7 +9,10 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import Distribution, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
+    Distribution,
+    preference,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.market import Market
@@ -69,7 +72,7 @@ class Filler:
         entry = max(
             (entry for entry in state.kept if entry.placement.state == "kept"),
             key=lambda entry: (
-                tier(deployment, fleet[entry.placement.cluster]),
+                preference(deployment, fleet[entry.placement.cluster]),
                 entry.placement.cluster,
                 entry.placement.index,
             ),
@@ -82,7 +85,7 @@ class Filler:
         better = [
             name
             for name in self._eligible_for(deployment)
-            if tier(deployment, fleet[name]) < tier(deployment, fleet[there])
+            if preference(deployment, fleet[name]) < preference(deployment, fleet[there])
             and distribution.allows(counts + Counter({name: 1}))
         ]
         for name in sorted(better, key=lambda name: distribution.rank(name, counts)):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import surplus, tier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import preference, surplus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -153,8 +153,8 @@ def _give_up(
     """Remove a replica that is too many. One that another of those kept replaces on a preferred cluster may stay until
     that serves, and has its devices meanwhile."""
     deployment = state.deployment
-    own = tier(deployment, fleet[entry.replica.cluster])
-    if not deployment.returns or all(tier(deployment, fleet[each.replica.cluster]) >= own for each in kept):
+    own = preference(deployment, fleet[entry.replica.cluster])
+    if not deployment.returns or all(preference(deployment, fleet[each.replica.cluster]) >= own for each in kept):
         state.dropped.append(Dropped(entry.replica, "scaled down"))
         return
     state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))

@@ -10,7 +10,10 @@ from typing import Any, Protocol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import domain, meets
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
+    meets,
+    topology_domain,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment, Taint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short, some
 
@@ -76,7 +79,7 @@ def _tolerates(deployment: Deployment, cluster: Any) -> bool:
 
 
 def _key(key: str, clusters: Sequence[Cluster], path: str, effect: str, fleet: Clusters) -> Iterator[Problem]:
-    if not any(domain(cluster, key) for cluster in clusters):
+    if not any(topology_domain(cluster, key) for cluster in clusters):
         message = f"is a label of no cluster that the deployment may use, so {effect}"
         yield warning(message, path, fleet.cluster_labels, short(key))
 
@@ -84,7 +87,7 @@ def _key(key: str, clusters: Sequence[Cluster], path: str, effect: str, fleet: C
 def _minimum(entry: Any, replicas: int, clusters: Sequence[Cluster], path: str) -> Iterator[Problem]:
     """Yield a minimum that all replicas together do not meet. A deployment without any is scaled to zero on purpose."""
     key = entry.topology_key
-    values = sorted({domain(cluster, key) for cluster in clusters} - {""}) if key else [""]
+    values = sorted({topology_domain(cluster, key) for cluster in clusters} - {""}) if key else [""]
     needed = entry.replicas * len(values)
     if not 0 < replicas < needed:
         return
