@@ -130,7 +130,7 @@ def line(cells: list[object]) -> str:
 
 
 def main() -> int:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import SEARCH_BUDGET
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import SEARCH_BUDGET
 
     print(line(list(HEADING)), flush=True)
     for clusters, room in FLEETS:

@@ -46,7 +46,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import memory_shortages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -58,6 +57,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
+    SelectorBudgetError,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     DECLARED,
     ReplicaState,

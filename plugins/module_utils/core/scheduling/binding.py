@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.distinction import distinguish
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Kind,
@@ -39,8 +38,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import ANYWHERE, plan_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Group, pack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 SEARCH_BUDGET = 50_000
 """Steps that all searches for planned nodes of a plan may cost. Usual ones take a few for each pod."""

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
     least_of,
     pack,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 
 
 @dataclass(frozen=True)

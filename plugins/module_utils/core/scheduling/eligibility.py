@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Request,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -148,7 +148,7 @@ class Explainer:
     def _layout(self, engine: Engine, cluster: Cluster) -> Layout | None:
         """A place for a gang over pools of a fabric that they share."""
         work = self._capacity.work
-        with work.question():
+        with work.limited():
             layouts = itertools.takewhile(lambda __: work.spend(), self._capacity.gang_placer.layouts(engine, cluster))
             return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 

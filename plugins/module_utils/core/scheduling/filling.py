@@ -9,13 +9,13 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cheapest import CheapestPlaces
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
     Distribution,
     preference,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.market import Market
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     CostLimits,
@@ -99,7 +99,7 @@ class Filler:
         """Return why clusters take no more replicas of a deployment by what it asks of their distribution and cost."""
         distribution, limits = self._distribution(state), state.deployment.cost
         eligible = self._eligible_for(state.deployment)
-        found = self._market(state, limits).refusals(eligible) if limits else {}
+        found = self._cheapest(state, limits).refusals(eligible) if limits else {}
         if distribution is not None:
             counts = state.counts
             found = {name: distribution.refusal(name, counts) or found.get(name, "") for name in eligible}
@@ -150,7 +150,7 @@ class Filler:
         missing = state.missing
         distribution = self._distribution(state)
         if state.deployment.cost is not None:
-            self._fill_cheapest(state, self._market(state, state.deployment.cost), distribution)
+            self._fill_cheapest(state, self._cheapest(state, state.deployment.cost), distribution)
         elif distribution is None:
             self._fill_evenly(state)
         else:
@@ -193,7 +193,7 @@ class Filler:
             else:
                 candidates.remove(name)
 
-    def _fill_cheapest(self, state: State, market: Market, distribution: Distribution | None) -> None:
+    def _fill_cheapest(self, state: State, cheapest: CheapestPlaces, distribution: Distribution | None) -> None:
         """The cheapest place that the limits on cost allow, after the order of a distribution; of equal ones as
         without limits."""
         counts = state.counts
@@ -202,27 +202,27 @@ class Filler:
             allowed = [
                 name for name in candidates if distribution is None or distribution.allows(counts + Counter({name: 1}))
             ]
-            offers = {name: offer for name in allowed if not isinstance(offer := market.offer(name), str)}
+            offers = {name: offer for name in allowed if not isinstance(offer := cheapest.offer(name), str)}
             if not offers:
-                repacked = next((name for name in allowed if market.repack(name)), "")
+                repacked = next((name for name in allowed if cheapest.repack(name)), "")
                 if not repacked:
                     return
                 counts[repacked] += 1
                 continue
             ranks = {name: distribution.rank(name, counts) if distribution else (counts[name], name) for name in offers}
             name = min(offers, key=lambda name: (*ranks[name][:-2], offers[name].rank, *ranks[name][-2:]))
-            market.take(name, offers[name])
+            cheapest.take(name, offers[name])
             counts[name] += 1
 
-    def _market(self, state: State, limits: CostLimits) -> Market:
-        return Market(state, limits, self._fleet, self._capacity)
+    def _cheapest(self, state: State, limits: CostLimits) -> CheapestPlaces:
+        return CheapestPlaces(state, limits, self._fleet, self._capacity)
 
     def _place(self, state: State, name: str) -> bool:
         if state.deployment.cost is not None:
-            market = self._market(state, state.deployment.cost)
-            offer = market.offer(name)
+            cheapest = self._cheapest(state, state.deployment.cost)
+            offer = cheapest.offer(name)
             if not isinstance(offer, str):
-                market.take(name, offer)
+                cheapest.take(name, offer)
             return not isinstance(offer, str)
         fit = self._capacity.place(state.engines, self._fleet[name])
         if fit is None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.bounds import Need, Totals
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
     Demand,
     DeviceLedger,
@@ -41,7 +40,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Packing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
 
 # More ways to claim for all members of an engine than these only come from classes made to have them.
 MAX_FITS = 64
@@ -294,7 +294,7 @@ class FleetCapacity:
         if len(replicas) > 1:
             groups.sort(key=lambda group: -self.least(group[:1], cluster))
         engines = list(itertools.chain.from_iterable(groups))
-        with self.work.question():
+        with self.work.limited():
             for split in range(self.splittable(engines, cluster) + 1):
                 assignment = _Assignment(self, engines, cluster, ledgers)
                 if assignment.succeeds(split):

@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.memory import holding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Constraint,
@@ -31,7 +30,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Request,
     Search,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import Evaluations
 
 Vector = tuple[int, ...]
 Kind = tuple[str, str]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import all_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import SEARCH_BUDGET
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import SEARCH_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 Accounting = Literal["Devices", "Nodes"]

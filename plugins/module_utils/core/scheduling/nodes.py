@@ -21,8 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     NodeSharing,
     PlannedNodes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 
 MAX_PLANNED = 300
 """The search recurses once for the pods of each member."""
@@ -99,7 +99,7 @@ def _steer(
         beside = max((_in_copy(load, mates, modes) for mates in _engines(load)), default=0)
         if min(free, default=0) < 0 or not work.spend():
             continue
-        with work.question():
+        with work.limited():
             pods = [_beside_workers(load, at, modes) for at in numbered]
             planned = _Planner(free, nodes, pods, taken, work, beside).run()
         if planned is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 
 # A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
 # packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
@@ -53,7 +53,7 @@ def pack(node: Vector, nodes: int, load: Load, work: Work | None) -> Packing:
         return Packing(None, proven=False)
     if _exceeds(node, nodes, load):
         return Packing(None)
-    with work.question():
+    with work.limited():
         search = _Search(free, load, work)
         return Packing(search.run(), proven=not search.cut)
 

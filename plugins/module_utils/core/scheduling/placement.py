@@ -15,10 +15,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import (
-    OverBudgetError,
-    SelectorBudgetError,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import Explainer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.filling import Filler
@@ -37,6 +33,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.r
     State,
     grow_members,
     retain,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
+    OverBudgetError,
+    SelectorBudgetError,
 )
 
 

@@ -54,7 +54,7 @@ class Rearranger:
     def make_room(self, deployments: Sequence[NewReplicas]) -> bool:
         """Place one more replica of the last deployment, so that every other one stays placed; False when nothing was
         found, and nothing is changed."""
-        with self._capacity.work.question():
+        with self._capacity.work.limited():
             search = _Rearrangement(self._fleet, self._capacity, deployments, self._known_least)
             return search.succeeds()
 

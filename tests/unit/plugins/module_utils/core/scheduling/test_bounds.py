@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
     NodeLedger,
     PodSet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.scheduling.fleets import gpu, pool
 
 Vector = tuple[int, ...]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlannedNodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.nodes import plan_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.stranding import Pods, may_strand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
 from hypothesis import given
 from hypothesis import strategies as st
 

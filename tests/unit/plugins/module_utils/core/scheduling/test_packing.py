@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import Load, pack
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.work import Work
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Work
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -44,7 +44,7 @@ class Offer:
         return self.cost is None, self.cost or Fraction(0)
 
 
-class Market:
+class CheapestPlaces:
     """Places for more replicas of a deployment while nothing else is placed."""
 
     def __init__(self, state: State, limits: CostLimits, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:

@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import (
-    Evaluations,
-    SelectorBudgetError,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     SELECTOR_BUDGET,
@@ -21,6 +17,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Request,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
+    Evaluations,
+    SelectorBudgetError,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 
 # A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
-# No question may take more than this share of what is left, so that one that is hopeless leaves enough for the rest.
+# No search may take more than this share of what is left, so that one that is hopeless leaves enough for the rest.
 _SHARE = 16
 
 
 class Work:
     """The steps that a plan has left.
 
-    `undecided` counts the questions that ended at the bound, with the answer "no" although nothing was proven.
+    `undecided` counts the searches that ended at the bound, with the answer "no" although nothing was proven.
     """
 
     def __init__(self, budget: int = SEARCH_BUDGET) -> None:
@@ -30,8 +30,8 @@ class Work:
         self._floor = 0
 
     @contextmanager
-    def question(self) -> Iterator[None]:
-        """Limit what is spent within to a share of what is left. Within another question its limit holds as well."""
+    def limited(self) -> Iterator[None]:
+        """Limit what is spent within to a share of what is left. Within another such limit both hold."""
         before = self._floor
         self._floor = max(before, self._left - self._left // _SHARE)
         try:
