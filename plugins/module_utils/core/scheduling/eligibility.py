@@ -38,9 +38,9 @@ def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
     for key, desired in sorted(deployment.cluster_selector.items()):
         value = cluster.all_labels.get(key)
         if value is None:
-            return f"has no label {key}, clusterSelector wants {desired}"
+            return f"has no label {key}, clusterSelector asks for {desired}"
         if value != desired:
-            return f"label {key} is {value}, clusterSelector wants {desired}"
+            return f"label {key} is {value}, clusterSelector asks for {desired}"
     for taint in cluster.taints:
         if not any(toleration.covers(taint) for toleration in deployment.tolerations):
             return f"taint {taint} is not tolerated"

@@ -84,7 +84,7 @@ def test_the_clusters_that_could_take_it_are_the_first_reasons() -> None:
     assert only(surveyed(fleet)).why == [
         "team/one: 0 of 1 replicas scheduled (checked 1 cluster); "
         "pool gpu on b: 0 of 0 gpu free, at most 0 on one node, engine needs 1 pod with 1 gpu; "
-        "aa: label region is east, clusterSelector wants west; and 1 more"
+        "aa: label region is east, clusterSelector asks for west; and 1 more"
     ]
 
 

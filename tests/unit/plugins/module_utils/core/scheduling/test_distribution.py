@@ -147,7 +147,7 @@ def test_a_cluster_can_be_selected_by_its_name() -> None:
     fleet = regions(east_a=1, west_a=2)
     decided = schedule([fleets.deployment("d", 3, cluster_selector={"modelplane.ai/cluster": "west-a"})], fleet, [])
     assert counts(decided, fleet) == {"west": 2}
-    assert reasons(decided)["east-a"] == "label modelplane.ai/cluster is east-a, clusterSelector wants west-a"
+    assert reasons(decided)["east-a"] == "label modelplane.ai/cluster is east-a, clusterSelector asks for west-a"
     assert decided.pending[0].message == "2 of 3 replicas scheduled (checked 1 cluster)"
 
 

@@ -310,8 +310,8 @@ def test_replicas_of_others_take_their_nodes() -> None:
     [
         (cluster("a", pool("gpu", 3, gpu("23034Mi"))), "memory 23034Mi < 40Gi"),
         (cluster("a", pool("gpu", 0)), "pool gpu on a: 0 of 0 nodes free, engine needs 1"),
-        (cluster("a", labels={"region": "west"}), "a: label region is west, clusterSelector wants east"),
-        (cluster("a", labels={}), "a: has no label region, clusterSelector wants east"),
+        (cluster("a", labels={"region": "west"}), "a: label region is west, clusterSelector asks for east"),
+        (cluster("a", labels={}), "a: has no label region, clusterSelector asks for east"),
         (cluster("a", not_ready="is not Ready (Installing)"), "a: is not Ready (Installing)"),
         (cluster("a", gateway_address=""), "a: has no gateway address yet"),
         (Cluster("a", gateway_address="192.0.2.1"), "a: has no node pools"),
