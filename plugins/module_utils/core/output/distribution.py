@@ -99,17 +99,15 @@ class Distribution:
 def distributions(plan: Plan) -> list[Distribution]:
     """Return the distribution of each deployment that asks for a spread, preferences, a minimum or preemption, by
     name."""
-    asking = sorted((each for each in plan.deployments if _asks(each)), key=lambda each: each.key)
+    asking = sorted(
+        (each for each in plan.deployments if each.is_distributed or each.preempts), key=lambda each: each.key
+    )
     counts: dict[tuple[str, str], Counter[str]] = {each.key: Counter() for each in asking}
     for placement in plan.schedule.placements:
         if (placement.namespace, placement.deployment) in counts:
             counts[placement.namespace, placement.deployment][placement.cluster] += 1
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     return [_distribution(each, plan, counts[each.key], stay) for each in asking]
-
-
-def _asks(deployment: Deployment) -> bool:
-    return bool(deployment.spread or deployment.minimum or deployment.preferences or deployment.preempts)
 
 
 def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay: set[tuple[str, str]]) -> Distribution:

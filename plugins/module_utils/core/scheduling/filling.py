@@ -234,7 +234,7 @@ class Filler:
     def _distribution(self, state: State) -> Distribution | None:
         """Return what a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
         deployment = state.deployment
-        if not (deployment.spread or deployment.minimum or deployment.preferences):
+        if not deployment.is_distributed:
             return None
         if deployment.key not in self._distributions:
             kept = Counter(entry.placement.cluster for entry in state.kept)

@@ -262,6 +262,11 @@ class Deployment:
     def key(self) -> tuple[str, str]:
         return (self.namespace, self.name)
 
+    @property
+    def is_distributed(self) -> bool:
+        """Return whether it asks for anything of the distribution of its replicas over clusters."""
+        return bool(self.spread or self.minimum or self.preferences)
+
 
 NodeSharing = Literal["Together", "OnePerNode", "Alone", "Any", "Apart"]
 
