@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -35,8 +36,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import (
-    Spent,
     node_share,
+    spent_by_deployment,
     spot_limit,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
@@ -300,36 +301,29 @@ class Before:
 
 def compared(found: FleetCost | None, currency: str) -> Before | None:
     """Return a cost as what another one is compared with; None without one, or in another currency."""
-    if found is None or found.currency != currency:
-        return None
-    return Before(
-        _amount(found.per_hour or "0"),
-        {each.name: _amount(each.per_hour) for each in found.clusters if each.per_hour is not None},
-        {
-            (each.namespace, each.name): _amount(each.per_hour)
-            for each in found.deployments
-            if each.per_hour is not None
-        },
-    )
+    return _before(api.wire(found), currency) if found else None
 
 
 def before(text: str, currency: str) -> Before | None:
     """Return what a plan.json says of its cost; None when it says nothing, or in another currency."""
     try:
-        found = json.loads(text)["cost"]
-        if found["currency"] != currency:
-            return None
-        return Before(
-            _amount(found.get("perHour", "0")),
-            {each["name"]: _amount(each["perHour"]) for each in found["clusters"] if "perHour" in each},
-            {
-                (each["namespace"], each["name"]): _amount(each["perHour"])
-                for each in found["deployments"]
-                if "perHour" in each
-            },
-        )
+        return _before(json.loads(text)["cost"], currency)
     except (ValueError, KeyError, TypeError, InvalidOperation):
         return None
+
+
+def _before(cost: Mapping[str, Any], currency: str) -> Before | None:
+    if cost["currency"] != currency:
+        return None
+    return Before(
+        _amount(cost.get("perHour", "0")),
+        {each["name"]: _amount(each["perHour"]) for each in cost["clusters"] if "perHour" in each},
+        {
+            (each["namespace"], each["name"]): _amount(each["perHour"])
+            for each in cost["deployments"]
+            if "perHour" in each
+        },
+    )
 
 
 def _amount(text: str) -> Fraction:
@@ -416,12 +410,7 @@ def limit_notes(
 ) -> dict[str, tuple[str, ...]]:
     """Return what deployments with limits on cost have used of them, by `namespace/name`."""
     limits = {each.key: each for each in deployments if each.cost}
-    pools = {cluster.name: {pool.name: pool for pool in cluster.pools} for cluster in clusters} if limits else {}
-    spent = {key: Spent() for key in limits}
-    for replica in replicas:
-        key = (replica.namespace, replica.deployment)
-        if key in spent:
-            spent[key] = spent[key].with_replica(replica.engines, pools.get(replica.cluster, {}))
+    spent = spent_by_deployment(limits, replicas, clusters)
     found = {}
     for key, deployment in limits.items():
         limit, used, notes = deployment.cost, spent[key], []

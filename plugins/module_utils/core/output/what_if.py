@@ -24,9 +24,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import (
     Answer,
+    CeilingExceeded,
     Count,
     Move,
-    OverCeiling,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import rounded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica
@@ -68,7 +68,7 @@ class ChangedCount(api.Model):
     after: int = Field(description="How many there are then.")
 
 
-class CeilingExceeded(api.Model):
+class PlannedCeilingExceeded(api.Model):
     """A ModelDeployment whose replicas cost more than its ceiling. Amounts are text, so that no program rounds them."""
 
     namespace: str = Field(description="Its namespace.")
@@ -105,7 +105,7 @@ class WhatIfDocument(api.Model):
     )
     deployments: list[ChangedCount] = Field(description="Deployments whose number of replicas changes.")
     services: list[ChangedCount] = Field(description="Services whose number of usable endpoints changes.")
-    over_ceiling: list[CeilingExceeded] = Field(
+    over_ceiling: list[PlannedCeilingExceeded] = Field(
         description="Deployments that cost more than their ceiling, and did not in the plan. What runs of them stays."
     )
     cost_before: FleetCost | None = Field(
@@ -184,9 +184,9 @@ def _count(each: Count) -> ChangedCount:
     )
 
 
-def _over(each: OverCeiling) -> CeilingExceeded:
+def _over(each: CeilingExceeded) -> PlannedCeilingExceeded:
     return api.construct(
-        CeilingExceeded,
+        PlannedCeilingExceeded,
         namespace=each.namespace,
         name=each.name,
         per_hour=str(rounded(each.cost)),

@@ -180,7 +180,7 @@ def pools_of(replica: Replica) -> dict[str, None]:
 def _crowded(scenario: Scenario, running: Sequence[Replica], cluster: Cluster, pool: str) -> list[Replica]:
     """Return the replicas that have no room on a pool that lost nodes. It is not known what ran on these nodes: what
     chooses last when replicas are placed goes first."""
-    order = {each.key: (-each.priority, each.created, *each.key) for each in scenario.deployments}
+    order = {each.key: each.order for each in scenario.deployments}
 
     def rank(replica: Replica) -> tuple[bool, object]:
         # Replicas that users wrote are not placed again, and so go last.

@@ -43,7 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     money,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import Spent
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import spent_by_deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Options,
     Pending,
@@ -93,7 +93,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class OverCeiling:
+class CeilingExceeded:
     """A deployment whose replicas cost more than its ceiling, and did not before."""
 
     namespace: str
@@ -124,7 +124,7 @@ class Answer:
     pending: tuple[Pending, ...]
     deployments: tuple[Count, ...]
     services: tuple[Count, ...]
-    over: tuple[OverCeiling, ...]
+    over: tuple[CeilingExceeded, ...]
     before: Scenario = field(compare=False, repr=False)
     after: Scenario = field(compare=False, repr=False)
 
@@ -182,25 +182,21 @@ def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None)
     if problems:
         raise QuestionError(problems)
     try:
-        book = scenario.context.catalogue if catalogue is None else catalogue
-        return with_prices(scenario, book, AssumedPrices(asked, currency) if asked else None)
+        prices = scenario.context.catalogue if catalogue is None else catalogue
+        return with_prices(scenario, prices, AssumedPrices(asked, currency) if asked else None)
     except PricingError as error:
         raise QuestionError([str(error)]) from error
 
 
-def _over(scenario: Scenario) -> dict[Key, OverCeiling]:
+def _over(scenario: Scenario) -> dict[Key, CeilingExceeded]:
     """Return the deployments whose replicas cost more than their ceiling."""
     limits = {each.key: each.cost for each in scenario.deployments if each.cost and each.cost.ceiling is not None}
-    pools = {cluster.name: {pool.name: pool for pool in cluster.pools} for cluster in scenario.clusters}
-    spent: dict[Key, Spent] = {}
-    for replica in scenario.running if limits else ():
-        key = (replica.namespace, replica.deployment)
-        spent[key] = spent.get(key, Spent()).with_replica(replica.engines, pools.get(replica.cluster, {}))
+    spent = spent_by_deployment(limits, scenario.running, scenario.clusters)
     found = {}
     for key, limit in sorted(limits.items()):
-        cost, ceiling = spent.get(key, Spent()).cost, Fraction(limit.ceiling or 0)
+        cost, ceiling = spent[key].cost, Fraction(limit.ceiling or 0)
         if cost > ceiling and not limit.invalid:
-            found[key] = OverCeiling(*key, cost, ceiling, limit.currency)
+            found[key] = CeilingExceeded(*key, cost, ceiling, limit.currency)
     return found
 
 

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
     price_order,
     refusal,
     replica_cost,
+    spent,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -90,18 +91,18 @@ class CheapestPlaces:
         for each in self._some_pools(cluster):
             ledgers = self._capacity.without(cluster, new)
             found = self._capacity.joint_fit(engines, replace(cluster, pools=each), ledgers)
-            spent = self._spent_without(name)
+            total = self._spent_without(name)
             for fit in found or ():
-                if refusal(self._limits, self._state.deployment.replicas, spent, fit.engines, pools):
+                if refusal(self._limits, self._state.deployment.replicas, total, fit.engines, pools):
                     break
-                spent = spent.with_replica(fit.engines, pools)
+                total = total.with_replica(fit.engines, pools)
             else:
                 if found:
                     self._capacity.set_ledgers(name, self._capacity.without(cluster, new))
                     for fit in found:
                         self._capacity.charge_fit(name, fit)
                     self._state.new[name] = found
-                    self._spent = spent
+                    self._spent = total
                     self._fits.pop(name, None)
                     return True
         return False
@@ -116,13 +117,9 @@ class CheapestPlaces:
 
     def _spent_without(self, left_out: str) -> Spent:
         """Return what is spent by all replicas but the new ones on a cluster."""
-        spent = Spent()
-        for kept in self._state.kept:
-            spent = spent.with_replica(kept.placement.engines, self._pools(kept.placement.cluster))
-        for name, fits in self._state.new.items():
-            for fit in fits if name != left_out else ():
-                spent = spent.with_replica(fit.engines, self._pools(name))
-        return spent
+        placed = [(kept.placement.cluster, kept.placement.engines) for kept in self._state.kept]
+        placed += [(name, fit.engines) for name, fits in self._state.new.items() if name != left_out for fit in fits]
+        return spent(placed, self._pools)
 
     def _pools(self, name: str) -> Mapping[str, Pool]:
         cluster = self._fleet.get(name)

@@ -9,7 +9,7 @@ claims. Amounts are exact fractions, which are rounded where they are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedEngine,
     PlacedMember,
     Pool,
+    Replica,
     pools_of,
 )
 
@@ -43,6 +44,27 @@ class Spent:
             spot=self.spot + is_on_spot(placed, pools),
             unpriced=self.unpriced + (cost is None),
         )
+
+
+def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools_of: Callable[[str], Mapping[str, Pool]]) -> Spent:
+    """Return what replicas cost together, each given as its cluster and engines. `pools_of`: those of a cluster."""
+    found = Spent()
+    for cluster, engines in placed:
+        found = found.with_replica(engines, pools_of(cluster))
+    return found
+
+
+def spent_by_deployment(
+    deployments: Iterable[tuple[str, str]], replicas: Iterable[Replica], clusters: Iterable[Cluster]
+) -> dict[tuple[str, str], Spent]:
+    """Return what the replicas of each of these deployments cost together, those on unknown clusters too."""
+    placed: dict[tuple[str, str], list[tuple[str, Iterable[PlacedEngine]]]] = {key: [] for key in deployments}
+    for replica in replicas if placed else ():
+        key = (replica.namespace, replica.deployment)
+        if key in placed:
+            placed[key].append((replica.cluster, replica.engines))
+    pools = {each.name: {pool.name: pool for pool in each.pools} for each in clusters} if placed else {}
+    return {key: spent(each, lambda name: pools.get(name, {})) for key, each in placed.items()}
 
 
 def node_share(member: PlacedMember, pool: Pool) -> Fraction:

@@ -263,6 +263,11 @@ class Deployment:
         return (self.namespace, self.name)
 
     @property
+    def order(self) -> tuple[int, str, str, str]:
+        """Return where it comes in the order in which deployments choose places."""
+        return (-self.priority, self.created, *self.key)
+
+    @property
     def is_distributed(self) -> bool:
         """Return whether it asks for anything of the distribution of its replicas over clusters."""
         return bool(self.spread or self.minimum or self.preferences)

@@ -70,7 +70,7 @@ def _decide(
     shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
     states = {
         deployment.key: State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
-        for deployment in sorted(deployments, key=_order)
+        for deployment in sorted(deployments, key=lambda deployment: deployment.order)
     }
     for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
         state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
@@ -93,10 +93,6 @@ def _decide(
         tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
         tuple(refusal for state in ordered for refusal in state.claimless),
     )
-
-
-def _order(deployment: Deployment) -> tuple[int, str, str, str]:
-    return (-deployment.priority, deployment.created, deployment.namespace, deployment.name)
 
 
 def _checked(deployment: Deployment) -> Deployment:

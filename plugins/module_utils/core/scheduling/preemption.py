@@ -85,7 +85,7 @@ def _victims(
 
 def _by_importance(victim: _Victim) -> tuple[int, str, str, str, int]:
     deployment = victim.state.deployment
-    return (-deployment.priority, deployment.created, *deployment.key, victim.entry.replica.index)
+    return (*deployment.order, victim.entry.replica.index)
 
 
 def _charge(victim: _Victim, capacity: FleetCapacity) -> None:
