@@ -406,7 +406,8 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     # Whose state it is: that of the control cluster, where there is one.
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
-    building = questions.asked(module, building, tries_losses=params["state"] in ("planned", "built"))
+    building = questions.with_questions(module, building)
+    building = replace(building, tries_losses=params["state"] in ("planned", "built"))
     if building.question and params["state"] != "planned":
         module.fail_json(
             msg="what_if asks what would be, and this run does more than to plan: ask with the playbook plan or status"

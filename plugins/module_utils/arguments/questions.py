@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
+    Question,
     QuestionError,
     read_question,
     read_survival,
@@ -18,31 +20,36 @@ if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
     from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings
 
+T = TypeVar("T")
+
 QUESTIONS: dict[str, Any] = {"what_if": {"type": "raw"}, "survive": {"type": "raw"}}
-_READERS: Mapping[str, Callable[[object], object]] = {"what_if": read_question, "survive": read_survival}
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
     """Return a line for each problem of `what_if` and `survive`, as far as they are given."""
-    found: list[str] = []
-    for name, read in _READERS.items():
-        if values.get(name) is not None:
-            try:
-                read(values[name])
-            except QuestionError as error:
-                found += error.problems
-    return found
+    return _read(values)[2]
 
 
-def asked(module: AnsibleModule, given: Settings, *, tries_losses: bool) -> Settings:
-    """Return the settings of a build with the module's arguments. `tries_losses`: of a run that tries losses."""
-    found = problems(module.params)
+def with_questions(module: AnsibleModule, given: Settings) -> Settings:
+    """Return the settings of a build with the questions of a module's arguments."""
+    question, survive, found = _read(module.params)
     if found:
         module.fail_json(msg="\n".join(found))
-    what_if, survive = (module.params[name] for name in QUESTIONS)
-    return replace(
-        given,
-        question=None if what_if is None else read_question(what_if),
-        survive=None if survive is None else read_survival(survive),
-        tries_losses=tries_losses,
-    )
+    return replace(given, question=question, survive=survive)
+
+
+def _read(values: Mapping[str, Any]) -> tuple[Question | None, Survival | None, list[str]]:
+    found: list[str] = []
+    question = _value(read_question, values.get("what_if"), found)
+    return question, _value(read_survival, values.get("survive"), found), found
+
+
+def _value(read: Callable[[object], T], given: object, found: list[str]) -> T | None:
+    """Return what is given as a value, None where nothing is; add its problems to those that are found."""
+    if given is None:
+        return None
+    try:
+        return read(given)
+    except QuestionError as error:
+        found += error.problems
+        return None
