@@ -137,7 +137,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     check_values(module)
-    outcome = run(module, build.decide, settings(module))
+    outcome = run(module, build.plan_only, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
     removed = plan_output.removals(outcome.plan, "removed", "replaced")
     module.exit_json(

@@ -230,9 +230,9 @@ def scheduled(folder: str) -> list[api.Resource]:
     return last_run.existing(folder, DirectoryStore(folder).read())
 
 
-def decide(settings: Settings) -> Outcome:
+def plan_only(settings: Settings) -> Outcome:
     """Read and plan without writing. Raises ManifestError and StoreError."""
-    return _decide(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
+    return _planned(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 
 def draw(outcome: Outcome) -> str:
@@ -283,9 +283,9 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout, settings.progress):
         before = _read(store, settings)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        outcome = _decide(settings, before)
+        outcome = _planned(settings, before)
         outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
-        outcome = _explored(outcome, settings)
+        outcome = _with_scenarios(outcome, settings)
         known = _known(settings, outcome.plan)
         after = _files(outcome, known)
         last_pages = {REPORT_FILE: before[REPORT_FILE]} if REPORT_FILE in before else {}
@@ -343,7 +343,7 @@ def _copies(text: str) -> set[tuple[str, str]]:
     return set()
 
 
-def _explored(outcome: Outcome, settings: Settings) -> Outcome:
+def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
     """Return an outcome with the answer to the question that is asked, or with the losses that were tried."""
     if settings.question:
         added = None
@@ -357,7 +357,7 @@ def _explored(outcome: Outcome, settings: Settings) -> Outcome:
     return outcome
 
 
-def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
+def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
     loaded, state, published, observed = _fleet(settings, before)
     return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
 

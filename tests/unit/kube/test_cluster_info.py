@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, decide
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, plan_only
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
@@ -117,5 +117,5 @@ def test_one_answers_and_one_does_not(cluster: ControlPlane, manifests: Path, tm
     assert observed.clusters["gone"].unreachable
     assert observed.clusters["east"].unreachable == ""
     assert PLANTED not in path.read_text(encoding="utf-8")
-    outcome = decide(Settings((str(manifests),), folder=str(tmp_path / "build"), observations=str(path)))
+    outcome = plan_only(Settings((str(manifests),), folder=str(tmp_path / "build"), observations=str(path)))
     assert outcome.plan.context.observed == observed

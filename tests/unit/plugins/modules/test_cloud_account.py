@@ -91,7 +91,7 @@ class Recorded:
         self.double.forget_calls()
         settings = build.Settings((str(self.manifests),), observations=str(self.path), **more)
         try:
-            return build.decide(settings)
+            return build.plan_only(settings)
         finally:
             assert self.double.calls() == []
 
