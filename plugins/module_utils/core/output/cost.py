@@ -362,8 +362,38 @@ def _digits(found: FleetCost, last: Before | None) -> _Digits:
     return _Digits(
         digits_of(_amount(each.per_hour) for each in every if each.per_hour is not None),
         digits_of(_amount(each.per_month) for each in every if each.per_month is not None),
-        digits_of(change for each in every if (change := _change(each, last)) is not None),
+        digits_of(
+            [*(change for each in every if (change := _change(each, last)) is not None), *_gone(found, last).values()]
+        ),
     )
+
+
+def _gone(found: FleetCost, last: Before | None) -> dict[str, Fraction]:
+    """Return the cost of deployments (`namespace/name`) and clusters of the last plan that are not in this one."""
+    if last is None:
+        return {}
+    deployments = last.deployments.keys() - {(each.namespace, each.name) for each in found.deployments}
+    clusters = last.clusters.keys() - {each.name for each in found.clusters}
+    costs = {"/".join(key): last.deployments[key] for key in sorted(deployments)}
+    costs |= {name: last.clusters[name] for name in sorted(clusters)}
+    return {name: cost for name, cost in costs.items() if cost}
+
+
+def _gone_lines(found: FleetCost, last: Before | None, digits: _Digits, *, of_clusters: bool) -> list[Line]:
+    """Return a line for each cluster, or deployment, that cost something in the last plan and is not in this one."""
+    zero = Fraction(0)
+    return [
+        Line(
+            name,
+            "0" if of_clusters else "-",
+            money(zero, digits=digits.per_hour),
+            money(zero, digits=digits.per_month),
+            change_text(-cost, digits.change),
+            0,
+        )
+        for name, cost in _gone(found, last).items()
+        if ("/" not in name) is of_clusters
+    ]
 
 
 def _change(cost: Cost, last: Before | None) -> Fraction | None:
@@ -379,18 +409,18 @@ def _change(cost: Cost, last: Before | None) -> Fraction | None:
 
 
 def deployment_lines(found: FleetCost, last: Before | None) -> list[Line]:
-    """Return a line for each deployment. `last`: what the last plan cost."""
+    """Return a line for each deployment, and for those that are gone. `last`: what the last plan cost."""
     lines, digits = [], _digits(found, last)
     for each in found.deployments:
         unpriced = each.unpriced_replicas
         notes = (f"{are(unpriced, 'replica')} on nodes whose price is not known",) if unpriced else ()
         line = Line(f"{each.namespace}/{each.name or '-'}", "-", notes=notes)
         lines.append(_with_amounts(line, each, found, _change(each, last), digits, is_partial=bool(unpriced)))
-    return lines
+    return lines + _gone_lines(found, last, digits, of_clusters=False)
 
 
 def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
-    """Return a line for each cluster. `last`: what the last plan cost."""
+    """Return a line for each cluster, and for those that are gone. `last`: what the last plan cost."""
     digits = _digits(found, last)
     return [
         _with_amounts(
@@ -402,7 +432,7 @@ def cluster_lines(found: FleetCost, last: Before | None) -> list[Line]:
             is_partial=bool(each.unpriced_nodes),
         )
         for each in found.clusters
-    ]
+    ] + _gone_lines(found, last, digits, of_clusters=True)
 
 
 def limit_notes(

@@ -269,6 +269,20 @@ def test_what_a_change_costs() -> None:
     assert cost_output.before('{"placements": []}', "USD") is None
 
 
+def test_what_leaves_is_a_part_of_the_change() -> None:
+    prices = catalogue(eks(onDemand="0.81"))
+    fleet = inference_class(), cluster("west"), deployment(1)
+    first = planned(*fleet, cluster("east"), deployment(1, name="old"), prices=prices)
+    assert shown(planned(*fleet, prices=prices), json.dumps(api.wire(plan_output.document(first)))) == [
+        "COST IN USD   NODES  PER HOUR  PER MONTH  CHANGE",
+        "team/qwen         -      0.81     591.30       -",
+        "team/old          -      0.00       0.00   -0.81",
+        "cluster west      1      0.81     591.30       -",
+        "cluster east      0      0.00       0.00   -0.81",
+        "all               1      0.81     591.30   -0.81",
+    ]
+
+
 def test_amounts_of_a_column_have_equally_many_digits() -> None:
     eight, pool = inference_class(gpus=8), {"nodeCount": 1, "minNodeCount": 1, "maxNodeCount": 9}
     prices = catalogue(eks(onDemand="0.08"))
