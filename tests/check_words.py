@@ -20,8 +20,8 @@ SUFFIXES = (".py", ".yml", ".yaml", ".j2", ".md", ".cfg", ".toml", ".txt", "Make
 ITSELF = ("docs/glossary.md", "tests/check_words.py")
 DATA = "tests/data/"
 """Manifests as others write them."""
-_NAMES = re.compile(r'marks=(?=pytest\.mark)|\("Fault"\)')
-"""Names of others: an argument of pytest, the suffix of errors of AWS."""
+_NAMES = re.compile(r'marks=(?=pytest\.mark)|\("Fault"\)|selfHeal:')
+"""Names of others: an argument of pytest, the suffix of errors of AWS, a field of Argo CD."""
 
 RETIRED = {
     "advice": "hint, remediation",
@@ -30,11 +30,13 @@ RETIRED = {
     "differing": "different, diff",
     "fault|faults|faulty": "finding, error",
     "forms": "formats, versions",
+    "heal|heals|healed|healing": "fix",
     "lean": "trimmed, projection",
     "leftover|leftovers": "orphan",
     "look|looks|looked|looking": "read, check, inspect, list",
     "marks": "owner labels, ownership",
     "nobody": "no one, or the name of the actor",
+    "remedy|remedies": "remediation, hint",
     "sight": "snapshot, observation",
     "situation": "context",
     "somebody": "a user, another manager",

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas
     Shortage,
     limits,
     message,
-    remedy,
+    remediation,
     shortage,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
@@ -154,7 +154,7 @@ def _reported(cloud: Cloud, short: Shortage, members: Mapping[str, _Member], tod
         yield Problem(
             f"{message(short)}, as observed on {short.limit.observed}",
             demand.path,
-            hint=f"{remedy(short, cloud.quota_words)}. {_AGAIN}",
+            hint=f"{remediation(short, cloud.quota_words)}. {_AGAIN}",
             severity=_severity(members[name], short.limit.observed, today) if refuses else "warning",
             ref=members[name].ref,
         )

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas
     QuotaWords,
     limits,
     message,
-    remedy,
+    remediation,
     shortage,
 )
 
@@ -50,7 +50,7 @@ def of_limits(account: Account, demands: Sequence[QuotaDemand], words: QuotaWord
     for limit in limits(account, words):
         short = shortage(limit, demands)
         if short is not None:
-            yield Line(f"{message(short)}. {remedy(short, words)}", problem=short.starts and limit.is_certain)
+            yield Line(f"{message(short)}. {remediation(short, words)}", problem=short.starts and limit.is_certain)
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -169,7 +169,7 @@ def message(short: Shortage) -> str:
     return f"node pools {_pools(short)}: {does} {needs}, and {limit.bound} {most}{after}"
 
 
-def remedy(short: Shortage, words: QuotaWords) -> str:
+def remediation(short: Shortage, words: QuotaWords) -> str:
     """Return what to do about it."""
     return f"{short.limit.ask}, or lower {words.lower}" if short.starts else f"{short.limit.ask} before they grow"
 

@@ -72,7 +72,7 @@ _INVALID = "its manifest has errors"
 
 
 class PlanError(Exception):
-    """Contradictory resources, or selectors that exceed their budget. The message has the remedy."""
+    """Contradictory resources, or selectors that exceed their budget. The message has the remediation."""
 
 
 @dataclass(frozen=True)

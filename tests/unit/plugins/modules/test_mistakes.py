@@ -97,13 +97,13 @@ def result() -> dict[str, Any]:
     return run_module(resource_info, {"resources": ["mistakes"], "chdir": str(DATA)})
 
 
-@pytest.mark.parametrize(("place", "where", "value", "remedy"), MISTAKES, ids=[each[0] for each in MISTAKES])
+@pytest.mark.parametrize(("place", "where", "value", "remediation"), MISTAKES, ids=[each[0] for each in MISTAKES])
 def test_a_mistake_is_reported_where_it_is(
-    result: dict[str, Any], place: str, where: str, value: str, remedy: str
+    result: dict[str, Any], place: str, where: str, value: str, remediation: str
 ) -> None:
     (found,) = [error for error in result["errors"] if error.startswith(f"mistakes/{place}, {where}: ")]
     assert value in found
-    assert remedy in found
+    assert remediation in found
 
 
 def test_nothing_else_is_reported(result: dict[str, Any]) -> None:

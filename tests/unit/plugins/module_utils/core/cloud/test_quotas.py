@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.quotas
     QuotaWords,
     limits,
     message,
-    remedy,
+    remediation,
     shortage,
 )
 
@@ -54,7 +54,7 @@ def test_pools_of_all_clusters_are_summed() -> None:
         'node pools a/gpu (96), b/gpu (96): start with 192 vCPUs, and the quota "P instances" (L-1) of account 1234 in '
         "us-west-2 is 96 vCPUs"
     )
-    assert remedy(short, WORDS) == "Ask for more, or lower nodeCount"
+    assert remediation(short, WORDS) == "Ask for more, or lower nodeCount"
 
 
 @pytest.mark.parametrize("used", [None, 96])
@@ -83,7 +83,7 @@ def test_growth_is_another_matter() -> None:
         'node pools gpu: may grow to 192 vCPUs, and the quota "P instances" (L-1) of account 1234 for all regions is '
         "191 vCPUs, with what else runs there"
     )
-    assert remedy(short, WORDS) == "Ask for more before they grow"
+    assert remediation(short, WORDS) == "Ask for more before they grow"
 
 
 def test_other_quotas_do_not_count() -> None:
@@ -116,7 +116,7 @@ def test_a_reservation_is_shared_too() -> None:
         "node pools gpu: start with 3 machines, and reservation cr-1 of account 1234 has 3 machines, of which 1 are in "
         "use"
     )
-    assert remedy(short, WORDS) == "Reserve more, or lower nodeCount"
+    assert remediation(short, WORDS) == "Reserve more, or lower nodeCount"
     short = shortage(limit, [pool("a/gpu", takes=takes, nodes=1, most=4)])
     assert short is not None
     assert message(short) == (

@@ -47,10 +47,10 @@ def test_beyond_the_budget_the_error_names_the_selectors_that_cost_most() -> Non
     budget = cost(DEAR) * 3 // 2
     with pytest.raises(SelectorBudgetError) as raised:
         schedule(desired, [cluster("a", pool("gpu", 9))], [], Options(selector_budget=budget))
-    first, dearest, *_others, remedy = str(raised.value).splitlines()
+    first, dearest, *_others, remediation = str(raised.value).splitlines()
     assert first.startswith(f"the selectors of the fleet cost more than {budget:,} units together")
     assert dearest == f"ModelDeployment ml-team/dear, {PATH}[1].cel and 1 more: {2 * cost(DEAR):,} units"
-    assert "raise fleet_selector_budget" in remedy
+    assert "raise fleet_selector_budget" in remediation
 
 
 def test_a_budget_that_is_enough_changes_nothing() -> None:
