@@ -46,11 +46,11 @@ class Spent:
         )
 
 
-def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools_of: Callable[[str], Mapping[str, Pool]]) -> Spent:
-    """Return what replicas cost together, each given as its cluster and engines. `pools_of`: those of a cluster."""
+def spent(placed: Iterable[tuple[str, Iterable[PlacedEngine]]], pools: Callable[[str], Mapping[str, Pool]]) -> Spent:
+    """Return what replicas cost together, each given as its cluster and engines. `pools`: those of a cluster."""
     found = Spent()
     for cluster, engines in placed:
-        found = found.with_replica(engines, pools_of(cluster))
+        found = found.with_replica(engines, pools(cluster))
     return found
 
 
