@@ -13,7 +13,7 @@ options:
   output:
     description:
       - How the result is shown. V(table) is text for a terminal, V(yaml) the document as text, V(json) the document as
-        a value.
+        text and as a value.
     type: str
     choices: [table, json, yaml]
     default: table

@@ -176,7 +176,7 @@ EXAMPLES = r"""
 RETURN = r"""
 shown:
   description: What O(view) asks for, as text, line by line; the last line sums up the run.
-  returned: when O(output) is V(yaml), or V(table) without O(query)
+  returned: unless O(output) is V(table) and there is O(query)
   type: list
   elements: str
   sample:
@@ -186,7 +186,7 @@ shown:
     - "3 clusters: 3 unchanged; no object changed; 4 of 5 replicas serve"
 document:
   description: What O(view) asks for, or what O(query) selects of it, as a value.
-  returned: when there is no RV(shown)
+  returned: when O(output) is V(json), or V(table) with O(query)
   type: raw
   sample: {schemaVersion: 1}
 outcome:

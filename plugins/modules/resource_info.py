@@ -37,14 +37,14 @@ EXAMPLES = r"""
 RETURN = r"""
 shown:
   description: The resources as text, line by line.
-  returned: when O(output) is V(yaml), or V(table) without O(query)
+  returned: unless O(output) is V(table) and there is O(query)
   type: list
   elements: str
   sample: ["InferenceCluster: us-west", "ModelDeployment: ml-team/qwen3-8b"]
 document:
   description:
     - The other results, or what O(query) selects of them, as a value. C(docs/schemas/validate.json) has its format.
-  returned: when there is no RV(shown)
+  returned: when O(output) is V(json), or V(table) with O(query)
   type: raw
   sample: {schemaVersion: 1}
 resources:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,10 @@ def check_query(module: AnsibleModule) -> None:
 
 
 def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the arguments ask to see: `shown`, lines of text, or with JSON `document`, a value.
+    """Return what the arguments ask to see: `shown`, lines of text, or `document`, a value; with JSON both.
 
-    A query selects from the document, so with a table its result is shown as JSON. One that selects nothing, as a
-    misspelt field does, is a warning."""
+    A query selects from the document, so with a table its result is a value. One that selects nothing, as a misspelt
+    field does, is a warning."""
     query, output = module.params["query"], module.params["output"]
     if output == "table" and not query:
         return {"shown": list(table)}
@@ -49,4 +50,7 @@ def shown(module: AnsibleModule, table: Sequence[str], document: Mapping[str, An
     if value is None:
         module.warn(f"query selects nothing ({short_value(query)}): the document has {', '.join(sorted(document))}")
         return {"shown": ["null"]}
-    return {"shown": to_yaml(value).splitlines()} if output == "yaml" else {"document": value}
+    if output == "yaml":
+        return {"shown": to_yaml(value).splitlines()}
+    text = {"shown": json.dumps(value, indent=2, ensure_ascii=False).splitlines()} if output == "json" else {}
+    return {**text, "document": value}
