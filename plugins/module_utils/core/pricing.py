@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Atomic, Model, Rule, Violation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
     Currency,
@@ -42,10 +42,25 @@ _ATTRIBUTES = ("on_demand", "spot", "reserved")
 _TO_WRITE = "Write currency and prices, or have the playbook modelplane.fleet.prices write a new file"
 
 
+def _known_cloud(entry: Any) -> list[Violation] | bool:
+    if entry.provider in registry.BY_SOURCE:
+        return True
+    return [Violation(("provider",), value=entry.provider, hint=f"One of {', '.join(registry.BY_SOURCE)}")]
+
+
 class PriceEntry(Prices):
     """Prices of a kind of machine in a region or zone of a cloud."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (one_place("PC-1"), any_price("PC-2"))
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        one_place("PC-1"),
+        any_price("PC-2"),
+        Rule(
+            ids=("PC-3",),
+            message="is no cloud of a fleet",
+            cel=f"self.provider in {list(registry.BY_SOURCE)}",
+            check=_known_cloud,
+        ),
+    )
 
     provider: str = Field(max_length=32, description="Cloud, as in spec.provisioning.provider of an InferenceClass.")
     machine: str = Field(min_length=1, max_length=63, description="Instance type or machine type.")
@@ -233,27 +248,23 @@ def read_catalogue(source: Source) -> Catalogue:
         catalogue = api.read_part(document.value, Catalogue)
     except api.InvalidResource as error:
         raise PricingError([_located(problem, document) for problem in error.problems]) from None
-    problems = [_located(problem, document) for problem in _contradictions(catalogue)]
+    problems = [_located(problem, document) for problem in _given_twice(catalogue)]
     if problems:
         raise PricingError(problems)
     return catalogue
 
 
-def _contradictions(catalogue: Catalogue) -> Iterator[Problem]:
-    """Yield the prices of clouds that there are not, and those that are given twice."""
+def _given_twice(catalogue: Catalogue) -> Iterator[Problem]:
+    """Yield the prices that are given twice."""
     first: dict[tuple[Any, ...], int] = {}
     for index, entry in enumerate(catalogue.prices):
-        path = f"prices[{index}]"
-        if entry.provider not in registry.BY_SOURCE:
-            hint = f"One of {', '.join(registry.BY_SOURCE)}"
-            yield Problem("is no cloud of a fleet", f"{path}.provider", short(entry.provider), hint)
         for field, option in _OPTIONS.items():
             if entry.amount(option) is None:
                 continue
             key = (entry.provider, entry.machine, entry.region, entry.zone, option)
             other = first.setdefault(key, index)
             if other != index:
-                yield Problem(f"is given twice: also in prices[{other}]", f"{path}.{field}", hint="Remove one")
+                yield Problem(f"is given twice: also in prices[{other}]", f"prices[{index}].{field}", hint="Remove one")
 
 
 def future_classes(resources: Iterable[api.Resource], today: date) -> Iterator[Problem]:

@@ -167,18 +167,19 @@ def _for_boolean(value: object) -> str:
 
 
 def _for_text(shape: Shape, value: object, shown: bool) -> str:
-    if type(value) is bool:
-        return "Put it in quotes"
-    if type(value) in (int, float):
-        if shape.pattern and not _fits(shape, str(value)):
-            return _with_unit(shape, value, shown)
-        if not shown or "e" in str(value):
-            return "Put it in quotes"
-        return f'Quote it: "{value}"{_lost(shape, value)}'
     only = _only(value)
-    if only is None:
+    given = value if only is None else only
+    if type(given) not in (str, bool, int, float):
         return ""
-    return f"Write {_written(str(only))}, without a list" if shown and type(only) is str else "Write it without a list"
+    text = str(given).lower() if type(given) is bool else str(given)
+    if shape.pattern and not _fits(shape, text):
+        return _due(shape) if type(given) in (str, bool) else _with_unit(shape, given, shown)
+    if only is not None:
+        written = f"{json.dumps(only, ensure_ascii=False)}," if shown and type(only) is str else "it"
+        return f"Write {written} without a list"
+    if type(given) is bool or not shown or not re.fullmatch(r"-?[0-9.]+", text):
+        return "Put it in quotes"
+    return f'Quote it: "{text}"{_lost(shape, given)}'
 
 
 def _lost(shape: Shape, value: object) -> str:
@@ -194,7 +195,11 @@ def _with_unit(shape: Shape, value: object, shown: bool) -> str:
     written = next((f"{value}{unit}" for unit in _UNITS if _fits(shape, f"{value}{unit}")), "")
     if written:
         return f"Write {_written(written)}" if shown else "Write the unit behind it"
-    return f"It {shape.words}" if shape.words else "Quote it"
+    return _due(shape)
+
+
+def _due(shape: Shape) -> str:
+    return f"It {shape.words}" if shape.words else ""
 
 
 def _for_list(shape: Shape, value: object, shown: bool) -> str:

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
     MAX_VALUES,
     Loc,
+    Plain,
     TooLargeError,
     is_plain,
     plain,
@@ -66,37 +67,17 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
         read_in = plain(document)
     except TooLargeError:
         raise InvalidResource((Problem(f"the document has more than {MAX_VALUES} values"),)) from None
-    content, unreadable = read_in.content, read_in.unreadable
+    content = read_in.content
     kind = _kind(content, kinds)
     _drop_nulls(kind, content, read_in.nulls)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
-    problems = [problem_of_unreadable(kind, found, ref) for found in unreadable]
-    problems += _header(content, kind, ref)
-    unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
-    problems += [unknown_field(kind, loc, ref) for loc in unknown]
-    bad = {found.loc for found in unreadable if not found.of_key}
-    resource: Any
-    try:
-        resource = kind.model_validate(content)
-    except ValidationError as error:
-        details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
-        problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
-        unknown += [detail["loc"] for detail in details[:MAX_PROBLEMS] if detail["type"] == "extra_forbidden"]
-        resource = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
-        found = violations(resource, tolerant=True)
-    else:
-        found = violations(resource, tolerant=False)
-    problems += [_problem(kind, violation, content, ref) for violation in found]
-    problems = without_consequences(kind, unknown, problems)
-    if problems:
-        raise InvalidResource(_distinct(problems))
+    resource = _valid(kind, read_in, ref, _header(content, kind, ref))
     if kind.NAMESPACED and not given_namespace:
         # The namespace is ours, not the user's: `wire(set_only=True)` leaves it out.
         resource.metadata.model_fields_set.discard("namespace")
-    parsed: Resource = resource
-    return parsed
+    return resource
 
 
 def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
@@ -108,19 +89,35 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
         read_in = plain(document)
     except TooLargeError:
         raise InvalidResource((Problem(f"has more than {MAX_VALUES} values"),)) from None
+    _drop_nulls(kind, read_in.content, read_in.nulls)
+    return _valid(kind, read_in, None, ())
+
+
+def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[Problem]) -> Built:
+    """Return the model of plain data without nulls. Raises InvalidResource with all problems, `header` among them."""
     content = read_in.content
-    problems = [problem_of_unreadable(kind, found, None) for found in read_in.unreadable]
-    _drop_nulls(kind, content, read_in.nulls)
+    problems = [problem_of_unreadable(kind, found, ref) for found in read_in.unreadable]
+    problems += header
+    unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
+    problems += [unknown_field(kind, loc, ref) for loc in unknown]
+    bad = {found.loc for found in read_in.unreadable if not found.of_key}
+    model: Any
     try:
-        part = kind.model_validate(content)
+        model = kind.model_validate(content)
     except ValidationError as error:
-        details = error.errors(include_url=False)[:MAX_PROBLEMS]
-        problems += [problem_of_error(kind, detail, content, None) for detail in details]
+        details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
+        problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
+        unknown += [detail["loc"] for detail in details[:MAX_PROBLEMS] if detail["type"] == "extra_forbidden"]
+        model = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
+        found = violations(model, tolerant=True)
     else:
-        problems += [_problem(kind, violation, content, None) for violation in violations(part, tolerant=False)]
+        found = violations(model, tolerant=False)
+    problems += [_problem(kind, violation, content, ref) for violation in found]
+    problems = without_consequences(kind, unknown, problems)
     if problems:
         raise InvalidResource(_distinct(problems))
-    return part
+    valid: Built = model
+    return valid
 
 
 def read_with(

@@ -23,10 +23,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 PurchaseOption = Literal["OnDemand", "Spot", "Reserved"]
 """Way to buy a node."""
 
+AMOUNT = r"^[0-9]{1,9}(\.[0-9]{1,9})?$"
 Amount = Annotated[
     str,
     Words('must be an amount of zero or more, in quotes, of up to 9 digits and up to 9 decimals, such as "12.34"'),
-    Field(max_length=19, pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$"),
+    Field(max_length=19, pattern=AMOUNT),
 ]
 Currency = Annotated[str, Words("must be three capital letters such as USD"), Field(pattern="^[A-Z]{3}$", max_length=3)]
 _LEAP_YEAR = "([1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00)"

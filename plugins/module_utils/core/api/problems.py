@@ -195,6 +195,8 @@ def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[
     if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) >= INT64:
         return _outside(shape, int(value)) or BEYOND_64_BITS, ""
     if not _is_a(shape, value):
+        if shape.kind == "object" and shape.words:
+            return shape.words, corrections.of_type(shape, name, value, shown)
         return f"must be {_KINDS[shape.kind]}, is {_is(shape, value)}", corrections.of_type(shape, name, value, shown)
     return _beyond_limits(shape, value), corrections.of_spelling(shape, value) if shown else ""
 

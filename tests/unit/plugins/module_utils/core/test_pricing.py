@@ -150,6 +150,8 @@ def test_prices_of_a_class_win(pricing: dict[str, Any], expected: str) -> None:
     [
         ("currency: USD\nprices:\n- {provider: EKS, machine: a, region: b, spot: 1.5, asOf: 2026-11-01, source: s}\n",
          'prices.yaml:3, prices[0].spot: Must be text, is a decimal number (got 1.5). Quote it: "1.5"'),
+        ("currency: USD\nprices:\n- {provider: EKS, machine: a, region: b, spot: true, asOf: 2026-11-01, source: s}\n",
+         'prices.yaml:3, prices[0].spot: Must be text, is true or false (got true). It must be an amount of zero'),
         ("currency: usd\nprices: []\n", "prices.yaml:1, currency: Must be three capital letters such as USD"),
         ("currency: USD\nprices:\n- {provider: AWS, machine: a, region: b, spot: '1', asOf: 2026-11-01, source: s}\n",
          "prices.yaml:3, prices[0].provider: Is no cloud of a fleet (got \"AWS\"). One of EKS, GKE."),
@@ -173,6 +175,30 @@ def test_errors_of_a_catalogue_have_their_place(text: str, line: str) -> None:
     with pytest.raises(PricingError) as caught:
         read_catalogue(Source("prices.yaml", text.encode()))
     assert str(caught.value).startswith(line)
+
+
+def test_all_entries_of_a_catalogue_are_checked_whatever_is_wrong_with_others() -> None:
+    text = """currency: usd
+prices:
+- {provider: EKS, machine: a, region: b, spot: true, asOf: 2026-11-01, source: s}
+- {provider: AWS, machine: a, region: b, zone: c, asOf: 2026-11-01, source: s}
+- {provider: AWS, machine: a, spot: 1, asOf: 2026-11-01, source: s}
+- {provider: EKS, machine: a, spot: '1', zone: 1, asOf: 2026-11-01, source: s}
+"""
+    with pytest.raises(PricingError) as caught:
+        read_catalogue(Source("prices.yaml", text.encode()))
+    assert {(each.line, each.path) for each in caught.value.problems} == {
+        (1, "currency"),
+        (3, "prices[0].spot"),
+        (4, "prices[1].provider"),
+        (4, "prices[1]"),
+        (5, "prices[2].provider"),
+        (5, "prices[2]"),
+        (5, "prices[2].spot"),
+        (6, "prices[3].zone"),
+    }
+    messages = [each.message for each in caught.value.problems if each.path == "prices[1]"]
+    assert len(messages) == 2, "two places, and no price"
 
 
 def test_the_example_is_a_catalogue_whose_prices_name_their_sources() -> None:
