@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import (
     WHAT_IF,
     Lost,
+    Question,
     QuestionError,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import Scenario
@@ -37,12 +38,13 @@ class Displaced:
     reason: str
 
 
-def loss_of(scenario: Scenario, entries: Sequence[Lost]) -> Loss:
-    """Return what the entries of a question lose. Raises QuestionError for names that the fleet does not have."""
-    problems: list[str] = []
+def loss_of(scenario: Scenario, question: Question) -> Loss:
+    """Return what a question loses. Raises QuestionError for all names of the question that the fleet does not have."""
+    deployments = {f"{each.namespace}/{each.name}" for each in scenario.deployments}
+    problems = question.unknown(deployments, scenario.context.fleet.classes)
     clusters: set[str] = set()
     zones: dict[PoolKey, set[str]] = {}
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(question.lose or ()):
         found = _Entry(scenario, entry, f"{WHAT_IF}.lose[{index}]")
         try:
             if entry.pool is None and entry.zone is None:

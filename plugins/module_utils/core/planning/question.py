@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from math import isfinite
@@ -12,13 +12,18 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule, Words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import Survival
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import Currency, Prices, any_price
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pricing import (
+    AMOUNT,
+    Currency,
+    Prices,
+    any_price,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     count,
     entry_path,
-    field_path,
+    nearest_name,
     short_value,
     some,
 )
@@ -59,11 +64,22 @@ class Lost(api.Model):
         return " of ".join([*pools, *clusters])
 
 
+AskedAmount = Annotated[
+    str,
+    Words("must be an amount of zero or more, of up to 9 digits and up to 9 decimals, such as 12.34"),
+    Field(pattern=AMOUNT),
+]
+_LOST = Words("must be the name of a cluster, or a mapping with one or more of cluster, matchLabels, pool and zone")
+
+
 class AskedPrices(Prices):
     """Prices of the nodes of an InferenceClass, wherever they are."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (any_price("WI-1"),)
 
+    on_demand: AskedAmount | None = Field(default=None, description="Price of a node on demand, for an hour.")
+    spot: AskedAmount | None = Field(default=None, description="Price of a spot node, for an hour.")
+    reserved: AskedAmount | None = Field(default=None, description="Price of a reserved node, for an hour.")
     currency: Currency | None = Field(
         default=None, description="Currency of the prices; absent is that of the prices of the fleet."
     )
@@ -79,7 +95,9 @@ class Question(api.Model):
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
-    lose: list[Lost] | None = Field(default=None, min_length=1, description="Clusters and pools that are lost.")
+    lose: list[Annotated[Lost, _LOST]] | None = Field(
+        default=None, min_length=1, description="Clusters and pools that are lost."
+    )
     add: list[str] | None = Field(
         default=None, min_length=1, description="Files, folders and patterns of manifests that are added."
     )
@@ -92,6 +110,20 @@ class Question(api.Model):
     prices: str | None = Field(
         default=None, min_length=1, description="A price catalogue in place of the one that `fleet_prices` names."
     )
+
+    def unknown(self, deployments: Collection[str], classes: Collection[str]) -> list[str]:
+        """Return a line for each ModelDeployment and InferenceClass of the question that the fleet does not have."""
+        named = (
+            ("price", "InferenceClass", self.price or {}, classes),
+            ("scale", "ModelDeployment", self.scale or {}, deployments),
+        )
+        return [
+            f"{entry_path(f'{WHAT_IF}.{key}', name)}: the fleet has no {kind} {name}. "
+            + (nearest_name(name, known) if known else "It has none.")
+            for key, kind, given, known in named
+            for name in sorted(given)
+            if name not in known
+        ]
 
     @property
     def parts(self) -> list[str]:
@@ -112,9 +144,9 @@ def read_question(given: object) -> Question:
     if isinstance(value, Mapping):
         value = {key: _listed(item) if key in ("lose", "add") else item for key, item in value.items()}
         if isinstance(value.get("lose"), list):
-            value["lose"] = [{"cluster": each} if isinstance(each, str) else each for each in value["lose"]]
+            value["lose"] = [{"cluster": each} if isinstance(each, str) and each else each for each in value["lose"]]
         if isinstance(value.get("price"), Mapping):
-            value["price"] = {name: _amounts(name, each) for name, each in value["price"].items()}
+            value["price"] = {name: _amounts(each) for name, each in value["price"].items()}
     return _read(value, Question, WHAT_IF)
 
 
@@ -135,19 +167,20 @@ def _value(given: object, name: str) -> Any:
     )
 
 
-def _amounts(name: Any, prices: Any) -> Any:
+def _amounts(prices: Any) -> Any:
     """Return prices with amounts as text, which those of a question, typed on a command line, need not be."""
     if not isinstance(prices, Mapping):
         return prices
-    negative = [key for key, amount in prices.items() if _is_number(amount) and amount < 0]
-    if negative:
-        path = field_path(entry_path(f"{WHAT_IF}.price", name), negative[0])
-        raise QuestionError([f"{path}: A price must not be negative (got {short_value(prices[negative[0]])})."])
-    return {key: format(Decimal(repr(amount)), "f") if _is_number(amount) else amount for key, amount in prices.items()}
+    return {
+        key: _text(amount) if key != "currency" and isinstance(amount, (int, float)) else amount
+        for key, amount in prices.items()
+    }
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+def _text(number: float) -> str:
+    if isinstance(number, bool) or not isfinite(number):
+        return str(number).lower()
+    return format(Decimal(repr(number)), "f")
 
 
 def _listed(value: Any) -> Any:

@@ -50,7 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Replica,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path, nearest_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path
 
 _NOT_YET = "does not run yet, and these prices decide on its place"
 
@@ -137,10 +137,10 @@ def answer(
     `added`: the resources with those that the question adds. `catalogue`: the prices that it asks for."""
     before = planned(plan, options)
     asked = before if added is None else with_resources(before, added.resources, added.held)
+    lost = loss_of(asked, question)
     is_priced = bool(question.price or question.prices)
     asked = _priced(asked, question, catalogue) if is_priced else asked
     asked = _scaled(asked, question.scale or {})
-    lost = loss_of(asked, question.lose or ())
     at_once, displaced = without(asked, lost)
     start = without(before_plan(asked, plan), lost)[0] if is_priced else at_once
     decided = start.schedule()
@@ -162,16 +162,12 @@ def answer(
 
 def _priced(scenario: Scenario, question: Question, catalogue: Catalogue | None) -> Scenario:
     """Return a scenario with the prices of a question. Raises QuestionError."""
-    classes, asked, known = scenario.context.fleet.classes, question.price or {}, scenario.context.prices.currency
-    problems = [
-        f"{WHAT_IF}.price: the fleet has no InferenceClass {name}. {nearest_name(name, classes)}"
-        for name in sorted(set(asked) - set(classes))
-    ]
+    asked, known = question.price or {}, scenario.context.prices.currency
     given = {catalogue.currency: "prices"} if catalogue and question.prices else {}
     for name, each in sorted(asked.items()):
         given.setdefault(each.currency or known, f"{entry_path('price', name)}.currency")
     currency = known or next(filter(None, given), "")
-    problems += [
+    problems = [
         f"{WHAT_IF}.{path}: prices in {other} cannot be compared with those of the fleet, which are in {currency}. "
         "Convert them"
         for other, path in given.items()
@@ -201,14 +197,10 @@ def _over(scenario: Scenario) -> dict[Key, CeilingExceeded]:
 
 
 def _scaled(scenario: Scenario, replicas: Mapping[str, int]) -> Scenario:
-    known = {f"{each.namespace}/{each.name}": each for each in scenario.deployments}
-    unknown = [
-        f"{WHAT_IF}.scale: the fleet has no ModelDeployment {name}. {nearest_name(name, known)}"
-        for name in sorted(set(replicas) - set(known))
-    ]
-    if unknown:
-        raise QuestionError(unknown)
-    deployments = [replace(each, replicas=replicas.get(name, each.replicas)) for name, each in known.items()]
+    deployments = (
+        replace(each, replicas=replicas.get(f"{each.namespace}/{each.name}", each.replicas))
+        for each in scenario.deployments
+    )
     return replace(scenario, deployments=tuple(deployments))
 
 

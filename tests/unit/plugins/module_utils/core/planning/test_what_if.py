@@ -151,7 +151,7 @@ def test_the_document_has_what_the_table_has() -> None:
         ({"lose": [{"matchLabels": {"region": "wets"}}]}, "has the label region=wets. Did you mean west?"),
         (
             {"scale": {"team/on": 1}},
-            "fleet_what_if.scale: the fleet has no ModelDeployment team/on. Did you mean team/one?",
+            'fleet_what_if.scale["team/on"]: the fleet has no ModelDeployment team/on. Did you mean team/one?',
         ),
     ],
 )
@@ -171,14 +171,21 @@ def test_names_that_the_fleet_does_not_have_are_errors_with_the_nearest(question
         ({"price": {}}, "fleet_what_if.price: Must not be empty."),
         ({"price": {"h100": {"currency": "USD"}}}, 'price["h100"]: One of onDemand, spot and reserved must be given.'),
         ({"price": {"h100": {"ondemand": 3}}}, 'price["h100"].ondemand: Is not a known field. Did you mean onDemand?'),
-        ({"price": {"h100": {"spot": -3}}}, 'fleet_what_if.price["h100"].spot: A price must not be negative (got -3).'),
+        ({"price": {"h100": {"spot": -3}}}, 'price["h100"].spot: Must be an amount of zero or more'),
         ({"price": {"h100": {"spot": "-3"}}}, 'price["h100"].spot: Must be an amount of zero or more'),
-        ({"price": {"h100": {"spot": True}}}, 'price["h100"].spot: Must be'),
-        ({"price": {"h100": {"spot": float("inf")}}}, 'price["h100"].spot: Must be'),
+        ({"price": {"h100": {"spot": True}}}, "spot: Must be an amount of zero or more, of up to 9 digits"),
+        ({"price": {"h100": {"spot": float("inf")}}}, 'such as 12.34 (got "inf").'),
+        ({"price": {"h100": {"spot": 10**30}}}, 'price["h100"].spot: Must be an amount of zero or more'),
+        ({"price": {"h100": {"spot": 3, "currency": True}}}, "Must be text, is true or false (got true). It must be"),
         ({"price": {"h100": {"spot": 3, "currency": "usd"}}}, 'price["h100"].currency: Must be three capital'),
-        ({"prices": ["a"]}, "fleet_what_if.prices: Must be text"),
+        ({"prices": ["a"]}, 'fleet_what_if.prices: Must be text, is a list. Write "a", without a list.'),
+        ({"prices": float("inf")}, "Put it in quotes."),
         ({"lose": [{"clutser": "a"}]}, "fleet_what_if.lose[0].clutser: Is not a known field. Did you mean cluster?"),
         ({"lose": [{}]}, "fleet_what_if.lose[0]: Must not be empty."),
+        *(
+            ({"lose": ["a", each]}, "lose[1]: Must be the name of a cluster, or a mapping")
+            for each in ("", 3, None, ["a"])
+        ),
         ({"lose": []}, "fleet_what_if.lose: Must not be empty."),
         ({"scale": {"team/one": 1001}}, 'fleet_what_if.scale["team/one"]: Must be at most 1000 (got 1001).'),
         ({"scale": {"team/one": "two"}}, "Must be a whole number"),
@@ -193,6 +200,29 @@ def test_a_question_that_is_not_one_is_refused(given: Any, says: str) -> None:
     with pytest.raises(QuestionError) as error:
         read_question(given)
     assert says in str(error.value)
+
+
+def test_a_number_that_no_document_can_hold_is_one_error() -> None:
+    with pytest.raises(QuestionError) as error:
+        read_question({"scale": {"ml/m": 10**20}})
+    assert error.value.problems == ['fleet_what_if.scale["ml/m"]: Must be at most 1000.']
+
+
+def test_all_names_that_the_fleet_does_not_have_are_reported_together() -> None:
+    question = {
+        "lose": ["wset", {"pool": "gpus"}],
+        "scale": {"team/two": 2, "team/on": 1},
+        "price": {"h10": {"spot": 1}},
+    }
+    with pytest.raises(QuestionError) as error:
+        ask(planned(cluster("west", gpu=1), deployment("one", 1)), question)
+    assert [each.partition(": the")[0].partition(": no")[0] for each in error.value.problems] == [
+        'fleet_what_if.price["h10"]',
+        'fleet_what_if.scale["team/on"]',
+        'fleet_what_if.scale["team/two"]',
+        "fleet_what_if.lose[0].cluster",
+        "fleet_what_if.lose[1].pool",
+    ]
 
 
 def test_what_is_asked_twice_happens_once() -> None:

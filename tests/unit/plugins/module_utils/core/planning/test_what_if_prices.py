@@ -162,7 +162,7 @@ def test_a_catalogue_takes_the_place_of_the_one_of_the_fleet() -> None:
 @pytest.mark.parametrize(
     ("classes", "question", "says"),
     [
-        (FLEET, {"price": {"aa": {"spot": 1}}}, "price: the fleet has no InferenceClass aa. Did you mean a?"),
+        (FLEET, {"price": {"aa": {"spot": 1}}}, "the fleet has no InferenceClass aa. Did you mean a?"),
         (
             FLEET,
             {"price": {"a": {"spot": 1, "currency": "EUR"}}},
