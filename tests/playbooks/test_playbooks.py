@@ -87,7 +87,7 @@ def test_variables_are_validated_before_anything_is_done(
     assert "Did you mean control_plane?" in output
     assert "fleet_biuld is not a variable of modelplane.fleet" in output
     assert "Did you mean fleet_build?" in output
-    assert "value of fleet_invalid must be one of: fail, hold, got: ignore" in output
+    assert 'fleet_invalid is "ignore", and must be one of fail, hold' in output
     assert "Error while resolving" not in output
     assert list(tmp_path.iterdir()) == []
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications, questions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
@@ -20,7 +22,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import SEARCH_BUDGET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, nearest_key, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    MISSPELT,
+    nearest,
+    nearest_key,
+    short_value,
+    some,
+)
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
@@ -132,6 +140,14 @@ OF_PLAYBOOKS = (
     *_CLOUD_STATES,
 )
 """Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
+_TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "bool": ("true or false", (bool,)),
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "dict": ("a mapping", (Mapping,)),
+    "list": ("a list", (list, tuple)),
+}
+"""Types of argument specs in words, and as values."""
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 _ONE = {"fleet_prices": ": a fleet has one price catalogue. Write all prices into one file, and its path here"}
 CONTROL_PLANE = "control_plane"
@@ -317,6 +333,25 @@ def _read(given: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[dict[str, 
     return ({} if wrong else found.validated_parameters), wrong
 
 
+def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the value of a variable; empty where it is something in it."""
+    choices = option.get("choices")
+    if not choices:
+        due, kind = _TYPES.get(option["type"], ("", ()))
+        return [f"{name} is {short_value(value)}, and must be {due}"] if due and not isinstance(value, kind) else []
+    due, given = f"one of {', '.join(choices)}", [value]
+    if option["type"] == "list" and not isinstance(value, Mapping):
+        given = list(value) if isinstance(value, (list, tuple)) else str(value).split(",")
+    wrong = [each for each in given if each not in choices]
+    return [f"{name} is {short_value(each)}, and must be {due}{_choice_hint(each, choices)}" for each in wrong]
+
+
+def _choice_hint(value: Any, choices: Sequence[str]) -> str:
+    exact = corrections.of_choice(Shape("text", enum=tuple(choices)), value)
+    near = nearest(value, choices) if isinstance(value, str) and not exact else ""
+    return f". {exact}" if exact else f". Did you mean {near}?" if near else ""
+
+
 def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
     """Return a line for each list or mapping in the place of a text, of which Ansible would make a text of its own."""
     return [
@@ -329,11 +364,15 @@ def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
     given = {name: variables[name] for name in spec if variables.get(name) is not None}
     read, wrong = _read(given, spec)
-    if wrong and len(given) > 1:
+    if wrong:
         # The validator stops at its first error of a type.
-        each = [_read({name: value}, spec) for name, value in given.items()]
-        read = {name: value for values, __ in each for name, value in values.items()}
-        wrong = [message for __, messages in each for message in messages]
+        each = {name: _read({name: value}, spec) for name, value in given.items()}
+        read = {name: value for values, __ in each.values() for name, value in values.items()}
+        wrong = [
+            message
+            for name, (__, messages) in each.items()
+            for message in (messages and _in_words(name, given[name], spec[name])) or messages
+        ]
     wrong += _several(given, spec)
     wrong += number_problems(read, PREFIX)
     wrong += image_problems(read.get("fleet_images"), "fleet_images")

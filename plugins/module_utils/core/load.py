@@ -246,6 +246,9 @@ class _Loader:
         if ref is None and not foreign:
             self._unread.append(_unidentified(item.value))
         if problem is not None:
+            # Of a text that has errors, what it is cannot be said.
+            if not problem.path and item.document.problems:
+                return
             self._problems.append(item.locate(problem, None if foreign else ref))
             if ref is not None and problem.severity == "error":
                 self._invalid.add(ref)

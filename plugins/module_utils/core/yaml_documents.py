@@ -158,7 +158,7 @@ def _decode(source: Source) -> tuple[str, Problem | None]:
     data = source.data
     hint = "Save the file as UTF-8 text"
     if data.startswith(_UTF16_STARTS) or data[:4] in (b"\x00\x00\xfe\xff", b"\xff\xfe\x00\x00"):
-        return "", Problem("is UTF-16 or UTF-32, manifests are UTF-8", hint=hint, file=source.name, line=1)
+        return "", Problem("is UTF-16 or UTF-32, and must be UTF-8", hint=hint, file=source.name, line=1)
     if data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
     nul = data.find(b"\0")

@@ -350,7 +350,7 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
         if settings.question.add:
             loaded, *__ = _fleet(settings, outcome.before, settings.question.add)
             added = Added(_drained((*loaded.resources, *loaded.unresolved), settings.drain), loaded.invalid)
-        catalogue = read_prices(settings.question.prices or "")
+        catalogue = read_prices(settings.question.prices or "", "fleet_what_if.prices")
         return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added, catalogue))
     if settings.tries_losses:
         return replace(outcome, survey=survey(outcome.plan, settings.options, settings.survive))
@@ -515,11 +515,11 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
     )
 
 
-def read_prices(path: str) -> Catalogue | None:
-    """Return the price catalogue in a file; None without one. Raises PricesError and StoreError."""
+def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
+    """Return the price catalogue in a file that a variable names; None without one. Raises PricesError and StoreError."""
     if not path:
         return None
-    data = _content("prices", path)
+    data = _content(name, path)
     try:
         return read_catalogue(Source(path, data))
     except PricingError as error:
@@ -551,7 +551,7 @@ def _observed(path: str) -> tuple[Observed | None, tuple[Account, ...]]:
     """Return the observations in a file, None for one without clusters, and the accounts in it."""
     if not path:
         return None, ()
-    data = _content("observations", path)
+    data = _content("fleet_observations", path)
     try:
         document = _observation(path, data)
         observed = parse(document)
@@ -571,7 +571,9 @@ def _content(name: str, path: str) -> bytes:
         with open(path, "rb") as stream:
             return stream.read()
     except OSError as error:
-        raise StoreError(f"the {name} {path} cannot be read: {error.strerror}") from error
+        raise StoreError(
+            f"{name} is {path}, which cannot be read: {error.strerror}. Set it to the path of a file"
+        ) from error
 
 
 def _observation(path: str, data: bytes) -> Any:

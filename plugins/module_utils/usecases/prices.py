@@ -79,7 +79,10 @@ def _text(path: str) -> str:
         with open(path, encoding="utf-8") as stream:
             return stream.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"the prices {path} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise StoreError(
+            f"fleet_prices is {path}, which cannot be read: {reason}. Set it to the path of a file"
+        ) from error
 
 
 def _entries(provider: str, found: Iterable[Quoted], day: str) -> list[PriceEntry]:

@@ -208,7 +208,7 @@ def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet) -> None:
 def test_variables_that_make_no_sense_are_reported(fleet: Fleet) -> None:
     ran = fleet.run(host={"fleet_provision": "never", "eks_cluster_tag": {}, "gke_cluster_label": {}})
     messages = (
-        "value of fleet_provision must be one of: managed, provided, got: never",
+        'fleet_provision is "never", and must be one of managed, provided',
         "eks_cluster_tag is not a variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
         "gke_cluster_label is not a variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
     )

@@ -36,9 +36,14 @@ class Clusters(Protocol):
 
 
 def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Problem]:
-    """Yield what cannot be had of `spread`, `clusterPreferences` and `minAvailable`. Where no cluster may be used, that
-    is what is reported, by the check of its selector."""
+    """Yield what is given twice, and what cannot be had of `spread`, `clusterPreferences` and `minAvailable`. Where no
+    cluster may be used, that is what is reported, by the check of its selector."""
     spec = deployment.spec
+    terms = spec.cluster_preferences.terms if spec.cluster_preferences else ()
+    labels = [sorted(term.match_labels.items()) for term in terms]
+    yield from _twice(labels, "spec.clusterPreferences.terms", "has the labels of {}, and no effect")
+    keys = [entry.topology_key for entry in spec.min_available or ()]
+    yield from _twice(keys, "spec.minAvailable", "is for the same clusters as {}, and the larger number counts")
     if not (spec.spread or spec.cluster_preferences or spec.min_available) or not fleet.complete("InferenceCluster"):
         return
     clusters = _usable(deployment, fleet)
@@ -47,7 +52,7 @@ def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Proble
     for index, entry in enumerate(spec.spread or ()):
         effect = "no replica is placed" if entry.when_unsatisfiable == "DoNotSchedule" else "it has no effect"
         yield from _key(entry.topology_key, clusters, f"spec.spread[{index}].topologyKey", effect, fleet)
-    for index, term in enumerate(spec.cluster_preferences.terms if spec.cluster_preferences else ()):
+    for index, term in enumerate(terms):
         if not any(meets(cluster, term.match_labels) for cluster in clusters):
             path = f"spec.clusterPreferences.terms[{index}].matchLabels"
             pairs = ", ".join(f"{key}: {value}" for key, value in sorted(term.match_labels.items()))
@@ -59,6 +64,13 @@ def deployment_distribution(deployment: Any, fleet: Clusters) -> Iterator[Proble
         # Without `replicas` in the manifest an autoscaler sets it.
         if "replicas" in spec.model_fields_set:
             yield from _minimum(entry, spec.replicas, clusters, f"{path}.replicas")
+
+
+def _twice(entries: Sequence[object], path: str, message: str) -> Iterator[Problem]:
+    for index, entry in enumerate(entries):
+        first = entries.index(entry)
+        if first != index:
+            yield warning(message.format(f"{path}[{first}]"), f"{path}[{index}]", "Remove one of them")
 
 
 def _usable(deployment: Any, fleet: Clusters) -> list[Cluster]:

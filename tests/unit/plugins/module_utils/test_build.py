@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes, StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 CLASS = """
@@ -116,6 +116,15 @@ def test_the_table_of_a_run_has_the_changes_of_all_its_rounds(fleet: Fleet) -> N
     assert states(third)[-1] == "removed"
     assert states(fourth) == []
     assert "removed" in "\n".join(plan_output.table(fourth.plan, 100, [third.plan]))
+
+
+def test_a_price_catalogue_that_cannot_be_read_is_refused_with_its_variable(tmp_path: Path) -> None:
+    with pytest.raises(
+        StoreError, match=r"fleet_prices is .*, which cannot be read: Is a directory\. Set it to the path"
+    ):
+        build.read_prices(str(tmp_path))
+    with pytest.raises(StoreError, match=r"fleet_what_if\.prices is .*: No such file or directory"):
+        build.read_prices(str(tmp_path / "none"), "fleet_what_if.prices")
 
 
 def test_hand_written_replicas_stay(fleet: Fleet) -> None:

@@ -273,6 +273,14 @@ def test_lists_are_expanded() -> None:
     assert load_text("apiVersion: v1\nkind: List\nitems: []\n") == Loaded()
 
 
+@pytest.mark.parametrize("text", ["{a: 1, a: 2}", "key: !secret x", "- a\n- !!python/object x"])
+def test_of_a_text_with_errors_these_alone_are_reported(text: str) -> None:
+    loaded = load([Source("fleet.yaml", text.encode())])
+    assert len(loaded.problems) == 1
+    assert "not a manifest" not in loaded.problems[0].message
+    assert not loaded.can_be_held
+
+
 def test_duplicates_name_both_places_and_leave_neither() -> None:
     loaded = load_text(CLASS, f"---\n---\n{CLASS}")
     error = only(loaded.errors)

@@ -202,7 +202,7 @@ def test_what_comes_from_an_anchor_is_placed_where_it_is_written() -> None:
         pytest.param("- a\nb: 1", 2, "expected '-' indicator", "indentation", id="list then mapping"),
         pytest.param(b"a: \x00", 1, "byte 3 is NUL", "UTF-8", id="nul"),
         pytest.param(b"a: 1\nb: \xe9", 2, "not UTF-8 text: byte 8 is 0xe9", "UTF-8", id="latin 1"),
-        pytest.param("a: 1".encode("utf-16"), 1, "UTF-16", "UTF-8", id="utf-16"),
+        pytest.param("a: 1".encode("utf-16"), 1, "is UTF-16 or UTF-32, and must be UTF-8", "UTF-8", id="utf-16"),
         pytest.param("a: 1".encode("utf-32"), 1, "UTF-32", "UTF-8", id="utf-32"),
         pytest.param("a: 1".encode("utf-16-le"), 1, "NUL", "UTF-8", id="utf-16 without mark"),
         pytest.param("a: 1\nb: \x1b[0m", 2, "control character U+001B", "escape", id="control character"),

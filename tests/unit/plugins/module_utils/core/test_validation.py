@@ -92,6 +92,7 @@ def asking(fields: str, replicas: str = "replicas: 1") -> str:
     return change(anywhere, "  replicas: 1\n", f"  {replicas}\n  {fields}\n")
 
 
+TERM = "{matchLabels: {modelplane.ai/region: west}}"
 REGION = "topologyKey: modelplane.ai/region"
 EAST = change(change(CLUSTER, "name: west", "name: east"), "region: west}", "region: east}")
 TAINTED = EAST + "  taints: [{key: maintenance, effect: NoSchedule}]\n"
@@ -631,6 +632,27 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "asks for 4 replicas in all for 2 values of modelplane.ai/region (east, west), and replicas is 3",
             "Set replicas to 4 or more, or this to 1 or less",
             id="minimum of more than all",
+        ),
+        *(
+            pytest.param(
+                {"deployment": asking(f"minAvailable: [{{{key}replicas: 1}}, {{{key}replicas: 1}}]")},
+                "warning",
+                "spec.minAvailable[1]",
+                6,
+                "is for the same clusters as spec.minAvailable[0], and the larger number counts",
+                "Remove one of them",
+                id=f"two minimums {each}",
+            )
+            for each, key in (("of the fleet", ""), ("of a label", f"{REGION}, "))
+        ),
+        pytest.param(
+            {"deployment": asking(f"clusterPreferences: {{terms: [{TERM}, {TERM}]}}")},
+            "warning",
+            "spec.clusterPreferences.terms[1]",
+            6,
+            "has the labels of spec.clusterPreferences.terms[0], and no effect",
+            "Remove one of them",
+            id="two equal preferences",
         ),
         pytest.param(
             {"deployment": asking("minAvailable: [{replicas: 2}]")},
