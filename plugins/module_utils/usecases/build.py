@@ -516,7 +516,7 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
 
 
 def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
-    """Return the price catalogue in a file that a variable names; None without one. Raises PricesError and StoreError."""
+    """Return the price catalogue in a file that a variable names, None without one. Raises PricesError, StoreError."""
     if not path:
         return None
     data = _content(name, path)
