@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What playbooks show of a document, under both formats of results of the default callback."""
+"""Tests of documents that playbooks show, under both formats of results of the default callback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-# Filters import it, and as it is imported it starts a process that looks for a library.
+# Filters import it, and its import starts a process that finds a library.
 import ansible.utils.encrypt  # noqa: F401
 import pytest
 import yaml
