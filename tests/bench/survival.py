@@ -17,7 +17,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 
-from builds import manifests
+from builds import CLASS, CLUSTER, GATEWAY, MODEL, NODES, POOL, filled
+
+
+def manifests(clusters: int, deployments: int) -> str:
+    """A class, a gateway, clusters of 32 GPUs, and deployments of one replica with 1 to 8 GPUs and a service each."""
+    pool = filled(POOL, NAME="gpu", CLASS="h100", NODES=NODES)
+    fleet = (filled(CLUSTER, NAME=f"c{number:04}", REGION=f"r{number % 10}") + pool for number in range(clusters))
+    asked = {"REPLICAS": 1, "MEMORY": "80000Mi"}
+    models = (
+        filled(MODEL, NAME=f"m{number:05}", TEAM=f"team-{number % 20}", COUNT=1 + number % 8, **asked)
+        for number in range(deployments)
+    )
+    return "".join((filled(CLASS, NAME="h100", COUNT=8, MEMORY="{value: 81559Mi}"), GATEWAY, *fleet, *models))
 
 
 def main(clusters: int, deployments: int) -> None:
