@@ -666,7 +666,7 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
         files = {name: text for name, text in status_files(before).items() if name in kept}
     else:
         placed += [("status", value) for value in outcome.statuses]
-    files.update(_texts(placed, before))
+    files.update(_control_files(placed, before, known))
     of_clusters = cluster_files(before)
     for cluster in decided.workloads:
         files.update(_cluster_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
@@ -674,16 +674,53 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
     return files
 
 
+def _control_files(
+    placed: Iterable[tuple[str, Object]], before: Mapping[str, str], known: KnownFiles | None
+) -> dict[str, str]:
+    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to."""
+    if known is None:
+        return _texts(placed, before)
+    there: dict[str, dict[str, str]] = {}
+    for name, text in before.items():
+        there.setdefault(name.rpartition("/")[0], {})[name] = text
+    groups: dict[str, list[tuple[str, Object]]] = {}
+    for top, value in placed:
+        groups.setdefault(object_path(top, value).rpartition("/")[0], []).append((top, value))
+    files: dict[str, str] = {}
+    for folder, values in groups.items():
+        inputs = [json.dumps(values, default=repr)]
+        files.update(_known_files(known, folder, inputs, there.get(folder, {}), partial(_texts, values)))
+    return files
+
+
 def _cluster_files(
     workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
 ) -> Mapping[str, str]:
-    """Return the files of a workload cluster; those that there are, where they are known to be what is composed now."""
-    if known is not None and known.prove(cluster, workloads.inputs(cluster), sorted(before.items())):
+    """Return the files of a workload cluster."""
+    inputs = list(workloads.inputs(cluster)) if known else ()
+
+    def composed(before: Mapping[str, str]) -> dict[str, str]:
+        return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
+
+    found = _known_files(known, cluster, inputs, before, composed)
+    if found is before:
         workloads.keep_size(cluster, len(before))
+    return found
+
+
+def _known_files(
+    known: KnownFiles | None,
+    group: str,
+    inputs: Sequence[str],
+    before: Mapping[str, str],
+    make: Callable[[Mapping[str, str]], dict[str, str]],
+) -> Mapping[str, str]:
+    """Return the files that are made of these inputs: those of `before`, where they are known to be these."""
+    if known is not None and known.prove(group, inputs, sorted(before.items())):
         return before
-    found = _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
+    found = make(before)
     if known is not None:
-        known.note(cluster, workloads.inputs(cluster), sorted(found.items()))
+        known.note(group, inputs, sorted(found.items()))
     return found
 
 

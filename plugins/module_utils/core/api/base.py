@@ -125,6 +125,8 @@ class Model(BaseModel):
     """A part of a document: unknown keys, wrong types and null values are refused, nothing is converted."""
 
     model_config = ConfigDict(
+        # Most runs need few of the models.
+        defer_build=True,
         extra="forbid",
         strict=True,
         frozen=True,

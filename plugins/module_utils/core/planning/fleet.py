@@ -54,7 +54,7 @@ class Fleet:
 def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
     """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run."""
     fleet = _last_run(existing, frozenset(held))
-    identities = {_identity(replica) for replica in fleet.replicas.values()}
+    exported: list[api.ModelReplica] = []
     for resource in resources:
         key = (resource.namespace, resource.name)
         if isinstance(resource, api.ModelDeployment):
@@ -74,10 +74,19 @@ def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resour
         elif isinstance(resource, api.ModelReplica):
             if names.DEPLOYMENT_LABEL not in resource.labels:
                 fleet.manual[key] = _filled(resource)
-            elif key not in fleet.replicas and _identity(resource) not in identities:
-                # State of an exported fleet, for a fleet that has no state yet.
-                fleet.replicas[key] = _filled(resource)
+            else:
+                exported.append(resource)
+    _add_exported(fleet, exported)
     return fleet
+
+
+def _add_exported(fleet: Fleet, replicas: Sequence[api.ModelReplica]) -> None:
+    """Add the state of an exported fleet, for a fleet that has no state yet."""
+    if replicas:
+        identities = {_identity(replica) for replica in fleet.replicas.values()}
+        for replica in replicas:
+            if _identity(replica) not in identities:
+                fleet.replicas.setdefault((replica.namespace, replica.name), _filled(replica))
 
 
 def _last_run(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import b
 
 SAMPLE = Path(__file__).parents[5] / "inventories/quickstart/manifests"
 CLUSTER = "gke-us-central"
+SYSTEM = "modelplane-system"
 
 
 class Place:
@@ -81,7 +82,8 @@ def test_what_is_known_is_not_composed(place: Place) -> None:
 
 
 def test_the_cache_has_no_text_of_the_fleet_and_is_its_users_alone(place: Place) -> None:
-    assert set(place.seals) == {"byo-us-east", CLUSTER, "eks-us-west"}
+    of_control = {f"control/{below}" for below in ("cluster-scoped", "namespaces/ml-team", f"namespaces/{SYSTEM}")}
+    assert set(place.seals) == {"byo-us-east", CLUSTER, "eks-us-west", *of_control}
     assert all(len(seal) == 40 and int(seal, 16) for seal in place.seals.values())
     assert {path.stat().st_mode & 0o777 for path in (place.file, place.cache / "key")} == {0o600}
     assert place.cache.stat().st_mode & 0o777 == 0o700
@@ -155,17 +157,21 @@ CACHES: dict[str, Callable[[Place], object]] = {
 
 @pytest.mark.parametrize("name", CACHES)
 def test_no_answer_depends_on_the_cache(place: Place, name: str) -> None:
-    """Two files of a cluster were edited, one is gone, and one is of nothing: all that is seen and mended."""
+    """A file of the control cluster and one of a cluster were edited, one is gone, and one is of nothing: all that is
+    seen and mended."""
     expected = _read(place)
     edited, gone = place.objects()[:2]
+    route = next((place.build / "control").rglob("httproute-*.yaml"))
+    route.write_text(route.read_text().replace("timeouts:", "timeout:"))
     edited.write_text(edited.read_text().replace("replicas: 1", "replicas: 7"))
     gone.unlink()
     more = edited.with_name("service-x.yaml")
     more.write_text(edited.read_text())
     CACHES[name](place)
     changes = place.run(check_mode=True).changes
-    names = [path.relative_to(place.build).as_posix() for path in (gone, edited, more)]
-    assert (changes.added, changes.changed, changes.removed) == ((names[0],), (names[1], REPORT_FILE), (names[2],))
+    names = [path.relative_to(place.build).as_posix() for path in (gone, edited, route, more)]
+    assert (changes.added, changes.removed) == ((names[0],), (names[3],))
+    assert changes.changed == (names[1], names[2], REPORT_FILE)
     place.run()
     assert _read(place) == expected
     assert not place.run().changes
