@@ -54,6 +54,7 @@ TESTS = Path(__file__).parent
 INTEGRATION_FOLDERS = (
     "aws",
     "e2e",
+    "gateway",
     "gcp",
     "playbooks",
     "stack",
@@ -73,6 +74,7 @@ LONGEST_FIRST = (
     "e2e/test_serving_stack.py",
     "e2e/test_control_gateway.py",
     "e2e/test_secrets.py",
+    "e2e/test_model_gateway.py",
     "e2e/test_fleet.py",
     "e2e/test_pool_sizes.py",
     "e2e/test_slices.py",

@@ -20,6 +20,7 @@ class _Recorded(in_process._ModuleInProcess):
     def __init__(self, module: Any, given: Mapping[str, Any], task: Any) -> None:
         self.warnings: list[str] = []
         self.logged: list[str] = []
+        self.shown_once: list[str] = []
         super().__init__(module.__name__.rpartition(".")[2], module.ARGUMENTS, given, task)
 
     def warn(self, text: str) -> None:
@@ -28,18 +29,26 @@ class _Recorded(in_process._ModuleInProcess):
     def log(self, text: str) -> None:
         self.logged.append(self._shown(text))
 
+    def show_once(self, text: str) -> None:
+        self.shown_once.append(text)
 
-def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
-    """The result of a module (as `plugins.modules.cloud_resources`), with `failed`, `warnings` and what was `logged`.
+
+def run_module(
+    module: Any, given: Mapping[str, Any], *, check_mode: bool = False, no_log: bool = False
+) -> dict[str, Any]:
+    """The result of a module (as `plugins.modules.cloud_resources`), with `failed`, `warnings`, what was `logged`, and
+    what was `shown_once`, if anything.
 
     It is what a playbook would see: JSON, without the values of secret arguments.
     """
     running: Any = None
     try:
-        running = _Recorded(module, given, SimpleNamespace(check_mode=check_mode, diff=True))
+        running = _Recorded(module, given, SimpleNamespace(check_mode=check_mode, diff=True, no_log=no_log))
         module.work(running)
     except in_process._Ended as ended:
         result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
-        reported = {"warnings": running.warnings, "logged": running.logged} if running else {}
+        reported: dict[str, Any] = {"warnings": running.warnings, "logged": running.logged} if running else {}
+        if running and running.shown_once:
+            reported["shown_once"] = running.shown_once
         return dict(json.loads(json.dumps({"failed": False, **result, **reported})))
     raise AssertionError(f"{module.__name__} came to no result")

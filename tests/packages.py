@@ -24,18 +24,19 @@ __all__ = ["Package", "UnavailableError", "cache", "kubernetes_core", "once"]
 
 @dataclass(frozen=True)
 class Package:
-    """A package of PyPI at one version, and the checksum of its wheel."""
+    """A package of PyPI at one version, the checksum of its wheel, and options of pip for one of another Python."""
 
     name: str
     version: str
     sha256: str
+    options: tuple[str, ...] = ()
 
     def download(self, folder: Path) -> Path:
         """Its wheel, in `folder`. Raises UnavailableError when it is not to be had or is another than expected."""
         requirement = folder / "requirement.txt"
         requirement.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--require-hashes", "--only-binary=:all:", "-d", str(folder), "-r", str(requirement)]
+        command += ["--require-hashes", "--only-binary=:all:", "-d", str(folder), "-r", str(requirement), *self.options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         wheel = next(folder.glob("*.whl"), None)
         if done.returncode or wheel is None:

@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import model_deployment as of_deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import model_endpoint as of_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import model_replica as of_replica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import model_route as of_route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import model_service as of_service
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
 
@@ -217,6 +218,10 @@ def infrastructure(*args: Any, **options: Any) -> Shown:
 
 def promise(pool: str, inference_class: Document) -> Promise:
     return Promise.of(pool, parsed(inference_class, api.InferenceClass))
+
+
+def model_route(document: Document, *args: Any, **options: Any) -> Shown:
+    return Shown(of_route.model_route(parsed(document, api.ModelRoute), *args, **options))
 
 
 def model_service(document: Document, *args: Any, **options: Any) -> Shown:

@@ -127,6 +127,7 @@ class _ModuleInProcess:
         self.params = found.validated_parameters
         self.check_mode = bool(task.check_mode)
         self._diff = bool(task.diff)
+        self.no_log = bool(task.no_log)
         if found.error_messages:
             message = found.errors.msg
             if isinstance(found.errors[0], UnsupportedError):
@@ -143,6 +144,10 @@ class _ModuleInProcess:
     def show(self, text: str) -> None:
         """Show what goes on in a long wait, on the standard error, which Ansible writes at once."""
         Display().display(self._shown(text), stderr=True)
+
+    def show_once(self, text: str) -> None:
+        """Show what is secret on the terminal, and in no log."""
+        Display().display(printable(text, _KEPT), stderr=True, screen_only=True)
 
     def _shown(self, text: str) -> str:
         return printable(remove_values(text, self.no_log_values), _KEPT)

@@ -31,7 +31,8 @@ options:
     required: true
   clusters:
     description:
-      - The result of M(modelplane.fleet.serving_stack_info). A cluster that is not among them gets all components.
+      - The result of M(modelplane.fleet.serving_stack_info). A cluster that is not among them gets all components, but
+        those for gateways in mode C(Model), which run on declared clusters.
     type: dict
     default: {}
   prefix:
@@ -82,6 +83,8 @@ _KEYS = (
     "key",
     "wave",
     "needs",
+    "gateway_need",
+    "variants",
     "unneeded",
     "state",
     "chart",
@@ -147,7 +150,13 @@ def _user(
     components = _components(variables[f"{prefix}_components"]) if f"{prefix}_components" in variables else default
     if prefix != "serving_stack":
         read["variables"] = prefix
-    choices = Choices(**read, drivers=drivers or (), stack=(about or {}).get("stack") or {})
+    declared = about or {}
+    choices = Choices(
+        **read,
+        drivers=drivers or (),
+        gateway_needs=declared.get("gateway_needs") or (),
+        stack=declared.get("stack") or {},
+    )
     return ClusterStack(cluster, components, choices, devices_known=drivers is not None)
 
 

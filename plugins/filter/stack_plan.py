@@ -24,10 +24,11 @@ options:
     required: true
   choices:
     description:
-      - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(stack), the C(spec) of
-        its ServingStack; C(charts_dir), C(archives) (the names of the files in it), C(charts_required),
-        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), the prefix of the names of
-        variables in messages.
+      - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(gateway_needs), what
+        gateways in mode C(Model) need there, and C(keeps_needs), whether that of a gateway which has left stays;
+        C(stack), the C(spec) of its ServingStack; C(charts_dir), C(archives) (the names of the files in it),
+        C(charts_required), C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), the prefix
+        of the names of variables in messages.
     type: dict
     required: true
   observed:
@@ -133,6 +134,7 @@ def stack_plan(
         StackError,
         actions,
         plan,
+        with_kept_needs,
     )
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack_steps import steps
 
@@ -140,10 +142,13 @@ def stack_plan(
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
         chosen = Choices(**plain(choices))
-        planned = plan([_with_objects(each, _read) for each in plain(components)], chosen)
-        if observed is None:
-            return {"components": {entry["key"]: entry for entry in planned}}
+        known = [_with_objects(each, _read) for each in plain(components)]
         snapshot = plain(observed)
+        if snapshot is not None:
+            chosen = with_kept_needs(known, chosen, snapshot)
+        planned = plan(known, chosen)
+        if snapshot is None:
+            return {"components": {entry["key"]: entry for entry in planned}}
         decided = actions(planned, snapshot, float(stuck_after), plain(adopt), chosen.variables)
         found = steps(decided, snapshot, chosen, str(name), plain(foundation))
     except StackError as error:

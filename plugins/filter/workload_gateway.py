@@ -20,7 +20,8 @@ options:
       - C(class_name) of the GatewayClass; C(listeners), in the form of a ServingStack; C(replicas) of Envoy, and
         C(drain_timeout), the seconds that one which is going lets streams last; C(annotations) and C(source_ranges) of
         its Service; C(proxy), C(spec) of the EnvoyProxy, merged over what is made of the rest; C(image_registry), the
-        mirror of docker.io, and C(image_pull_secrets).
+        mirror of docker.io, and C(image_pull_secrets); C(model_gateway), whether a gateway in mode C(Model) takes its
+        place, and C(certificates), whether such gateways send requests to the cluster.
     type: dict
     required: true
 """
@@ -61,9 +62,11 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
         raise AnsibleFilterError(f"{_NAME}: the input must be a mapping")
     try:
         values = plain(choices)
-        # Templates make texts of numbers.
+        # Templates make texts of numbers and truth values.
         numbers = {name: int(values[name]) for name in ("replicas", "drain_timeout") if name in values}
-        return list(gateway_objects(GatewayChoices(**{**values, **numbers})))
+        flags = [name for name in ("model_gateway", "certificates") if name in values]
+        truths = {name: str(values[name]).lower() == "true" for name in flags}
+        return list(gateway_objects(GatewayChoices(**{**values, **numbers, **truths})))
     except api.InvalidResource as error:
         lines = [
             f"{problem.path.removeprefix(_LISTENERS)} {problem.message}{f'. {problem.hint}' if problem.hint else ''}"

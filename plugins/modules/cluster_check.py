@@ -284,7 +284,7 @@ def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
             adopt=params["adopt"],
             gateway_api_crds=params["gateway_api_crds"],
             driver_root=text(choices, "stack", "nvidiaDriverRoot"),
-            rights=given,
+            rights=rights.needed(given, plain.expected),
             engine_constraint=params["engine_constraint"],
             grants=params["grants"],
         )

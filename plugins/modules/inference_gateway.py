@@ -11,10 +11,10 @@ short_description: Wait for the gateway of a fleet, and write its address into i
 version_added: 0.1.0
 description:
   - Waits until the gateway of the control cluster is accepted and has an address, and writes the status of the
-    InferenceGateway, in the same way as a run of the fleet.
+    InferenceGateway in mode Path, in the same way as a run of the fleet.
   - The address is that in the status of the Gateway, an IP address or a host name. If its controller is reached through
     node ports, it is the address of a node with that port. A known address is kept until there is another one.
-  - Without an InferenceGateway the module does nothing.
+  - Without an InferenceGateway in that mode the module does nothing.
 options:
   state:
     description:
@@ -106,7 +106,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import declared_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
+    declared_gateway,
+    is_path_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
@@ -162,7 +165,7 @@ def work(module: AnsibleModule) -> None:
         if not 0 <= module.params["wait"] < float("inf"):
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
         with connect(given, write_cache=not module.check_mode) as client:
-            live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+            live = _copy(client)
             desired, __ = declared_gateway(loaded.resources, [live] if live else [])
             if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
@@ -172,6 +175,12 @@ def work(module: AnsibleModule) -> None:
         fail(module, error.problems)
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error), address="")
+
+
+def _copy(client: Client) -> Object | None:
+    """Return the copy of the InferenceGateway of the control cluster; None without one."""
+    live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+    return live if live and is_path_gateway(live) else None
 
 
 def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway | None) -> _Gateway:
@@ -187,7 +196,7 @@ def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway
 
 
 def _observed(client: Client, gateway: api.InferenceGateway | None, *, absent: bool) -> _Gateway:
-    live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+    live = _copy(client)
     previous = fields(live, "status") if live else None
     if absent or gateway is None:
         return _Gateway(live, removed_gateway(previous))

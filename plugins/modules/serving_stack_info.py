@@ -11,7 +11,7 @@ short_description: Gather the settings of serving stacks and of the gateway from
 version_added: 0.1.0
 description:
   - Returns for each InferenceCluster the drivers of the devices that the classes of its pools promise, which determine
-    the components to install, and the C(spec) of its ServingStack.
+    the components to install, what gateways in mode C(Model) need there, and the C(spec) of its ServingStack.
   - Returns the Helm releases and the objects of the InferenceGateway.
   - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there,
     except a ServingStack, which is composed and can only be changed on the control cluster.
@@ -55,6 +55,15 @@ clusters:
       description: The drivers of the devices of each pool.
       type: dict
       returned: always
+    gateway_needs:
+      description:
+        - What InferenceGateways in mode C(Model) need in its serving stack. C(gateway) where one of them runs,
+          C(certificates) there and where they send requests to, C(budgets) where one has to count what callers use, as
+          a CallerPolicy has budgets for its services, and C(strict-budgets) as well unless all of these say
+          C(whenUnavailable=Allow).
+      type: list
+      elements: str
+      returned: always
     source:
       description: C(spec.cluster.source).
       type: str
@@ -72,6 +81,7 @@ clusters:
     onprem:
       drivers: [gpu.nvidia.com]
       pools: {gpu: [gpu.nvidia.com]}
+      gateway_needs: [certificates]
       source: Existing
       stack: {nvidiaDriverRoot: /run/nvidia/driver}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
@@ -124,16 +134,19 @@ gateway:
     address_pool: 198.51.100.10-198.51.100.20
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import mode_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import stack_needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
@@ -146,6 +159,9 @@ ARGUMENTS: dict[str, Any] = {
     "supports_check_mode": True,
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
+_COUNTED = ("ModelService", "CallerPolicy")
+"""Kinds that say which budgets a gateway has to keep."""
+Resource = TypeVar("Resource", bound=api.Resource)
 
 
 def work(module: AnsibleModule) -> None:
@@ -157,7 +173,10 @@ def work(module: AnsibleModule) -> None:
         gateway = _gateway(declared.loaded.resources, declared.live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    found = _clusters([*declared.live, *map(api.wire, declared.loaded.resources)])
+    resources = [*declared.live, *map(api.wire, declared.loaded.resources)]
+    if any(_is_model_gateway(value) for value in resources):
+        resources = [*declared_resources.on_control_cluster(module, _COUNTED), *resources]
+    found = _clusters(resources)
     invalid = {ref.kind for ref in declared.loaded.unusable}
     # The cluster of an invalid ServingStack is not known.
     held = declared.held.union(found) if "ServingStack" in invalid else declared.held
@@ -179,6 +198,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
         name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
         by_kind.setdefault(text(value, "kind"), {})[name] = value
     known = expected(resources)
+    needs = _gateway_needs(by_kind)
     found = {}
     for name, cluster in sorted(by_kind.get("InferenceCluster", {}).items()):
         composed = _composed(cluster, by_kind.get("InferenceClass", {}))
@@ -187,6 +207,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
         found[name] = {
             "drivers": known.cluster(name).drivers,
             "pools": {promise.pool: sorted(promise.drivers) for promise in known.cluster(name).promises},
+            "gateway_needs": needs.get(name, []),
             "source": text(cluster, "spec", "cluster", "source"),
             "stack": {key: value for key, value in spec.items() if key != "secrets"},
             "replicas": sorted(
@@ -211,6 +232,37 @@ def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[
         if settings and settings.load_balancer and settings.metallb
         else "",
     }
+
+
+def _is_model_gateway(value: Object) -> bool:
+    if text(value, "kind") != "InferenceGateway":
+        return False
+    return mode_of(text(value, "spec", "mode"), text(value, "spec", "clusterName")) == "Model"
+
+
+def _gateway_needs(by_kind: Mapping[str, Mapping[str, Object]]) -> dict[str, list[str]]:
+    """Return what gateways in mode Model need, by cluster. Invalid resources count for nothing."""
+    gateways = [value for value in by_kind.get("InferenceGateway", {}).values() if _is_model_gateway(value)]
+    if not gateways:
+        return {}
+    clusters = _parsed(api.InferenceCluster, by_kind.get("InferenceCluster", {}).values())
+    return stack_needs(
+        {cluster.name: cluster for cluster in clusters},
+        _parsed(api.InferenceGateway, gateways),
+        _parsed(api.ModelService, by_kind.get("ModelService", {}).values()),
+        _parsed(api.CallerPolicy, by_kind.get("CallerPolicy", {}).values()),
+        {text(value, "spec", "clusterName") for value in by_kind.get("ModelReplica", {}).values()},
+    )
+
+
+def _parsed(model: type[Resource], values: Iterable[Object]) -> list[Resource]:
+    found = []
+    for value in values:
+        with contextlib.suppress(api.InvalidResource):
+            resource = api.parse(value)
+            if isinstance(resource, model):
+                found.append(resource)
+    return found
 
 
 def _cluster_of(value: Object) -> str:

@@ -4,7 +4,7 @@
 
 usage: run.py FILE…
 
-A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Three kinds of case are known.
+A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Four kinds of case are known.
 
 Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `fill` (false: keep only) and `expect`
 ({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
@@ -23,6 +23,9 @@ Kubernetes itself says, that counts; an error at evaluation is no match.
 Survival: `resources` (all manifests of a fleet) and `expect`: how many `losses` can matter, and the services that are
 `unmet` after one, each with the first, with what is left, and with the remediation ("" for none). The reference
 implementation has no such thing, so these cases say what docs/what-if.md says.
+
+Objects: `resources`, a `cluster` and `kinds`, and `expect`: {"objects": {"KIND NAMESPACE/NAME": fields}}, all objects
+of these kinds on the cluster without their metadata.
 
 Prints every disagreement and, last, `N passed, M failed`. Exits 1 when one failed or a file cannot be read.
 """
@@ -157,6 +160,20 @@ def survived(case: dict[str, Any]) -> dict[str, Any]:
     return {"losses": found.losses, "unmet": unmet}
 
 
+def composed(case: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a case of objects, in the form of its `expect`."""
+    objects = plan([parsed(document) for document in case["resources"]]).workloads[case["cluster"]]
+    return {
+        "objects": {
+            f"{value['kind']} {value['metadata']['namespace']}/{value['metadata']['name']}": {
+                name: part for name, part in value.items() if name not in ("apiVersion", "kind", "metadata")
+            }
+            for value in objects
+            if value["kind"] in case["kinds"]
+        }
+    }
+
+
 def expected(expect: dict[str, Any]) -> dict[str, Any]:
     if "placements" not in expect:
         return expect
@@ -188,7 +205,8 @@ def check(case: dict[str, Any]) -> str:
     if "expression" in case:
         got, want = verdict(case), desired_verdict(case)
         return "" if got == want else f"{case['expression']}\n    want {want}\n    got  {got}"
-    answer, want_answer = (survived if "resources" in case else decide)(case), expected(case["expect"])
+    answer_to = composed if "cluster" in case else survived if "resources" in case else decide
+    answer, want_answer = answer_to(case), expected(case["expect"])
     if answer == want_answer:
         return ""
     lines = []

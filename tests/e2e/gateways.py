@@ -3,8 +3,9 @@
 """A controller of GatewayClasses, Gateways, HTTPRoutes and InferencePools for clusters that have none: it says what a
 real one says of them, and no request ever passes.
 
-Gateways are Programmed and get their address. A parent accepts every HTTPRoute and InferencePool; references to what is
-not there are not resolved (Gateway API reference, RouteConditionReason BackendNotFound), until it is.
+Gateways are Programmed and get their address. A parent that is there accepts every HTTPRoute and InferencePool;
+references to what is not there are not resolved (Gateway API reference, RouteConditionReason BackendNotFound), until it
+is.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class GatewayController:
     """Acts on one cluster in threads of its own until `stop`. API servers may come and go meanwhile."""
 
     def __init__(self, plane: ControlPlane, address: str, kinds: Sequence[tuple[str, str]] = KINDS) -> None:
-        """`kinds`: those of KINDS that the cluster serves. `delay`: seconds before each route is accepted."""
+        """`kinds`: those of KINDS that the cluster serves. `delay`: seconds before each route is accepted. `addresses`:
+        of Gateways, by name, that have another one."""
         self.delay = 0.0
+        self.addresses: dict[str, str] = {}
         self._plane = plane
         self._address = address
         self._stopped = threading.Event()
@@ -78,7 +81,15 @@ class GatewayController:
             self._stopped.wait(self.delay)
         metadata = value["metadata"]
         missing = [reference for reference in _references(value) if objects.get(*reference) is None]
-        status = self._status(value, f"{missing[0][1]} {missing[0][2]} is not there" if missing else "")
+        desired = value["spec"].get("parentRefs") or () if value["kind"] == "HTTPRoute" else ()
+        namespace = metadata.get("namespace", "")
+        # No one reports for a Gateway that is not there.
+        parents = [
+            each
+            for each in desired
+            if objects.get(GATEWAY, "Gateway", each["name"], each.get("namespace") or namespace)
+        ]
+        status = self._status(value, parents, f"{missing[0][1]} {missing[0][2]} is not there" if missing else "")
         if status != value.get("status"):
             change = {"status": status}
             objects.patch(
@@ -86,18 +97,19 @@ class GatewayController:
                 value["kind"],
                 metadata["name"],
                 change,
-                metadata.get("namespace", ""),
+                namespace,
                 subresource="status",
             )
-        return not missing
+        return not missing and len(parents) == len(desired)
 
-    def _status(self, value: Object, message: str) -> Object:
-        generation = value["metadata"]["generation"]
+    def _status(self, value: Object, parents: Sequence[Object], message: str) -> Object:
+        metadata = value["metadata"]
+        generation = metadata["generation"]
         if value["kind"] == "GatewayClass":
             return {"conditions": [_condition("Accepted", generation)]}
         if value["kind"] == "Gateway":
             return {
-                "addresses": [{"type": "IPAddress", "value": self._address}],
+                "addresses": [{"type": "IPAddress", "value": self.addresses.get(metadata["name"], self._address)}],
                 "conditions": [_condition(kind, generation) for kind in ("Accepted", "Programmed")],
             }
         if value["kind"] == "Route":
@@ -107,7 +119,6 @@ class GatewayController:
         conditions = [_condition("Accepted", generation), _condition("ResolvedRefs", generation, message)]
         if value["kind"] == "InferencePool":
             return {"parents": [{"parentRef": _POOL_PARENT, "conditions": conditions}]}
-        parents = value["spec"].get("parentRefs") or ()
         return {
             "parents": [
                 {"parentRef": parent, "controllerName": _CONTROLLER, "conditions": conditions} for parent in parents

@@ -40,6 +40,13 @@ SYSTEM = "modelplane-system"
 MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
 POOL_LABEL = "modelplane.ai/pool"
 CONTROL_ADDRESS = "198.51.100.1"
+STACK_GATEWAY = {
+    "apiVersion": GATEWAY,
+    "kind": "Gateway",
+    "metadata": {"name": "inference-gateway", "namespace": SYSTEM},
+    "spec": {"gatewayClassName": "any", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+}
+"""Gateway that the serving stack has for replicas on each cluster."""
 
 Object = dict[str, Any]
 
@@ -105,7 +112,8 @@ class LiveFleet:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))
             pool.submit(_prepare_control, self.control).result()
-        self._controllers += [GatewayController(plane, self.addresses[name]) for name, plane in self.workloads.items()]
+        self.gateways = {name: GatewayController(plane, self.addresses[name]) for name, plane in self.workloads.items()}
+        self._controllers += self.gateways.values()
         self.control_gateway = GatewayController(self.control, CONTROL_ADDRESS, KINDS_OF_CONTROL)
         self._controllers.append(self.control_gateway)
         for name, plane in self.workloads.items():
@@ -246,6 +254,7 @@ KINDS: Sequence[tuple[str, str]] = (
     ("inference.networking.k8s.io/v1", "InferencePool"),
     (GATEWAY, "Gateway"),
     (GATEWAY, "HTTPRoute"),
+    ("modelplane.ai/v1alpha1", "CallerPolicy"),
     ("modelplane.ai/v1alpha1", "InferenceClass"),
     ("modelplane.ai/v1alpha1", "InferenceCluster"),
     ("modelplane.ai/v1alpha1", "InferenceGateway"),
@@ -253,6 +262,7 @@ KINDS: Sequence[tuple[str, str]] = (
     ("modelplane.ai/v1alpha1", "ModelDeployment"),
     ("modelplane.ai/v1alpha1", "ModelEndpoint"),
     ("modelplane.ai/v1alpha1", "ModelReplica"),
+    ("modelplane.ai/v1alpha1", "ModelRoute"),
     ("modelplane.ai/v1alpha1", "ModelService"),
     ("infrastructure.modelplane.ai/v1alpha1", "ServingStack"),
 )
@@ -287,15 +297,7 @@ def _prepare(plane: ControlPlane, pools: Sequence[Pool]) -> None:
         for name in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name} if pool.label else {}):
             plane.publish_devices(name, DRIVER, [device(pool, index) for index in range(pool.devices)])
     plane.create_namespace(SYSTEM)
-    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
-    plane.apply(
-        {
-            "apiVersion": GATEWAY,
-            "kind": "Gateway",
-            "metadata": {"name": "inference-gateway", "namespace": SYSTEM},
-            "spec": {"gatewayClassName": "any", "listeners": [listener]},
-        }
-    )
+    plane.apply(STACK_GATEWAY)
 
 
 def _prepare_control(plane: ControlPlane) -> None:

@@ -37,10 +37,11 @@ RELEASES = {
     "mp-node-feature-discovery",
     "mp-dra-driver-nvidia-gpu",
 }
-REPOSITORY = ("cert-manager", "kube-prometheus-stack")
+REPOSITORY = ("cert-manager", "kube-prometheus-stack", "valkey")
 """The charts that come from a repository of the older kind."""
 REGISTRY = {
     "lws": "k8s/lws/charts",
+    "trust-manager": "quay/jetstack/charts",
     "ai-gateway-crds-helm": "dockerhub/envoyproxy",
     "gateway-helm": "dockerhub/envoyproxy",
     "ai-gateway-helm": "dockerhub/envoyproxy",
@@ -128,6 +129,7 @@ class Mirror:
             "serving_stack_chart_repositories": {
                 "oci://docker.io": f"{self.registry.url}/dockerhub",
                 "oci://registry.k8s.io": f"{self.registry.url}/k8s",
+                "oci://quay.io": f"{self.registry.url}/quay",
                 "https://charts.jetstack.io": self.repository.url,
                 "https://prometheus-community.github.io/helm-charts": self.repository.url,
             },

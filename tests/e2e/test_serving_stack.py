@@ -6,6 +6,7 @@ one of which is killed, and the removal from both are in `make interrupted`; tes
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import ROUTE
@@ -25,6 +27,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWA
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import VERSION_ANNOTATION, pack
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
 OPENSHIFT = Path(__file__).parents[1] / "data" / "openshift"
 OLD, NEW = "v0.8.0", "v0.8.1"
@@ -196,6 +199,36 @@ def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> No
     assert set(releases(stack.live, "east")) == RELEASES
     del stack.live.settings["fleet_invalid"]
     stack.live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_cluster(stack: Stack) -> None:
+    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.0", "ai-gateway-crds-helm": "v1.2.0"}
+    pack(stack.charts, only=list(pair), versions=pair)
+    before = {cluster: releases(stack.live, cluster) for cluster in stack.live.workloads}
+    budget = {"name": "tokens", "unit": "Tokens", "limit": 1000, "per": "Day"}
+    manifests = [model_fleet.gateway(cluster="east"), model_fleet.service(), model_fleet.policy(budgets=[budget])]
+    stack.live.write("gateway.yaml", "---\n".join(map(to_yaml, manifests)))
+    run = stack.run().ok()
+    east, west = stack.live.workloads["east"], stack.live.workloads["west"]
+    trusted = {"mp-trust-manager": "trust-manager-v0.25.0"}
+    counted = {"mp-valkey": "valkey-1.0.0", **{f"mp-{chart}": f"{chart}-{version}" for chart, version in pair.items()}}
+    assert releases(stack.live, "east") == {**before["east"], **trusted, **counted}
+    assert releases(stack.live, "west") == {**before["west"], **trusted}
+    secret = east.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system")
+    assert secret is not None
+    password = base64.b64decode(secret["data"]["default"]).decode()
+    assert len(password) == 40
+    assert password not in run.output
+    assert west.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system") is None
+    # It is composed with the objects of the fleet, under the name that the workload gateway had.
+    assert east.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is None
+    assert east.get("gateway.networking.k8s.io/v1", "GatewayClass", "envoy") is not None
+    assert west.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is not None
+    assert stack.run().ok().changed == 0
+    again = east.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system")
+    assert again is not None
+    assert again["data"] == secret["data"]
 
 
 @pytest.mark.interrupted

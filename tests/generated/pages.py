@@ -71,7 +71,7 @@ def kind_page(kind: type[Resource]) -> str:
 """
     sections = sections_of(kind)
     parts = [rendered(section, sections) for section in sections.values()]
-    return "\n".join([head, *parts, conditions(name)])
+    return "\n".join([head, *parts, *([conditions(name)] if name in MEANINGS else [])])
 
 
 def shared_page() -> str:

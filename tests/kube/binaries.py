@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The programs of a Kubernetes control plane: `find` them, or `build` them once from their Go modules.
+"""The programs of Kubernetes control planes and the fleet gateway: `find` them, or `build` them once from Go modules.
 
     python3 tests/kube/binaries.py          # what `make kube` runs
 
@@ -19,11 +19,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-MODULES = Path(__file__).resolve().parent / "build"
+TESTS = Path(__file__).resolve().parents[1]
 KUBERNETES = "v1.36.3"
 _STRIP = "-s -w"
 _MAJOR, _MINOR, _PATCH = KUBERNETES[1:].split(".")
@@ -52,7 +52,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """One program: its Go package, the folder below build/ with the go.mod that pins it, and flags of the linker."""
+    """One program: its Go package, the folder below tests/ with the go.mod that pins it, and flags of the linker."""
 
     name: str
     module: str
@@ -62,20 +62,29 @@ class Program:
 
 # In the order of what tests need first; each uses most of what the one before compiled.
 PROGRAMS = (
-    Program("etcd", "control-plane", "go.etcd.io/etcd/server/v3"),
-    Program("kube-apiserver", "control-plane", "k8s.io/kubernetes/cmd/kube-apiserver", _STAMP),
-    Program("kube-controller-manager", "control-plane", "k8s.io/kubernetes/cmd/kube-controller-manager", _STAMP),
-    Program("kube-scheduler", "control-plane", "k8s.io/kubernetes/cmd/kube-scheduler", _STAMP),
-    Program("kwok", "control-plane", "sigs.k8s.io/kwok/cmd/kwok"),
-    Program("kubectl", "control-plane", "k8s.io/kubernetes/cmd/kubectl", _STAMP),
-    Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
+    Program("etcd", "kube/build/control-plane", "go.etcd.io/etcd/server/v3"),
+    Program("kube-apiserver", "kube/build/control-plane", "k8s.io/kubernetes/cmd/kube-apiserver", _STAMP),
+    Program(
+        "kube-controller-manager", "kube/build/control-plane", "k8s.io/kubernetes/cmd/kube-controller-manager", _STAMP
+    ),
+    Program("kube-scheduler", "kube/build/control-plane", "k8s.io/kubernetes/cmd/kube-scheduler", _STAMP),
+    Program("kwok", "kube/build/control-plane", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("kubectl", "kube/build/control-plane", "k8s.io/kubernetes/cmd/kubectl", _STAMP),
+    Program("lws", "kube/build/lws", "sigs.k8s.io/lws/cmd"),
 )
+# What tests/gateway runs beside a control plane. The last is written here, see tests/gateway/README.md.
+GATEWAY_PROGRAMS = (
+    Program("envoy-gateway", "gateway/build/envoy-gateway", "github.com/envoyproxy/gateway/cmd/envoy-gateway"),
+    Program("ratelimit", "gateway/build/ratelimit", "github.com/envoyproxy/ratelimit/src/service_cmd"),
+    Program("ai-gateway", "gateway/build/ai-gateway", "."),
+)
+ALL = (*PROGRAMS, *GATEWAY_PROGRAMS)
 
 
-def find() -> Mapping[str, Path]:
+def find(programs: Sequence[Program] = PROGRAMS) -> Mapping[str, Path]:
     """Name -> path of each program that is there. Raises UnavailableError when one is missing."""
-    paths = {program.name: path for program in PROGRAMS if (path := _find(program))}
-    missing = [program.name for program in PROGRAMS if program.name not in paths]
+    paths = {program.name: path for program in programs if (path := _find(program))}
+    missing = [program.name for program in programs if program.name not in paths]
     if missing:
         raise UnavailableError(f"{', '.join(missing)} not found: run `make kube` (needs Go), or set KUBEBUILDER_ASSETS")
     return paths
@@ -86,7 +95,7 @@ def build() -> None:
 
     Raises UnavailableError when there is no Go or when it refuses.
     """
-    missing = [program for program in PROGRAMS if not _find(program)]
+    missing = [program for program in ALL if not _find(program)]
     if missing and not shutil.which("go"):
         names = ", ".join(program.name for program in missing)
         raise UnavailableError(
@@ -106,8 +115,9 @@ def _find(program: Program) -> Path | None:
 def _cached(program: Program) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     digest = hashlib.sha256(f"{program.flags} {sys.platform} {platform.machine()}".encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULES / program.module / name).read_bytes())
+    module = TESTS / program.module
+    for path in (module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))):
+        digest.update(path.read_bytes())
     return Path(home) / "modelplane-fleet" / "kube" / digest.hexdigest()[:16] / program.name
 
 
@@ -125,7 +135,7 @@ def _build(program: Program) -> None:
         begin = time.monotonic()
         done = subprocess.run(
             ["go", "build", "-trimpath", "-ldflags", program.flags, "-o", str(unfinished), program.package],
-            cwd=MODULES / program.module,
+            cwd=TESTS / program.module,
             env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
             stderr=subprocess.PIPE,
             text=True,
@@ -155,7 +165,7 @@ def main() -> int:
     """Exit status 0 when all is there or there is no Go (tests skip then), 1 when a build fails."""
     try:
         build()
-        for name, path in find().items():
+        for name, path in find(ALL).items():
             print(f"{name}: {path}")
     except UnavailableError as error:
         print(error, file=sys.stderr)

@@ -105,6 +105,14 @@ class Process:
             end = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise ProcessDiedError(f"{self.name} ended with {status}, {self.log} ends with:\n{end}")
 
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """Wait until it ends; its status."""
+        return self._process.wait()
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

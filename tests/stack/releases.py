@@ -38,6 +38,27 @@ WORKLOAD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {"gpuResourcesEnabledOverride": True, "resources": {"computeDomains": {"enabled": False}}},
     ),
 }
+# What a gateway in mode Model needs beside them.
+MODEL_GATEWAY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "trust-manager": (
+        "cert-manager",
+        {
+            "crds": {"enabled": True, "keep": False},
+            "app": {"trust": {"namespace": "modelplane-system"}},
+            "defaultPackage": {"enabled": False},
+        },
+    ),
+    "valkey": (
+        "envoy-gateway-system",
+        {
+            "auth": {
+                "enabled": True,
+                "usersExistingSecret": "modelplane-valkey",
+                "aclUsers": {"default": {"permissions": "~* &* +@all"}},
+            }
+        },
+    ),
+}
 CONTROL: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "keda": ("keda", {}),
     "metallb": ("metallb-system", {}),
@@ -74,7 +95,7 @@ EKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]},
     ),
 }
-ALL = {**WORKLOAD, **CONTROL, **EKS}
+ALL = {**WORKLOAD, **MODEL_GATEWAY, **CONTROL, **EKS}
 VERSIONS = {
     "cert-manager": "v1.17.1",
     "kube-prometheus-stack": "72.6.2",
@@ -84,6 +105,8 @@ VERSIONS = {
     "ai-gateway-helm": "v0.7.0",
     "node-feature-discovery": "0.18.3",
     "dra-driver-nvidia-gpu": "0.4.0",
+    "trust-manager": "v0.25.0",
+    "valkey": "1.0.0",
     "keda": "2.21.1",
     "metallb": "0.14.9",
     "traefik": "40.2.0",
@@ -116,6 +139,8 @@ WORKLOADS = {
         "Job mp-node-feature-discovery-prune",
     },
     "dra-driver-nvidia-gpu": {"DaemonSet mp-dra-driver-nvidia-gpu-kubelet-plugin"},
+    "trust-manager": {"Deployment trust-manager"},
+    "valkey": {"Deployment mp-valkey"},
     "keda": {
         "Deployment keda-admission-webhooks",
         "Deployment keda-operator",

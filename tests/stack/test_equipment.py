@@ -50,6 +50,8 @@ MIRRORED: Mapping[str, Mapping[str, Any]] = {
     },
     "node-feature-discovery": {"image": {"repository": f"{MIRROR}/nfd"}, "imagePullSecrets": SECRETS},
     "dra-driver-nvidia-gpu": {"image": {"repository": f"{MIRROR}/dra"}, "imagePullSecrets": SECRETS},
+    "trust-manager": {"imageRegistry": MIRROR, "imagePullSecrets": SECRETS},
+    "valkey": {"image": {"registry": MIRROR}, "imagePullSecrets": SECRETS},
     "keda": {
         "image": {part: {"registry": MIRROR} for part in ("keda", "metricsApiServer", "webhooks")},
         "imagePullSecrets": SECRETS,
@@ -230,12 +232,13 @@ def test_cert_manager_refuses_values_it_does_not_know(helm: Helm, charts: Mappin
 def test_definitions_are_where_the_originals_have_them(charts: Mapping[str, Path], tmp_path: Path) -> None:
     helm = _needs_helm(3, tmp_path)
     shown = {name: helm("show", "crds", path).count("kind: CustomResourceDefinition") for name, path in charts.items()}
-    own = ("cert-manager", "ai-gateway-crds-helm", "ai-gateway-helm", "keda", "metallb")
-    none = ("cluster-autoscaler", "aws-dranet")
+    own = ("cert-manager", "trust-manager", "ai-gateway-crds-helm", "ai-gateway-helm", "keda", "metallb")
+    none = ("cluster-autoscaler", "aws-dranet", "valkey")
     assert {name for name, count in shown.items() if not count} == {*own, *none}
     rendered = {name: helm("template", "mp-x", charts[name], *_set(ALL[name][1], tmp_path)) for name in own}
     assert {name: text.count("kind: CustomResourceDefinition") for name, text in rendered.items()} == {
         "cert-manager": 6,
+        "trust-manager": 1,
         "ai-gateway-crds-helm": 6,
         "ai-gateway-helm": 0,
         "keda": 6,

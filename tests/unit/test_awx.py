@@ -27,7 +27,13 @@ ROOT = Path(__file__).parents[2]
 AWX = ROOT / "extensions/awx"
 OF_RULEBOOKS = {"notify", "pull", "recover"}
 """Playbooks that ansible-rulebook runs; controllers run job templates in their place."""
-PLAYBOOKS = {path.stem: path for path in sorted((ROOT / "playbooks").glob("*.yml")) if path.stem not in OF_RULEBOOKS}
+OF_TERMINALS = {"keys"}
+"""Playbooks that show secrets on a terminal, which controllers record."""
+PLAYBOOKS = {
+    path.stem: path
+    for path in sorted((ROOT / "playbooks").glob("*.yml"))
+    if path.stem not in OF_RULEBOOKS | OF_TERMINALS
+}
 DATA = ROOT / "tests/data/awx"
 DISPATCHED = frozenset(json.loads((DATA / "dispatch.json").read_text())["variables"])
 SPECS = json.loads((DATA / "modules.json").read_text())["modules"]

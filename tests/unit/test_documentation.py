@@ -26,6 +26,7 @@ _CLASS = ("Names an InferenceClass that does not exist",)
 WARNINGS: dict[str, tuple[str, ...]] = {
     "docs/eks.md": _CLASS,
     "docs/gke.md": _CLASS,
+    "docs/kinds/ModelRoute.md": ("Has no effect: the fleet makes ModelRoutes",),
     "docs/scheduling.md": ("P instances",),
     # The service is a file of its own, and its deployment is in another.
     "docs/tutorial.md": ("Matches no endpoint",),

@@ -49,7 +49,7 @@ LAYERS = [
     ("module_utils/core/cloud",),
     ("module_utils/core/conversion",),
     ("module_utils/core/topology", "module_utils/core/observation"),
-    ("module_utils/core/accounts",),
+    ("module_utils/core/accounts", "module_utils/core/caller_keys"),
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
     ("module_utils/core/notification", "module_utils/core/progress"),

@@ -58,6 +58,14 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
     """Return all resources of `kinds` on the control cluster (the argument `control`), if there is one, and of any kind
     in the manifests. Read errors fail the module."""
     loaded = manifests(module)
+    live = on_control_cluster(module, kinds)
+    known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
+    return Declared(live, loaded, loaded.held_clusters(known))
+
+
+def on_control_cluster(module: AnsibleModule, kinds: Sequence[str]) -> list[Object]:
+    """Return all resources of `kinds` on the control cluster (the argument `control`), none without one. Read errors
+    fail the module."""
     live: list[Object] = []
     try:
         control = cluster_options.control_connection(module.params)
@@ -67,5 +75,4 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
                     live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
-    return Declared(live, loaded, loaded.held_clusters(known))
+    return live

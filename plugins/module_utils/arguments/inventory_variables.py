@@ -62,6 +62,14 @@ OF_FLEET: dict[str, Any] = {
     "fleet_definitions": {"type": "bool"},
     "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_drain": {"type": "list", "elements": "str"},
+    "fleet_keys_state": {"type": "str", "choices": ["present", "rotated", "retired", "revoked"]},
+    "fleet_keys_callers": {"type": "list", "elements": "str"},
+    # The name of a Secret, not its content.
+    "fleet_keys_secret": {"type": "str", "no_log": False},
+    "fleet_keys_labels": {"type": "dict"},
+    "fleet_keys_grace": {"type": "int"},
+    "fleet_keys_force": {"type": "bool"},
+    "fleet_keys_file": {"type": "str"},
     "fleet_report": {"type": "list", "elements": "str"},
     "fleet_output": {"type": "str", "choices": ["table", "json", "yaml"]},
     "fleet_query": {"type": "str"},
@@ -105,6 +113,7 @@ LEAST: Mapping[str, float] = {
     "fleet_loop_interval": 0,
     "fleet_loop_resync": 0,
     "fleet_loop_turns": 1,
+    "fleet_keys_grace": 0,
     "fleet_rollout": 1,
     "fleet_stream_grace": 0,
     "fleet_lock_timeout": 0,
@@ -165,7 +174,16 @@ OF_HOSTS = (
     *_CLOUD_STATES,
 )
 """Variables of hosts of `workload_clusters` that `fleet_hosts` reads."""
-_INSTALLED = ("gateway.networking.k8s.io", "inference.networking.k8s.io", "leaderworkerset.x-k8s.io", "metallb.io")
+_INSTALLED = (
+    "aigateway.envoyproxy.io",
+    "cert-manager.io",
+    "gateway.envoyproxy.io",
+    "gateway.networking.k8s.io",
+    "inference.networking.k8s.io",
+    "leaderworkerset.x-k8s.io",
+    "metallb.io",
+    "trust.cert-manager.io",
+)
 """API groups that the serving stack and the gateway of the control cluster serve."""
 
 

@@ -311,7 +311,7 @@ def _unidentified(value: Any) -> references.Unread:
 def _of_another_kind(problems: Iterable[Problem]) -> bool:
     """Return True when a document without fields that its kind needs has others: its kind may be what is wrong."""
     fields = {problem.message for problem in problems if re.fullmatch(r"spec\.\w+", problem.path)}
-    return {"is required", "is not a known field"} <= fields
+    return "is not a known field" in fields and any(message.startswith("is required") for message in fields)
 
 
 _COMPONENT = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')

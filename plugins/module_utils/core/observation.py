@@ -7,7 +7,8 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
     control:
       unreachable: ""                            # why it could not be read; then nothing is known of it now
       objects: [<Kubernetes object>, ...]
-      secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]
+      secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]  # labels: {...} where they count
+      unread: ""                                 # why it is not known which callers have keys; only where some may
       controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
     clusters:
       <InferenceCluster>:
@@ -84,11 +85,14 @@ class ObservedCluster:
 @dataclass(frozen=True)
 class Observed:
     """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
-    `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control
-    cluster. `controller` is the controller of the control gateway. `accounts` are those in clouds."""
+    `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control cluster, `secret_labels` the
+    labels of those with keys of callers, `unread` why those could not be read. `controller` is the controller of the
+    control gateway. `accounts` are those in clouds."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    secret_labels: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    unread: str = ""
     controller: Component = field(default_factory=Component)
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
     unreachable: str = ""
@@ -118,12 +122,14 @@ class ObservationError(Exception):
 def parse(document: Any) -> Observed:
     """The observation that a document describes. Raises ObservationError."""
     top = _map(document, "", "control", "clusters", "accounts")
-    control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "controller")
+    control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "unread", "controller")
     clusters = _map(top.get("clusters"), "clusters")
     return Observed(
         unreachable=_text(control.get("unreachable"), "control.unreachable"),
         control=_objects(control.get("objects"), "control.objects"),
         secret_keys=_secrets(control.get("secrets"), "control.secrets"),
+        secret_labels=_secret_labels(control.get("secrets"), "control.secrets"),
+        unread=_text(control.get("unread"), "control.unread"),
         controller=_component(control.get("controller"), "control.controller"),
         clusters={name: _cluster(clusters[name], field_path("clusters", name)) for name in sorted(clusters)},
         accounts=accounts(document),
@@ -166,14 +172,20 @@ def wire(observed: Observed) -> dict[str, Any]:
             "unreachable": observed.unreachable,
             "objects": [dict(value) for value in observed.control],
             "secrets": [
-                {"namespace": namespace, "name": name, "keys": sorted(keys)}
-                for (namespace, name), keys in sorted(observed.secret_keys.items())
+                {"namespace": place[0], "name": place[1], "keys": sorted(keys), **_labels_wire(observed, place)}
+                for place, keys in sorted(observed.secret_keys.items())
             ],
+            **({"unread": observed.unread} if observed.unread else {}),
             "controller": _component_wire(observed.controller),
         },
         "clusters": {name: _cluster_wire(cluster) for name, cluster in sorted(observed.clusters.items())},
         **({"accounts": accounts_wire(observed.accounts)} if observed.accounts else {}),
     }
+
+
+def _labels_wire(observed: Observed, secret: tuple[str, str]) -> dict[str, Any]:
+    labels = observed.secret_labels.get(secret)
+    return {"labels": dict(sorted(labels.items()))} if labels else {}
 
 
 def accounts_wire(found: Sequence[Account]) -> list[dict[str, Any]]:
@@ -283,7 +295,7 @@ def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
     found: dict[tuple[str, str], frozenset[str]] = {}
     for index, entry in enumerate(_list(value, path)):
         place = f"{path}[{index}]"
-        secret = _map(entry, place, "namespace", "name", "keys")
+        secret = _map(entry, place, "namespace", "name", "keys", "labels")
         key = (
             _text(secret.get("namespace"), f"{place}.namespace", required=True),
             _text(secret.get("name"), f"{place}.name", required=True),
@@ -295,6 +307,17 @@ def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
         if not isinstance(keys, (list, tuple)) or not all(isinstance(name, str) and name for name in keys):
             raise ObservationError(f"{place}.keys", "", "a list of the names of the keys, without their values")
         found[key] = frozenset(keys)
+    return found
+
+
+def _secret_labels(value: Any, path: str) -> dict[tuple[str, str], Mapping[str, str]]:
+    """Return the labels of the Secrets that have any, whose other fields are right."""
+    found: dict[tuple[str, str], Mapping[str, str]] = {}
+    for index, entry in enumerate(_list(value, path)):
+        place = f"{path}[{index}].labels"
+        labels = {name: _text(each, f"{place}.{name}") for name, each in _map(entry.get("labels"), place).items()}
+        if labels:
+            found[entry["namespace"], entry["name"]] = labels
     return found
 
 

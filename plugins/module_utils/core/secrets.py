@@ -53,7 +53,7 @@ _PRIVATE_KEY = re.compile(
     re.DOTALL,
 )
 _KNOWN = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{12}|sk-[A-Za-z0-9_\-]{12}|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_"
+    r"\b(?:hf_[A-Za-z0-9]{12}|sk-[A-Za-z0-9_\-]{12}|gh[opsur]_|github_pat_|glpat-|mpk_|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_"
     r"|ya29\.|k8s-aws-v1\.)[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
 )
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")

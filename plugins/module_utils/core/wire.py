@@ -94,6 +94,11 @@ def identity(value: Object) -> tuple[str, str, str, str]:
     return group if slash else "", text(value, "kind"), text(metadata, "namespace"), text(metadata, "name")
 
 
+def label(value: Object | None, name: str) -> str:
+    """Return the value of a label of an object; empty when it has none."""
+    return text(value, "metadata", "labels", name)
+
+
 def condition(value: Object | None, kind: str) -> str:
     """The status of a condition of an object: True, False or Unknown (also when there is no such condition).
 

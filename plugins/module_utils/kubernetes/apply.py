@@ -34,6 +34,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
+    TLS_SECRET,
+    WORKLOAD_GATEWAY,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
@@ -56,7 +60,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
     kinds_of,
     list_labelled,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import SYSTEM_KEY, prune, unwanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import (
+    SYSTEM_KEY,
+    is_certificate,
+    prune,
+    unwanted,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
@@ -68,6 +77,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write 
 )
 
 _DEFINITION_SECONDS = 60.0
+_AS_IT_IS = "it was there before, is used as it is, and stays"
 # What several fleets can want at a time, as it is the same for all of them.
 _SHARED = frozenset({NAMESPACE, DEFINITION})
 
@@ -208,7 +218,7 @@ class _Run:
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
         self._made: list[Result] = []
-        self._desired: Mapping[Key, Object] = {}
+        self._desired: dict[Key, Object] = {}
         self._known: dict[Key, Result] = {}
         self._pending: list[tuple[Object, Object | None]] = []
         self._gone: list[Object] = []
@@ -228,7 +238,7 @@ class _Run:
             if isinstance(found, Result):
                 self._known[key] = found
             else:
-                self._pending.append((value, found[0]))
+                self._pending.append((self._desired[key], found[0]))
         self._gone = self._unwanted(self._desired)
         self._shared = self._left_to_others(self._desired)
 
@@ -253,7 +263,10 @@ class _Run:
         else:
             recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
         known = [*desired, *(self.store.own or ())]
-        self.live = list_labelled(self.client, {**recorded, **kinds}, self.secrets, known)
+        # Those of certificates go with them.
+        issued = [Key(*SECRET, key.namespace, "") for key in known if is_certificate(key) and key not in desired]
+        secrets = {SECRET: "v1"} if issued else {}
+        self.live = list_labelled(self.client, {**secrets, **recorded, **kinds}, self.secrets, [*known, *issued])
         self._forget_what_goes_with_its_namespace()
         if self.store.own is None:
             # Whoever applies here at the same time wrote a record before any object that was just seen.
@@ -310,12 +323,17 @@ class _Run:
         if live is None:
             return self._missing(value)
         if key in self.store.others and key.kind not in _SHARED and key not in self.store.shared:
-            message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
-            return result(value, "failed", message, before=live)
+            return result(value, "failed", self._of_another(key), before=live)
         entry = (self.store.own or {}).get(key)
         if is_as_desired(value, live, entry) and not going(live):
             return self._unchanged(value, live)
         return (live,)
+
+    def _of_another(self, key: Key) -> str:
+        owner = self.store.others[key]
+        if key.name == WORKLOAD_GATEWAY and owner.startswith(f"fleet {self.options.fleet} ("):
+            return f"it belongs to {owner}, which gives it up to a gateway in mode Model: run serving_stack first"
+        return f"it belongs to {owner}: two fleets want an object of this name"
 
     def _unchanged(self, value: Object, live: Object, message: str = "") -> Result:
         found = readiness(live)
@@ -359,8 +377,21 @@ class _Run:
         if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
             return (there,)
         if key == SYSTEM_KEY:
-            return self._unchanged(value, there, "it was there before, is used as it is, and stays")
+            return self._of_system(value, there)
+        if _is_same_certificate(value, there):
+            # The control cluster is this one, or an administrator was faster.
+            return self._unchanged(value, there, _AS_IT_IS)
         return result(value, "failed", _foreign(key, there), before=there)
+
+    def _of_system(self, value: Object, there: Object) -> Result | tuple[Object]:
+        """Decide on the namespace of the record where it is not ours: nothing but the label by which gateways take
+        routes from it may be missing there."""
+        key = Key.of(value)
+        labels = {names.NAMESPACE_LABEL: fields(value, "metadata", "labels").get(names.NAMESPACE_LABEL)}
+        if None in labels.values() or labels.items() <= fields(there, "metadata", "labels").items():
+            return self._unchanged(value, there, _AS_IT_IS)
+        self._desired[key] = {**value, "metadata": {"name": key.name, "labels": labels}}
+        return (there,)
 
     def _in_namespace(self, value: Object) -> Result | None:
         """Result of an object that cannot be created in its namespace; None when it can."""
@@ -450,7 +481,8 @@ class _Run:
             if found.after is not None and not self.options.check_mode:
                 state = readiness(found.after)
                 found = replace(found, ready=state.ready, message=found.message or state.message)
-            if key.kind == NAMESPACE and found.action == "failed":
+            # One of another owner is there all the same.
+            if key.kind == NAMESPACE and found.action == "failed" and (key != SYSTEM_KEY or before is None):
                 broken.add(key.name)
             if key.kind == DEFINITION and found.action in CHANGES:
                 definitions.append(value)
@@ -582,6 +614,12 @@ class _Run:
 
 def _is_ours(live: Mapping[str, Any]) -> bool:
     return fields(live, "metadata", "labels").get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+
+def _is_same_certificate(value: Object, there: Object) -> bool:
+    """Return whether a Secret for TLS has the certificate and the key that are desired; more may be in it."""
+    is_secret = Key.of(value)[:2] == SECRET and text(value, "type") == text(there, "type") == TLS_SECRET
+    return is_secret and fields(value, "data").items() <= fields(there, "data").items()
 
 
 def _foreign(key: Key, there: Object) -> str:

@@ -22,6 +22,9 @@ DECISION_LABEL = "modelplane.ai/decision"
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},!{DECISION_LABEL}"
 """Selector of the objects of a fleet."""
 
+_AI = "aigateway.envoyproxy.io"
+_CERTIFICATES = "cert-manager.io"
+_ENVOY = "gateway.envoyproxy.io"
 _GATEWAY_API = "gateway.networking.k8s.io"
 
 ON_WORKLOAD: Mapping[GroupKind, str] = {
@@ -31,8 +34,22 @@ ON_WORKLOAD: Mapping[GroupKind, str] = {
     ("", "Secret"): "v1",
     ("", "Service"): "v1",
     ("", "ServiceAccount"): "v1",
+    (_AI, "AIGatewayRoute"): f"{_AI}/v1beta1",
+    (_AI, "AIServiceBackend"): f"{_AI}/v1beta1",
+    (_AI, "BackendSecurityPolicy"): f"{_AI}/v1beta1",
     ("apps", "Deployment"): "apps/v1",
     ("batch", "Job"): "batch/v1",
+    (_CERTIFICATES, "Certificate"): f"{_CERTIFICATES}/v1",
+    (_CERTIFICATES, "ClusterIssuer"): f"{_CERTIFICATES}/v1",
+    (_CERTIFICATES, "Issuer"): f"{_CERTIFICATES}/v1",
+    ("discovery.k8s.io", "EndpointSlice"): "discovery.k8s.io/v1",
+    (_ENVOY, "Backend"): f"{_ENVOY}/v1alpha1",
+    (_ENVOY, "BackendTrafficPolicy"): f"{_ENVOY}/v1alpha1",
+    (_ENVOY, "ClientTrafficPolicy"): f"{_ENVOY}/v1alpha1",
+    (_ENVOY, "EnvoyProxy"): f"{_ENVOY}/v1alpha1",
+    (_ENVOY, "HTTPRouteFilter"): f"{_ENVOY}/v1alpha1",
+    (_ENVOY, "SecurityPolicy"): f"{_ENVOY}/v1alpha1",
+    (_GATEWAY_API, "Gateway"): f"{_GATEWAY_API}/v1",
     (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
     ("inference.networking.k8s.io", "InferencePool"): "inference.networking.k8s.io/v1",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.x-k8s.io/v1",
@@ -41,6 +58,7 @@ ON_WORKLOAD: Mapping[GroupKind, str] = {
     ("rbac.authorization.k8s.io", "Role"): "rbac.authorization.k8s.io/v1",
     ("rbac.authorization.k8s.io", "RoleBinding"): "rbac.authorization.k8s.io/v1",
     ("resource.k8s.io", "ResourceClaimTemplate"): "resource.k8s.io/v1",
+    ("trust.cert-manager.io", "Bundle"): "trust.cert-manager.io/v1alpha1",
 }
 """All that is ever composed for workload clusters, by group and kind: where orphans are searched when the record
 is lost."""
@@ -83,6 +101,11 @@ class Live:
         """Return the reason why it is unknown whether an object is there; None where that is known."""
         closed = self.closed.get(key.namespace) if (key.group, key.kind) == SECRET else None
         return closed or self.errors.get((key.group, key.kind))
+
+
+def label_selector(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects that have all of these labels."""
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
 def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:

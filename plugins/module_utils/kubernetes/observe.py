@@ -53,6 +53,7 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 
 _ROUTE = (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute")
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
+_AI_ROUTE = (f"{constants.AI_GROUP}/v1beta1", "AIGatewayRoute")
 _GANG = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 _DEVICE_CLASS = ("resource.k8s.io/v1", "DeviceClass")
 _SLICE = ("resource.k8s.io/v1", "ResourceSlice")
@@ -137,6 +138,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
+    of_models = _of_model_gateways(client, cluster)
     missing, warnings = _missing_from_stack(client, cluster, gateway, version)
     if is_routed(gateway) and not admitted_host(route):
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
@@ -148,7 +150,9 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
-        "objects": sorted([*found, *pods, *(trim(value) for value in (gateway, route) if value)], key=_order),
+        "objects": sorted(
+            [*found, *pods, *(trim(value) for value in (gateway, route, *of_models) if value)], key=_order
+        ),
     }
     if is_openshift(client):
         entry["openshift"] = True
@@ -278,6 +282,19 @@ def _composed(client: Client) -> list[dict[str, Any]]:
     ]
 
 
+def _of_model_gateways(client: Client, cluster: ExpectedCluster) -> list[Object | None]:
+    """Read what gateways in mode Model have to know of a cluster, and of the one that it hosts: its address, the
+    certificates of CAs, and which routes the AI gateway accepted."""
+    namespace, found = constants.SYSTEM_NAMESPACE, list[Object | None]()
+    if cluster.has_door:
+        found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
+        found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
+    if cluster.hosts_gateway:
+        found.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
+        found += listed(client, *_AI_ROUTE)
+    return found
+
+
 def _place(value: Object) -> tuple[str, str]:
     return text(value, "metadata", "namespace"), text(value, "metadata", "name")
 
@@ -322,7 +339,8 @@ def _missing_from_stack(
             missing += [f"DeviceClass {name} is not there" for name in unknown]
         except Forbidden as error:
             warnings.append(f"DeviceClasses were not read: {reason(error)}")
-    if _GATEWAY not in absent:
+    # A gateway in mode Model takes the place of that of the stack, and has a status of its own.
+    if _GATEWAY not in absent and not cluster.hosts_gateway:
         name = f"Gateway {constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         if gateway is None:
             missing.append(f"{name} is not there")

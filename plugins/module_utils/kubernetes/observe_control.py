@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     clock,
     failing_pods,
@@ -46,6 +47,7 @@ _KINDS = (
 """Kinds that are composed for the control cluster and whose status is read."""
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
 _GATEWAY_CLASS = (f"{constants.GATEWAY_GROUP}/v1", "GatewayClass")
+_UNKNOWN = "callers keep the rights that they have, as it is not known which of them have keys: {}"
 _CHART_LABEL = "app.kubernetes.io/name"
 
 
@@ -79,12 +81,18 @@ def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets))
+    callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys])
     objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
     return ControlSnapshot(
-        entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
+        entry={
+            "objects": sorted(objects, key=identity),
+            "secrets": _listed_once([*secrets, *callers]),
+            **({"unread": unknown} if unknown else {}),
+            "controller": controller,
+        },
         version=".".join(map(str, version)),
         failing_pods=failing_pods(pods),
-        warnings=[*client.warnings, *warnings, *unread],
+        warnings=[*client.warnings, *warnings, *unread, *([_UNKNOWN.format(unknown)] if unknown else [])],
         requests=sum(client.requests.values()),
         resources=resources,
     )
@@ -188,6 +196,28 @@ def _secrets(client: Client, desired: SecretKeys) -> tuple[list[dict[str, Any]],
         if secret is not None:
             found.append(_secret(key, {entry for entry, value in fields(secret, "data").items() if value}))
     return found, unread
+
+
+def _caller_keys(client: Client, callers: Iterable[Mapping[str, str]]) -> tuple[list[dict[str, Any]], str]:
+    """Return the labels and the names of the keys of Secrets with keys of callers, or why they could not be read."""
+    found: dict[str, dict[str, Any]] = {}
+    for labels in sorted({label_selector(each) for each in callers}):
+        try:
+            listing = client.list("v1", "Secret", namespace=names.SYSTEM_NAMESPACE, labels=labels)
+        except Forbidden as error:
+            return [], reason(error)
+        for secret in listing.items:
+            name = text(secret, "metadata", "name")
+            keys = {entry for entry, value in fields(secret, "data").items() if value}
+            entry = _secret((names.SYSTEM_NAMESPACE, name), keys)
+            found[name] = {**entry, "labels": dict(sorted(fields(secret, "metadata", "labels").items()))}
+    return [found[name] for name in sorted(found)], ""
+
+
+def _listed_once(secrets: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each Secret once, as the last entry for it says; sorted."""
+    found = {(entry["namespace"], entry["name"]): entry for entry in secrets}
+    return [found[place] for place in sorted(found)]
 
 
 def _secret(key: tuple[str, str], keys: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RECORD_LABEL, RecordStore
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import Live
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import SECRET, Live
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
     WHOLE_SERVER,
@@ -47,6 +47,7 @@ _CONTENT = (
     ("gateway.networking.k8s.io/v1", "Gateway"),
     ("gateway.networking.k8s.io/v1", "HTTPRoute"),
 )
+_ISSUED_FOR = "cert-manager.io/certificate-name"
 # Kubernetes and OpenShift put these into every namespace.
 _STANDARD_CONFIG = frozenset({"kube-root-ca.crt", "openshift-service-ca.crt"})
 _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
@@ -54,8 +55,8 @@ _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernete
 
 def unwanted(live: Live, store: RecordStore, desired: Collection[Key], *, definitions: bool = False) -> list[Object]:
     """Return what is to be deleted, in order: objects with our label that are in our record, or, where the record is
-    lost, that our manager applied and no other record has. Definitions of kinds only if that is asked for, as all
-    objects of the kind go with them."""
+    lost, that our manager applied and no other record has; with certificates, the Secrets that have them. Definitions
+    of kinds only if that is asked for, as all objects of the kind go with them."""
     found = []
     for key, value in live.objects.items():
         if key in desired or key in store.others or going(value) or (key.kind == DEFINITION and not definitions):
@@ -65,9 +66,29 @@ def unwanted(live: Live, store: RecordStore, desired: Collection[Key], *, defini
         recorded = key in store.own if store.own is not None else managed(value, FIELD_MANAGER) is not None
         if recorded:
             found.append(value)
+    found += _issued(live, found, desired)
     # The namespace of the record is the last one: as long as anything is left, the record has to be.
     last = [value for value in found if Key.of(value) == SYSTEM_KEY]
     return [*(value for value in reversed(ordered(found)) if Key.of(value) != SYSTEM_KEY), *last]
+
+
+def is_certificate(key: Key) -> bool:
+    """Return whether cert-manager issues a certificate for an object, into a Secret."""
+    return (key.group, key.kind) == ("cert-manager.io", "Certificate")
+
+
+def _issued(live: Live, gone: Collection[Object], kept: Collection[Key]) -> list[Object]:
+    """Return the Secrets that were issued for certificates which are to be deleted: cert-manager leaves them behind."""
+    found = []
+    for value in gone:
+        certificate = Key.of(value)
+        secret = Key(*SECRET, certificate.namespace, text(value, "spec", "secretName"))
+        issued = live.objects.get(secret) if is_certificate(certificate) and secret not in kept else None
+        if issued is None or issued in gone or going(issued):
+            continue
+        if text(issued, "metadata", "annotations", _ISSUED_FOR) == certificate.name:
+            found.append(issued)
+    return found
 
 
 def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool) -> list[Result]:

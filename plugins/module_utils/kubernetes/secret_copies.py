@@ -13,9 +13,11 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import OPAQUE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,27 @@ class Sources:
         self._refused: dict[tuple[str, str], Forbidden] = {}
         self.error: ApiError | None = None
 
+    def labelled(self, namespace: str, labels: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+        """The values of all keys (base64) of the Secrets with these labels or, without any, why they are not known.
+
+        Of keys with one name it is that of the first Secret, by name."""
+        if self._control is None:
+            return {}, "no control cluster is given to copy from"
+        if self.error is None:
+            try:
+                found = self._control.list("v1", "Secret", namespace=namespace, labels=label_selector(labels)).items
+            except Forbidden as error:
+                return {}, str(error)
+            except ApiError as error:
+                self.error = error
+        if self.error is not None:
+            return {}, str(self.error)
+        values: dict[str, str] = {}
+        for secret in sorted(found, key=lambda each: text(each, "metadata", "name")):
+            for key, value in fields(secret, "data").items():
+                values.setdefault(key, value)
+        return values, ""
+
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
         if self._control is None:
@@ -59,7 +82,7 @@ class Sources:
 def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) -> Copies:
     """Return the Secrets that `secretCopies` of a plan means for one cluster."""
     data: dict[tuple[str, str], dict[str, str]] = {}
-    origins: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
     held: set[Key] = set()
     notes = []
     for entry in plan:
@@ -67,27 +90,40 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
             continue
         source, target = fields(entry, "from"), fields(entry, "to")
         place = (text(target, "namespace"), text(target, "name"))
-        value, error = sources.value(text(source, "namespace"), text(source, "name"), text(source, "key"))
+        values, error = _values(source, text(target, "key"), sources)
         if error:
             held.add(Key("", "Secret", *place))
             notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {error}")
             continue
-        data.setdefault(place, {})[text(target, "key")] = value
-        origins[place] = text(source, "namespace")
+        data.setdefault(place, {}).update(values)
+        namespace = {names.NAMESPACE_LABEL: names.label_value(text(source, "namespace"))}
+        kinds[place] = text(entry, "type") or OPAQUE, {**namespace, **fields(entry, "labels")}
     desired = [
-        _secret(*place, values, origins[place])
+        _secret(*place, values, *kinds[place])
         for place, values in sorted(data.items())
         if Key("", "Secret", *place) not in held
     ]
     return Copies(tuple(desired), frozenset(held), tuple(sorted(set(notes))))
 
 
-def _secret(namespace: str, name: str, data: Mapping[str, str], origin: str) -> Object:
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.NAMESPACE_LABEL: names.label_value(origin)}
+def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], str]:
+    """Return what one entry of a plan copies, by key; empty with the reason when it cannot be read."""
+    namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
+    if labels:
+        return sources.labelled(namespace, labels)
+    value, error = sources.value(namespace, text(source, "name"), text(source, "key"))
+    return {key: value}, error
+
+
+def _secret(namespace: str, name: str, data: Mapping[str, str], kind: str, labels: Mapping[str, str]) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "type": "Opaque",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, names.MANAGED_BY_LABEL: names.MANAGED_BY},
+        },
+        "type": kind,
         "data": dict(sorted(data.items())),
     }

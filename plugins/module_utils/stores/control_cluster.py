@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import mode_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier, nothing_earlier
@@ -146,14 +147,21 @@ def published_copy(resource: api.Resource) -> Object:
 def declared_gateway(
     manifests: Sequence[api.Resource], live: Sequence[Mapping[str, Any]]
 ) -> tuple[api.InferenceGateway | None, bool]:
-    """The InferenceGateway of a fleet, and whether it was made on the control cluster, whose objects `live` are. A copy
-    of a manifest there is none of its own. Raises InvalidResource."""
-    made_there = next((value for value in live if value["kind"] == _GATEWAY and not _is_managed(value)), None)
-    written = next((value for value in manifests if isinstance(value, api.InferenceGateway)), None)
+    """The InferenceGateway of the control cluster, and whether it was made there, among the objects `live`. A copy of a
+    manifest there is none of its own. Raises InvalidResource."""
+    made_there = next((value for value in live if is_path_gateway(value) and not _is_managed(value)), None)
+    gateways = (value for value in manifests if isinstance(value, api.InferenceGateway))
+    written = next((value for value in gateways if value.mode == "Path"), None)
     if written is not None or made_there is None:
         return written, made_there is not None
     parsed = api.parse(_cleaned(made_there, _METADATA))
     return (parsed if isinstance(parsed, api.InferenceGateway) else None), True
+
+
+def is_path_gateway(value: Mapping[str, Any]) -> bool:
+    """Return whether an object is an InferenceGateway of the control cluster itself."""
+    mode = mode_of(text(value, "spec", "mode"), text(value, "spec", "clusterName"))
+    return value["kind"] == _GATEWAY and mode == "Path"
 
 
 def _state(value: Object) -> api.Resource:

@@ -63,6 +63,12 @@ class EarlierObjects:
             namespaces = set(self._by_namespace)
         for namespace in sorted(namespaces):
             yield from (name for name in self._by_namespace.get(namespace, ()) if name.startswith("control/"))
+        # What gateways in mode Model have on their clusters.
+        if ref.kind == "InferenceGateway":
+            yield from (name for name in sorted(self._files) if name.startswith("clusters/"))
+        elif ref.kind == "ModelService":
+            routed = self._by_namespace.get(names.workload_namespace(ref.namespace), ())
+            yield from (name for name in routed if name.startswith("clusters/"))
 
     def _objects(self, name: str) -> Iterator[Object]:
         for document in documents(Source(os.path.join(self._folder, name), self._files[name].encode())):

@@ -109,9 +109,10 @@ def mutated(count: int, seed: int) -> list[Sent]:
     keys = known_keys()
     sources = [
         document
-        for path in sorted((ROOT / "tests" / "data").rglob("*.yaml"))
+        for folder in ("api", "manifests")
+        for path in sorted((ROOT / "tests" / "data" / folder).rglob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text())
-        if isinstance(document, dict) and document.get("kind") in KINDS
+        if isinstance(document, dict) and document.get("kind") in KINDS and "spec" in document
     ]
     sent = []
     for number in range(count):

@@ -23,6 +23,9 @@ HERE = Path(__file__).parent
 GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.5.1", "config/crd/standard")
 INFERENCE_EXTENSION = ("sigs.k8s.io/gateway-api-inference-extension", "v1.0.1", "config/crd/bases")
 LEADER_WORKER_SET = ("sigs.k8s.io/lws", "v0.8.0", "config/crd/bases")
+ENVOY_GATEWAY = ("github.com/envoyproxy/gateway", "v1.9.1", "charts/gateway-helm/charts/crds/crds/generated")
+CERT_MANAGER = ("github.com/cert-manager/cert-manager", "v1.17.1", "deploy/crds")
+TRUST_MANAGER = ("github.com/cert-manager/trust-manager", "v0.25.0", "deploy/crds")
 METALLB = ("go.universe.tf/metallb", "v0.14.9", "config/crd/bases")
 # Module, file, version of the API.
 DESIRED = [
@@ -35,6 +38,16 @@ DESIRED = [
     (INFERENCE_EXTENSION, "inference.networking.k8s.io_inferencepools.yaml", "v1"),
     (LEADER_WORKER_SET, "leaderworkerset.x-k8s.io_leaderworkersets.yaml", "v1"),
     (METALLB, "metallb.io_ipaddresspools.yaml", "v1beta1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_backends.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_backendtrafficpolicies.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_clienttrafficpolicies.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_envoyproxies.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_httproutefilters.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_securitypolicies.yaml", "v1alpha1"),
+    (CERT_MANAGER, "crd-certificates.yaml", "v1"),
+    (CERT_MANAGER, "crd-clusterissuers.yaml", "v1"),
+    (CERT_MANAGER, "crd-issuers.yaml", "v1"),
+    (TRUST_MANAGER, "trust.cert-manager.io_bundles.yaml", "v1alpha1"),
     (METALLB, "metallb.io_l2advertisements.yaml", "v1beta1"),
 ]
 

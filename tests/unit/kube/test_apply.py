@@ -111,6 +111,67 @@ def test_an_object_of_another_user_is_left_alone(place: Place) -> None:
     assert place.get(foreign) is not None
 
 
+def test_a_certificate_that_is_there_with_the_same_key_is_used_as_it_is(place: Place) -> None:
+    place.plane.create_namespace(place.namespace, {MANAGED_BY_LABEL: MANAGED_BY})
+
+    def certificate(kind: str = "kubernetes.io/tls", **data: str) -> Object:
+        encoded = {name.replace("_", "."): base64.b64encode(value.encode()).decode() for name, value in data.items()}
+        return thing("v1", "Secret", "models-tls", place.namespace, type=kind, data=encoded)
+
+    theirs = certificate(tls_crt="certificate", tls_key="key", ca_crt="ca")
+    del theirs["metadata"]["labels"]
+    place.plane.apply(theirs)
+    namespace = thing("v1", "Namespace", place.namespace)
+    for _ in range(2):
+        found = only(place.apply([namespace, certificate(tls_crt="certificate", tls_key="key")]), "Secret")
+        assert (found.action, found.message) == ("unchanged", "it was there before, is used as it is, and stays")
+    other = only(place.apply([namespace, certificate(tls_crt="certificate", tls_key="another key")]), "Secret")
+    assert other.action == "failed"
+    assert "is not ours" in other.message
+    # Nor does it go with the others.
+    place.apply([])
+    assert place.get(theirs)
+
+
+def test_the_gateway_of_the_serving_stack_is_given_up_by_the_stack(place: Place) -> None:
+    namespace = thing("v1", "Namespace", place.namespace)
+    objects = [namespace, config("inference-gateway", place.namespace), config("others", place.namespace)]
+    place.apply(objects, scope="serving-stack.single")
+    messages = {found.name: found.message for found in place.apply(objects).results if found.action == "failed"}
+    owner = f"it belongs to fleet {place.fleet} (serving-stack.single)"
+    assert messages == {
+        "inference-gateway": f"{owner}, which gives it up to a gateway in mode Model: run serving_stack first",
+        "others": f"{owner}: two fleets want an object of this name",
+    }
+    place.apply([], scope="serving-stack.single")
+
+
+def test_a_namespace_of_the_record_that_others_made_gets_the_label_by_which_gateways_take_routes(place: Place) -> None:
+    def labelled(fleet: str) -> Object:
+        value = thing("v1", "Namespace", SYSTEM)
+        value["metadata"]["labels"]["modelplane.ai/namespace"] = fleet
+        return value
+
+    there = place.plane.get("v1", "Namespace", SYSTEM)
+    assert there
+    ours = MANAGED_BY_LABEL in there["metadata"]["labels"]
+    change = {"metadata": {"labels": {MANAGED_BY_LABEL: None}}}
+    place.plane.objects.patch("v1", "Namespace", SYSTEM, change)
+    try:
+        for action in ("updated", "unchanged"):
+            (found,) = place.apply([labelled("a-system")]).results
+            assert found.action == action
+        after = place.get(labelled("a-system"))
+        assert after
+        assert after["metadata"]["labels"]["modelplane.ai/namespace"] == "a-system"
+        assert MANAGED_BY_LABEL not in after["metadata"]["labels"]
+        place.apply([])
+        assert place.get(labelled("a-system")), "it is not ours"
+    finally:
+        back = {MANAGED_BY_LABEL: MANAGED_BY if ours else None, "modelplane.ai/namespace": None}
+        place.plane.objects.patch("v1", "Namespace", SYSTEM, {"metadata": {"labels": back}})
+
+
 DRIFTS: dict[str, tuple[int, Object, str]] = {
     "a value of ours": (3, {"spec": {"replicas": 4}}, "updated"),
     "a key of ours": (1, {"data": {"a": None}}, "updated"),

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.modelplane.fleet.tests.kube import binaries
 from ansible_collections.modelplane.fleet.tests.kube.processes import wait_for
 
-NAMES = [program.name for program in binaries.PROGRAMS]
+NAMES = [program.name for program in binaries.ALL]
 # The package of each call goes to calls.log; it waits while there is a file `wait`, and fails if there is `fail`.
 GO = """#!/bin/sh
 here=$(dirname "$0")

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.definitions import described
 from ansible_collections.modelplane.fleet.plugins.modules import definition_info, object_info
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
+from kubernetes.client.exceptions import ApiException
 
 GROUP = "counted.example.org"
 
@@ -80,3 +84,19 @@ def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, 
         run_module(object_info, {**place, "kinds": [{**kinds[0], "labels": ["a=b"]}]})["clusters"]["here"]["names"]
         == []
     )
+
+
+def test_a_gateway_stays_on_its_cluster(cluster: ControlPlane) -> None:
+    cluster.apply(crd(KINDS["InferenceGateway"]))
+    cluster.wait_for("gateways are served", lambda: cluster.objects.knows("modelplane.ai/v1alpha1", "InferenceGateway"))
+    gateway = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceGateway",
+        "metadata": {"name": "edge"},
+        "spec": {"clusterName": "west"},
+    }
+    cluster.apply(gateway)
+    with pytest.raises(ApiException, match="clusterName cannot change: add a gateway for the other cluster"):
+        cluster.apply({**gateway, "spec": {"clusterName": "east"}})
+    cluster.apply({**gateway, "spec": {"mode": "Model", "clusterName": "west"}})
+    cluster.objects.delete("modelplane.ai/v1alpha1", "InferenceGateway", "edge")

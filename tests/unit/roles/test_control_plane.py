@@ -123,6 +123,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "vars": {
             **STACK_VARS,
             "_serving_stack_spec": {},
+            "_serving_stack_needs": [],
             "choices": choices,
             "_serving_stack_live": seen,
             "reported": message,

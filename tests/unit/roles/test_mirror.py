@@ -95,9 +95,18 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 def test_every_chart_of_the_stack_is_needed() -> None:
     found = mirror_charts({"east": {}}, ["east"], STACK["serving_stack_components"])
-    others = {"metallb", "traefik", "keda", "cluster-autoscaler", "aws-dranet"}
+    others = {"metallb", "traefik", "keda", "cluster-autoscaler", "aws-dranet", "trust-manager", "valkey"}
     desired = {name: chart_of(CHARTS / name)["version"] for name in {*names()} - others}
     assert {each["file"] for each in found} == {f"{name}-{version}.tgz" for name, version in desired.items()}
+
+
+def test_charts_for_a_gateway_in_mode_model_are_needed_where_one_runs() -> None:
+    about = {"drivers": [], "gateway_needs": ["gateway", "certificates", "budgets"], "stack": {}}
+    found = mirror_charts({"hub": {}}, ["hub"], STACK["serving_stack_components"], clusters={"hub": about})
+    files = {each["file"] for each in found}
+    assert {"trust-manager-v0.25.0.tgz", "valkey-1.0.0.tgz", "gateway-helm-v1.9.3.tgz"} < files
+    assert {"ai-gateway-helm-v1.2.0.tgz", "ai-gateway-crds-helm-v1.2.0.tgz"} < files
+    assert not any(file.startswith(("gateway-helm-v1.8", "ai-gateway-helm-v0")) for file in files)
 
 
 def test_charts_and_images_are_listed_and_nothing_changed(charts: Mapping[str, Path], tmp_path: Path) -> None:

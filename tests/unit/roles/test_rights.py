@@ -28,11 +28,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build im
 ROOT = Path(__file__).parents[3]
 RBAC = ROOT / "roles/control_plane/files/rbac"
 CRDS = ROOT / "tests/kube/data/crds"
+SCHEMAS = ROOT / "tests/data/schemas"
 BUILT_IN = {
+    "BackendSecurityPolicy": "backendsecuritypolicies",
     "EndpointSlice": "endpointslices",
     "NetworkPolicy": "networkpolicies",
 }
 """Plurals that are not the kind in lower case with an s."""
+
+MODEL_GATEWAY = (ROOT / "tests/data/model-gateway.yaml").read_text()
+"""A fleet with a gateway in mode Model, of which everything is known that its clusters say."""
 
 Right = tuple[str, str, str]
 """Group, resource, verb."""
@@ -44,7 +49,6 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("inference.networking.x-k8s.io", "inferenceobjectives"): ("get", "list", "watch"),
     ("", "events"): ("list",),
     ("", "nodes"): ("list",),
-    ("gateway.networking.k8s.io", "gateways"): ("get", "list"),
     ("route.openshift.io", "routes"): ("get",),
     ("resource.k8s.io", "deviceclasses"): ("get",),
     ("resource.k8s.io", "resourceslices"): ("list",),
@@ -91,6 +95,9 @@ def plurals() -> dict[GroupKind, str]:
     for path in CRDS.rglob("*.json"):
         spec = json.loads(path.read_text())["spec"]
         found[spec["group"], spec["names"]["kind"]] = spec["names"]["plural"]
+    for path in SCHEMAS.glob("*.json"):
+        schema = json.loads(path.read_text())
+        found[schema["group"], schema["kind"]] = schema["plural"]
     return found
 
 
@@ -123,12 +130,12 @@ def test_the_control_cluster_gives_the_rights_that_are_needed_and_no_others() ->
     assert len(given) == len(set(given))
 
 
-def test_in_the_namespace_of_the_fleet_on_the_control_cluster_are_records_the_lock_and_kubeconfigs() -> None:
+def test_in_the_namespace_of_the_fleet_on_the_control_cluster_are_records_the_lock_kubeconfigs_and_keys() -> None:
     given = list(rights(rules("control-plane", "Role", "modelplane-control-plane")))
     assert set(given) == {
         ("", "configmaps", "update"),
         *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),
-        *(("", "secrets", verb) for verb in WRITTEN),
+        *(("", "secrets", verb) for verb in (*WRITTEN, "update")),
     }
     assert len(given) == len(set(given))
 
@@ -140,6 +147,26 @@ def test_only_definitions_of_the_fleet_may_be_written() -> None:
     assert reading["verbs"] == ["list", "watch"]
     assert writing["resourceNames"] == sorted(f"{kind.PLURAL}.{kind.GROUP}" for kind in api.KINDS.values())
     assert writing["verbs"] == ["get", "create", "patch", "delete"]
+
+
+def test_what_has_no_namespace_may_be_written_by_its_name_alone() -> None:
+    given = rules("workload-cluster", "ClusterRole", "modelplane-workload-cluster")
+    allowed = {
+        (group, resource, name)
+        for rule in given
+        if "create" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", ())
+    }
+    values = [value for value in composed()[0] if "namespace" not in value["metadata"] and value["kind"] != "Namespace"]
+    names = {value["kind"]: set[str]() for value in values}
+    for value in values:
+        group = value["apiVersion"].rpartition("/")[0]
+        names[value["kind"]].add(value["metadata"]["name"])
+        assert (group, plural((group, value["kind"])), value["metadata"]["name"]) in allowed
+    assert sorted(names) == ["Bundle", "ClusterIssuer"]
+    assert len(allowed) == sum(map(len, names.values()))
 
 
 def test_the_fleet_may_bind_the_role_for_secrets_and_no_other() -> None:
@@ -192,6 +219,7 @@ def composed() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
         if "apiVersion: modelplane.ai/" in block or "apiVersion: infrastructure.modelplane.ai/" in block
     ]
+    fleets.append(MODEL_GATEWAY)
     workload, control = [], []
     with tempfile.TemporaryDirectory() as folder:
         for number, text in enumerate(fleets):

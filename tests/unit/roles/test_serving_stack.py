@@ -79,7 +79,7 @@ def test_the_pins_are_those_of_the_reference_implementation() -> None:
     found = {
         entry["release"]: (entry["version"], entry["namespace"], entry["repository"])
         for entry in planned().values()
-        if "release" in entry
+        if "release" in entry and "gateway_need" not in entry
     }
     assert found == PINS
 
@@ -115,7 +115,8 @@ def test_a_failure_holds_those_back_that_need_it_and_no_one_else() -> None:
     assert holds["ai-gateway"] == ["gateway"]
     assert holds["node-feature-discovery"] == holds["dra-quota"] == ["dra-driver"]
     assert holds["prometheus"] == ["monitors"]
-    for key in ("cert-manager", "monitors", "leader-worker-set", "dra-driver", "gateway"):
+    assert holds["cert-manager"] == ["trust-manager"]
+    for key in ("monitors", "leader-worker-set", "dra-driver", "gateway"):
         assert holds[key] == []
 
 
@@ -402,7 +403,7 @@ def test_what_is_disabled_by_default_is_installed_on_demand_and_stays() -> None:
 
 def test_what_no_one_needs_is_reported_with_the_reason() -> None:
     components = [{**component, "unneeded": "it is not requested"} for component in COMPONENTS]
-    found = plan(components, Choices(drivers=[NVIDIA]))
+    found = plan(components, Choices(drivers=[NVIDIA], gateway_needs=["certificates", "budgets"]))
     assert {entry["why"] for entry in found} == {"it is not requested"}
     kept = actions(found, seen(release()), 900.0)
     assert {entry["action"] for entry in kept} == {"skip"}
@@ -411,7 +412,12 @@ def test_what_no_one_needs_is_reported_with_the_reason() -> None:
 def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
     options = SPECS["main"]["options"]
     named = {name for name in options if name.startswith("serving_stack_")}
-    undefined = {"serving_stack_drivers", "serving_stack_gateway_class", "serving_stack_gateway_listeners"}
+    undefined = {
+        "serving_stack_drivers",
+        "serving_stack_gateway_needs",
+        "serving_stack_gateway_class",
+        "serving_stack_gateway_listeners",
+    }
     assert named - undefined == set(DEFAULTS)
     for name, option in options.items():
         if "default" in option:

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     VERSION,
     Model,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import CallerPolicy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CloudCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKECluster
@@ -28,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_ca
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ModelDeployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRoute
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ModelService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing import (
     InvalidResource,
@@ -51,6 +53,8 @@ KINDS: Mapping[str, type[Resource]] = MappingProxyType(
             ModelReplica,
             ModelService,
             ModelEndpoint,
+            ModelRoute,
+            CallerPolicy,
             ModelCache,
             ServingStack,
             EKSCluster,
@@ -78,6 +82,7 @@ __all__ = [
     "GROUP_MODELS",
     "KINDS",
     "VERSION",
+    "CallerPolicy",
     "CloudCluster",
     "EKSCluster",
     "GKECluster",
@@ -90,6 +95,7 @@ __all__ = [
     "ModelDeployment",
     "ModelEndpoint",
     "ModelReplica",
+    "ModelRoute",
     "ModelService",
     "Resource",
     "ServingStack",

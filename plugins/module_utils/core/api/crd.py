@@ -154,6 +154,8 @@ def _map(shape: Shape, item: Shape) -> dict[str, Any]:
             schema["properties"] = {shape.known_key: {"type": "string"}}
         return schema
     schema = {"type": "object", "additionalProperties": _schema(item)}
+    if shape.shortest is not None:
+        schema["minProperties"] = shape.shortest
     if shape.longest is not None:
         schema["maxProperties"] = shape.longest
     return schema

@@ -343,6 +343,17 @@ class GatewayStatus(Model):
         max_length=512,
         description="What the URLs of its endpoints begin with; absent is http:// and the address.",
     )
+    hostname: str | None = Field(
+        default=None,
+        max_length=253,
+        description="Name by which gateways in mode Model reach it; absent until both sides have certificates.",
+    )
+    internal_address: str | None = Field(
+        default=None, max_length=253, description="Address behind hostname; absent is that of address."
+    )
+    ca_certificate: str | None = Field(
+        default=None, max_length=16384, description="Who signs the certificate of its gateway (PEM)."
+    )
 
 
 class PublishedFabric(Model):

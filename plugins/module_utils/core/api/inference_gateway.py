@@ -1,10 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""InferenceGateway: the front door of the fleet, on the control cluster."""
+"""InferenceGateway: a front door of the fleet, on the control cluster (mode Path) or another one (mode Model)."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
@@ -13,15 +14,26 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Column,
+    JSONSchema,
     ListMap,
     Model,
     Rule,
+    Violation,
     Words,
+    has,
     other_than,
     requires,
+    without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import Hostname, ListenerTLS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
+    DNS_SUBDOMAIN,
+    DNS_SUBDOMAIN_WORDS,
+    LabelSelector,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+Mode = Literal["Path", "Model"]
 
 WEB = "web"
 """Name of the listener for HTTP, which every gateway has: parts of large services are reached by it too."""
@@ -59,11 +71,85 @@ class GatewayListener(Model):
     tls: ListenerTLS = Field(description="Its certificates.")
 
 
+class GatewayCertificate(Model):
+    """A Secret of type kubernetes.io/tls in the namespace modelplane-system of the control cluster."""
+
+    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
+        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the Secret."
+    )
+
+
+class GatewayTLS(Model):
+    """Certificates of a gateway in mode Model; with them, port 80 only leads to port 443."""
+
+    certificate_refs: Annotated[list[GatewayCertificate], ListMap(("name",))] = Field(
+        min_length=1,
+        max_length=8,
+        description="Secrets with the certificates; they are copied to the gateway's cluster.",
+    )
+
+
+class CallerKeys(Model):
+    """Keys by which callers prove who they are."""
+
+    secret_selector: LabelSelector = Field(
+        description="Which Secrets of modelplane-system hold keys: the name of each entry is a caller, its value the "
+        "caller's key."
+    )
+
+
+class GatewayAuth(Model):
+    """Proof of who calls a gateway in mode Model."""
+
+    method: Literal["APIKey"] = Field(description="What they send: a key.")
+    api_key: CallerKeys = Field(description="Where their keys are.")
+
+
+_PATH_FIELDS = ("backend", "traefik", "listeners")
+_MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
+_IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
+_MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
+
+
+def mode_of(mode: str | None, cluster_name: str | None) -> Mode:
+    """Return the mode of a gateway, which follows from `spec.clusterName` where `spec.mode` is not given."""
+    if mode:
+        return "Model" if mode == "Model" else "Path"
+    return "Model" if cluster_name else "Path"
+
+
+def _mode(spec: Any) -> Mode:
+    return mode_of(spec.mode, spec.cluster_name)
+
+
+def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
+    """Return the check that a gateway in a mode has none of these fields."""
+
+    def check(spec: Any) -> list[Violation]:
+        written = spec.model_fields_set if _mode(spec) == mode else ()
+        aliases = {type(spec).model_fields[attribute].alias for attribute in written}
+        return [
+            Violation((field,), f"{field} is not for gateways in mode {mode}") for field in fields if field in aliases
+        ]
+
+    return check
+
+
 class InferenceGatewaySpec(Spec):
-    """Implementation of the gateway."""
+    """Mode of the gateway, where it runs, and for whom."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        requires(("IG-1",), "backend", "Traefik", "traefik"),
+        Rule(
+            ids=("IG-1",),
+            message="traefik is required when backend is Traefik",
+            cel=f"{_IS_MODEL} || !has(self.backend) || self.backend != 'Traefik' || has(self.traefik)",
+            check=lambda spec: _mode(spec) == "Model" or spec.backend != "Traefik" or spec.traefik is not None,
+            hint="Add traefik",
+            schema={
+                "if": {"allOf": [{"not": _MODEL_SCHEMA}, has("backend", "Traefik")]},
+                "then": {"required": ["traefik"]},
+            },
+        ),
         Rule(
             ids=("IG-3",),
             message="listeners must be of one port",
@@ -82,23 +168,107 @@ class InferenceGatewaySpec(Spec):
                 }
             },
         ),
+        Rule(
+            ids=("IG-5",),
+            message="backend is required in mode Path",
+            cel=f"{_IS_MODEL} || has(self.backend)",
+            check=lambda spec: (
+                _mode(spec) == "Model"
+                or spec.backend is not None
+                or [Violation(("backend",), "is required in mode Path")]
+            ),
+            hint="Add backend: Traefik, or clusterName for a gateway in mode Model",
+            schema={"if": _MODEL_SCHEMA, "else": {"required": ["backend"]}},
+        ),
+        Rule(
+            ids=("IG-6",),
+            message="clusterName is required in mode Model",
+            cel="!has(self.mode) || self.mode != 'Model' || has(self.clusterName)",
+            check=lambda spec: (
+                spec.mode != "Model"
+                or spec.cluster_name is not None
+                or [Violation(("clusterName",), "is required in mode Model")]
+            ),
+            hint="Add the name of the InferenceCluster that the gateway runs on",
+            schema={"if": has("mode", "Model"), "then": {"required": ["clusterName"]}},
+        ),
+        Rule(
+            ids=("IG-7",),
+            message=f"{', '.join(_MODEL_FIELDS)} are not for gateways in mode Path",
+            cel=f"{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _MODEL_FIELDS)})",
+            check=_given("Path", *_MODEL_FIELDS),
+            hint="Remove it, or set clusterName and mode: Model",
+            schema={"if": _MODEL_SCHEMA, "else": without(*_MODEL_FIELDS)},
+        ),
+        Rule(
+            ids=("IG-8",),
+            message=f"{', '.join(_PATH_FIELDS)} are not for gateways in mode Model",
+            cel=f"!{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _PATH_FIELDS)})",
+            check=_given("Model", *_PATH_FIELDS),
+            hint="Remove it: a gateway in mode Model runs on Envoy and listens on ports 80 and 443",
+            schema={"if": _MODEL_SCHEMA, "then": without(*_PATH_FIELDS)},
+        ),
+        # A document has no past: only API servers know that of an object.
+        Rule(
+            ids=(),
+            message="clusterName cannot change: add a gateway for the other cluster, then remove this one",
+            cel="!has(oldSelf.clusterName) || !has(self.clusterName) || self.clusterName == oldSelf.clusterName",
+            check=lambda _spec: True,
+        ),
     )
 
-    backend: Literal["Traefik"] = Field(description="Proxy that runs the gateway.")
+    mode: Mode | None = Field(
+        default=None,
+        description="Path: on the control cluster, services have a URL each. Model: on the cluster of clusterName, "
+        "requests name a model. Absent is Model with clusterName, else Path.",
+    )
+    cluster_name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=DNS_SUBDOMAIN,
+        description="InferenceCluster that a gateway in mode Model runs on, one for each cluster; it cannot change.",
+    )
+    tls: GatewayTLS | None = Field(default=None, description="Certificates; absent is plain HTTP on port 80.")
+    auth: GatewayAuth | None = Field(
+        default=None, description="How callers prove who they are; absent is that no one has to."
+    )
+    service_selector: LabelSelector | None = Field(
+        default=None, description="Labels of the ModelServices that it serves; absent is all."
+    )
+    backend: Literal["Traefik"] | None = Field(
+        default=None, description="Proxy that runs the gateway; required in mode Path."
+    )
     traefik: Traefik | None = Field(default=None, description="Settings of the Traefik backend.")
     listeners: Annotated[list[GatewayListener], ListMap(("name",))] | None = Field(
         default=None, max_length=8, description="Listeners beside that for HTTP on port 80, which is always there."
     )
 
 
+class GatewayEndpoints(Model):
+    """Base URLs for clients."""
+
+    open_ai: str | None = Field(default=None, alias="openAI", description="For clients of OpenAI's API.")
+    anthropic: str | None = Field(default=None, description="For clients of Anthropic's API.")
+
+
 class InferenceGatewayStatus(Status):
     """Observed state of the gateway."""
 
     address: str | None = Field(default=None, description="Address that clients reach; the host of every service URL.")
+    endpoints: GatewayEndpoints | None = Field(
+        default=None, description="Where clients reach a gateway in mode Model, by the API that they speak."
+    )
+    client_ca_certificate: str | None = Field(
+        default=None,
+        alias="clientCACertificate",
+        max_length=16384,
+        description="Who signs the certificate by which the gateway proves itself to clusters (PEM).",
+    )
 
 
 class InferenceGateway(Resource):
-    """Front door of the fleet: one gateway on the control cluster, named default."""
+    """Front door of the fleet: in mode Path one on the control cluster, in mode Model one on each of some clusters."""
 
     KIND: ClassVar[str] = "InferenceGateway"
     PLURAL: ClassVar[str] = "inferencegateways"
@@ -106,8 +276,19 @@ class InferenceGateway(Resource):
     NAMESPACED: ClassVar[bool] = False
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("GATEWAY", ".spec.backend"),
+        Column("CLUSTER", ".spec.clusterName"),
         Column("ADDRESS", ".status.address"),
     )
 
     spec: InferenceGatewaySpec = Field(description="What runs the gateway.")
     status: InferenceGatewayStatus | None = Field(default=None, description="What is known of the gateway.")
+
+    @property
+    def mode(self) -> Mode:
+        """Path or Model, whether it is given or follows from other fields."""
+        return _mode(self.spec)
+
+    def serves(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the gateway serves ModelServices with these labels."""
+        selector = self.spec.service_selector
+        return selector is None or selector.matches(labels)

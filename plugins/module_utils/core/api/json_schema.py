@@ -166,7 +166,8 @@ def _map(shape: Shape, item: Shape) -> JSONSchema:
     if shape.free:
         known = {shape.known_key: {"type": "string"}} if shape.known_key else None
         return _limited({"type": "object"}, properties=known)
-    return _limited({"type": "object", "additionalProperties": _schema(item)}, maxProperties=shape.longest)
+    schema: JSONSchema = {"type": "object", "additionalProperties": _schema(item)}
+    return _limited(schema, minProperties=shape.shortest, maxProperties=shape.longest)
 
 
 def _limited(schema: JSONSchema, **limits: Any) -> JSONSchema:

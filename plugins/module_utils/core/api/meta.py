@@ -146,6 +146,18 @@ def _annotation_bytes(meta: Any) -> bool:
 LabelValue = Annotated[str, Field(max_length=_MAX_VALUE)]
 
 
+class LabelSelector(Model):
+    """Selector of objects by their labels."""
+
+    match_labels: dict[str, LabelValue] = Field(
+        min_length=1, max_length=16, description="Labels that an object must have, all of them with these values."
+    )
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether an object with these labels is selected."""
+        return self.match_labels.items() <= labels.items()
+
+
 class ObjectMeta(Model):
     """metadata of an object; what only API servers write is accepted, so that exported objects can be read back."""
 

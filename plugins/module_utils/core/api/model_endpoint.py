@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Column,
     Model,
     Rule,
+    Violation,
     Words,
     other_than,
     without,
@@ -20,6 +22,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 AUTHORIZATION = "Authorization"
+BEARER = "Bearer "
+X_API_KEY = "x-api-key"
+Schema = Literal["OpenAI", "Anthropic"]
+OPENAI: Schema = "OpenAI"
+ANTHROPIC: Schema = "Anthropic"
+DEFAULT_PREFIX = "/v1"
+
+PATH = '^/[!"$->@-~]*$'
+_PATH_WORDS = "must begin with '/' and have no spaces, '?' or '#'"
+# The last label of a name begins with a letter, that of an IPv4 address with a digit.
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_HOST = rf"({_LABEL}\.)*[a-z]([-a-z0-9]*[a-z0-9])?"
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+ORIGIN = f"^https?://{_HOST}(:{_PORT})?$"
 
 # RFC 9110, section 5.6.2: the token that a field name is.
 TOKEN = r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$"
@@ -54,18 +70,24 @@ class APIKey(Model):
         Rule(
             ids=("ME-1",),
             message="header must not be one that proxies set by themselves",
-            cel=f"!(self.header.lowerAscii() in [{', '.join(repr(name) for name in PROXY_HEADERS)}])",
-            check=lambda credential: credential.header.lower() not in PROXY_HEADERS,
-            hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as x-api-key",
+            cel=f"!has(self.header) || !(self.header.lowerAscii() in "
+            f"[{', '.join(repr(name) for name in PROXY_HEADERS)}])",
+            check=lambda credential: (credential.header or "").lower() not in PROXY_HEADERS,
+            hint=f"Most providers take the key in {AUTHORIZATION} or in a header of their own, such as {X_API_KEY}",
             schema={"properties": {"header": other_than(*map(_any_case, PROXY_HEADERS))}},
         ),
     )
 
     secret_ref: KeySecretRef = Field(description="Where the key is.")
-    header: Annotated[str, Words("must be the name of an HTTP header: letters, digits and any of !#$%&'*+-.^_`|~")] = (
-        Field(
-            default=AUTHORIZATION, min_length=1, max_length=256, pattern=TOKEN, description="Header that the key is in."
-        )
+    header: (
+        Annotated[str, Words("must be the name of an HTTP header: letters, digits and any of !#$%&'*+-.^_`|~")] | None
+    ) = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=TOKEN,
+        description=f"Header that the key is in; absent is {AUTHORIZATION}, or {X_API_KEY} where api.schema is "
+        f"{ANTHROPIC}.",
     )
     prefix: Annotated[str, Words("must be visible ASCII characters and spaces")] | None = Field(
         default=None,
@@ -78,6 +100,7 @@ class APIKey(Model):
 class Credential(Model):
     """Credentials that the backend asks of callers; they take the place of what the caller sent."""
 
+    method: Literal["APIKey"] | None = Field(default=None, description="What kind of credentials; absent is APIKey.")
     api_key: APIKey = Field(description="A key that is sent in a header.")
 
 
@@ -115,8 +138,32 @@ class EndpointTLS(Model):
     )
 
 
+class EndpointAPI(Model):
+    """API that the backend speaks."""
+
+    schema_: Schema = Field(default=OPENAI, alias="schema", description="Whose API it is.")
+    prefix: Annotated[str, Words(_PATH_WORDS)] | None = Field(
+        default=None,
+        max_length=1024,
+        pattern=PATH,
+        description=f"What the paths of the API begin with; absent is the path of url, or {DEFAULT_PREFIX} where it "
+        "has none.",
+    )
+
+
 def _is_https(spec: Any) -> bool:
-    return bool(spec.url.lower().startswith("https://"))
+    return bool(spec.backend_url.lower().startswith("https://"))
+
+
+_HTTPS = {"pattern": f"^{_any_case('https')}://"}
+
+
+def _one_address(spec: Any) -> list[Violation]:
+    if spec.url is None and spec.origin is None:
+        return [Violation(("url",), "is required, or origin in its place")]
+    if spec.url is not None and spec.origin is not None:
+        return [Violation(("origin",), "must not be given beside url", hint="Keep one of them")]
+    return []
 
 
 class ModelEndpointSpec(Spec):
@@ -125,24 +172,60 @@ class ModelEndpointSpec(Spec):
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("ME-3",),
-            message="tls is allowed only with an https url",
-            cel="!has(self.tls) || self.url.lowerAscii().startsWith('https://')",
+            message="tls is allowed only with an https url or origin",
+            cel="!has(self.tls) || (has(self.url) && self.url.lowerAscii().startsWith('https://')) "
+            "|| (has(self.origin) && self.origin.startsWith('https://'))",
             check=lambda spec: spec.tls is None or _is_https(spec),
-            hint="Write https:// in url, or remove tls",
+            hint="Write https:// there, or remove tls",
             schema={
-                "if": {"properties": {"url": {"pattern": f"^{_any_case('https')}://"}}},
+                "if": {"properties": {"url": _HTTPS, "origin": _HTTPS}},
                 "else": without("tls"),
             },
+        ),
+        Rule(
+            ids=("ME-4",),
+            message="exactly one of url and origin must be given",
+            cel="has(self.url) != has(self.origin)",
+            check=_one_address,
+            hint="Write origin for a backend with a DNS name, url for any",
+            schema={"oneOf": [{"required": ["url"]}, {"required": ["origin"]}]},
         ),
     )
 
     # Whether it can be used is no matter of the schema: an endpoint that cannot be reached says so in its status.
-    url: str = Field(min_length=1, max_length=2048, description="http or https URL; its host and port are used.")
-    rewrite_path: Annotated[str, Words("must begin with '/' and have no spaces, '?' or '#'")] | None = Field(
+    url: str | None = Field(
+        default=None, min_length=1, max_length=2048, description="http or https URL; its host and port are used."
+    )
+    origin: (
+        Annotated[
+            str,
+            Words(
+                "must be http:// or https:// and a DNS name in lower case, with or without a port: no address, no path"
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        min_length=1,
+        max_length=267,
+        pattern=ORIGIN,
+        description="Scheme, DNS name and port of the backend.",
+    )
+    api: EndpointAPI | None = Field(
+        default=None, description=f"API that the backend speaks; absent is that of {OPENAI}, under its usual prefix."
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description="Name that the backend has for the model; absent passes on the one of the request.",
+    )
+    rewrite_path: Annotated[str, Words(_PATH_WORDS)] | None = Field(
         default=None,
         max_length=1024,
-        pattern='^/[!"$->@-~]*$',
-        description="Path that replaces the service's prefix; absent rewrites nothing.",
+        pattern=PATH,
+        description="Path that replaces the service's prefix at a gateway in mode Path; absent rewrites nothing with "
+        "url, and is derived from api.prefix with origin.",
     )
     credential: Credential | None = Field(
         default=None, description="What the backend asks of callers; absent passes on what the caller sent."
@@ -150,6 +233,54 @@ class ModelEndpointSpec(Spec):
     tls: EndpointTLS | None = Field(
         default=None, description="How the backend proves who it is; absent is by its host's name."
     )
+
+    @property
+    def backend_url(self) -> str:
+        """The URL whose scheme, host and port lead to the backend."""
+        return self.url or self.origin or ""
+
+    @property
+    def backend_field(self) -> str:
+        """The field that the URL is of: url or origin."""
+        return "origin" if self.origin is not None else "url"
+
+    @property
+    def schema_name(self) -> Schema:
+        """The provider whose API the backend speaks."""
+        return self.api.schema_ if self.api else OPENAI
+
+    @property
+    def prefix(self) -> str:
+        """The path that all paths of the backend's API begin with, without a slash at the end."""
+        if self.api and self.api.prefix is not None:
+            return self.api.prefix.rstrip("/")
+        try:
+            path = urlsplit(self.url or "").path
+        except ValueError:
+            path = ""
+        return path.rstrip("/") or DEFAULT_PREFIX
+
+    @property
+    def path(self) -> str | None:
+        """The path that replaces a service's prefix at a gateway in mode Path; None rewrites nothing.
+
+        Clients of such a gateway write the version of the API behind the prefix: it is left out of what is derived.
+        """
+        if self.rewrite_path is not None or self.origin is None:
+            return self.rewrite_path
+        return f"{self.prefix.removesuffix(DEFAULT_PREFIX)}/"
+
+    @property
+    def key_header(self) -> str:
+        """The header that the key of `credential` is sent in."""
+        usual = X_API_KEY if self.schema_name == ANTHROPIC else AUTHORIZATION
+        return (self.credential.api_key.header if self.credential else None) or usual
+
+    @property
+    def key_prefix(self) -> str:
+        """The text before the key in its header."""
+        given = self.credential.api_key.prefix if self.credential else None
+        return given if given is not None else BEARER if self.key_header.lower() == AUTHORIZATION.lower() else ""
 
 
 class EndpointRouting(Model):
@@ -170,7 +301,10 @@ class ModelEndpoint(Resource):
     KIND: ClassVar[str] = "ModelEndpoint"
     PLURAL: ClassVar[str] = "modelendpoints"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("me",)
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("URL", ".spec.url"),)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("URL", ".spec.url"),
+        Column("ORIGIN", ".spec.origin"),
+    )
 
     spec: ModelEndpointSpec = Field(description="Where the backend is.")
     status: ModelEndpointStatus | None = Field(default=None, description="What is known of the endpoint.")

@@ -29,7 +29,11 @@ class ServiceEndpoint(Model):
     """Endpoints that share a part of the traffic."""
 
     name: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
-        default=None, min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the entry, for people."
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=DNS_LABEL,
+        description="Name of the entry; absent is `endpoint-` and its index.",
     )
     weight: int = Field(default=1, ge=1, le=1_000_000, description="Share of the traffic against the other entries.")
     priority: int = Field(
@@ -39,6 +43,30 @@ class ServiceEndpoint(Model):
         description="Lower comes first: an entry is used only while no endpoint of a lower priority is usable.",
     )
     selector: EndpointSelector = Field(description="Which ModelEndpoints.")
+
+
+DURATION = "^([0-9]{1,5}(h|m|s|ms)){1,4}$"
+DURATION_WORDS = "must be a duration such as 90s, 1h30m or 500ms"
+
+
+class Timeouts(Model):
+    """Limits on the time that requests take, through gateways in mode Model."""
+
+    request: Annotated[str, Words(DURATION_WORDS)] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=28,
+        pattern=DURATION,
+        description="Time for a whole request, with its repetitions; `0s` is no limit, absent is that of the gateway.",
+    )
+    idle: Annotated[str, Words(DURATION_WORDS)] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=28,
+        pattern=DURATION,
+        description="Time without a byte: before the first one the request is tried again, after it the answer is cut "
+        "off. `0s` is no limit, absent is that of the gateway.",
+    )
 
 
 def _entry_names(spec: Any) -> list[Violation]:
@@ -82,6 +110,7 @@ class ModelServiceSpec(Spec):
     )
 
     endpoints: list[ServiceEndpoint] = Field(min_length=1, max_length=64, description="Endpoints behind the URL.")
+    timeouts: Timeouts | None = Field(default=None, description="Limits on the time that requests take.")
     survive: Survival | None = Field(
         default=None,
         description="Losses of clusters after which an endpoint has to be usable still, once what can be placed "
@@ -89,10 +118,21 @@ class ModelServiceSpec(Spec):
     )
 
 
+class RouteCounts(Model):
+    """Gateways in mode Model that the service has a route on."""
+
+    total: int = Field(ge=0, description="How many serve it.")
+    ready: int = Field(ge=0, description="How many of them route requests to an endpoint.")
+
+
 class ModelServiceStatus(Status):
     """Observed state of the service."""
 
-    address: str | None = Field(default=None, description="URL of the service.")
+    address: str | None = Field(default=None, description="URL of the service, through the gateway in mode Path.")
+    model: str | None = Field(
+        default=None, max_length=317, description="Name of the model in requests through gateways in mode Model."
+    )
+    routes: RouteCounts | None = Field(default=None, description="Gateways in mode Model that serve it.")
 
 
 class ModelService(Resource):
@@ -101,7 +141,15 @@ class ModelService(Resource):
     KIND: ClassVar[str] = "ModelService"
     PLURAL: ClassVar[str] = "modelservices"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("ms",)
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("ADDRESS", ".status.address"),)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("ADDRESS", ".status.address"),
+        Column("MODEL", ".status.model"),
+    )
 
     spec: ModelServiceSpec = Field(description="Which endpoints the URL leads to.")
     status: ModelServiceStatus | None = Field(default=None, description="What is known of the service.")
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in requests through gateways in mode Model."""
+        return f"{self.namespace}/{self.name}"

@@ -20,12 +20,21 @@ from typing import Any, NamedTuple
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import PART_BYTES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 
 FORMAT = "modelplane.fleet/decision/1"
 LARGEST = 64 * 1024 * 1024
 """Bytes that the objects of a cluster, or an index, may have at most when they are no longer compressed."""
 
+_WITHOUT_NAMESPACE = frozenset(
+    {
+        ("cert-manager.io", "ClusterIssuer", constants.MODEL_GATEWAY_CA),
+        ("trust.cert-manager.io", "Bundle", constants.CLUSTER_GATEWAY_CA),
+        ("trust.cert-manager.io", "Bundle", constants.MODEL_GATEWAY_CA),
+    }
+)
+"""Objects without a namespace that are composed for workload clusters, beside Namespaces: of gateways in mode Model."""
 _MOST_PARTS = LARGEST // PART_BYTES + 1
 _GENERATION = re.compile("[1-9][0-9]{0,14}")
 
@@ -120,21 +129,28 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
     """Return what the parts of a cluster contain. Raises DecisionError.
 
     `kinds` (group and kind) are those that are composed for workload clusters: an object of another kind, or in a
-    namespace that is not of the fleet, was not decided by a fleet.
+    namespace that is not of the fleet, was not decided by a fleet, nor was another one without a namespace than those
+    that gateways have.
     """
     value = _unpacked(entry, parts)
     objects, secret_copies, held = (_list(value, name) for name in ("objects", "secretCopies", "held"))
     known = frozenset(kinds)
     for each in objects:
         group, kind, namespace, name = identity(each)
-        place = name if kind == "Namespace" else namespace
-        if not name or (group, kind) not in known or not names.is_fleet_namespace(place):
+        if not name or (group, kind) not in known or not _is_in_place(group, kind, namespace, name):
             raise DecisionError("it has an object that no fleet composes")
     for each in secret_copies:
         if not names.is_fleet_namespace(text(each, "to", "namespace")):
             raise DecisionError("it has a copy of a Secret that no fleet makes")
     is_blocked = value.get("blocked") is True
     return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)), is_blocked)
+
+
+def _is_in_place(group: str, kind: str, namespace: str, name: str) -> bool:
+    """Return whether an object is where a fleet composes objects of its kind."""
+    if namespace or (group, kind) == ("", "Namespace"):
+        return names.is_fleet_namespace(namespace or name)
+    return (group, kind, name) in _WITHOUT_NAMESPACE
 
 
 def packed_index(index: Index) -> Packed:

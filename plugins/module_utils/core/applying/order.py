@@ -27,12 +27,12 @@ _STAGES = (
     ("Gateway",),
     # All other kinds: filters and policies that routes refer to.
     (),
-    ("HTTPRoute",),
+    ("HTTPRoute", "AIGatewayRoute"),
 )
 _OTHERS = _STAGES.index(())
 _RANK = {kind: rank for rank, kinds in enumerate(_STAGES) for kind in kinds}
 
-ROUTES = frozenset({"HTTPRoute"})
+ROUTES = frozenset({"HTTPRoute", "AIGatewayRoute"})
 """Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
 
 RECREATED = frozenset(

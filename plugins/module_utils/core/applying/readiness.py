@@ -2,7 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Readiness of an object: ready, progressing, or failed, with the reason.
 
-The rules are those of `kubectl rollout status`, and of the API reference for other kinds. Kinds without a status
+The rules are those of `kubectl rollout status`, and of the API reference for other kinds, among them those of
+cert-manager (Certificate), trust-manager (Bundle) and the AI gateway (AIGatewayRoute). Kinds without a status
 (ConfigMap, Role, ResourceClaimTemplate) are ready as soon as they exist.
 """
 
@@ -236,6 +237,20 @@ def _gateway_class(live: Object) -> Readiness:
     return _progressing(_reason(live, "Accepted") or "no controller has accepted it yet")
 
 
+def _certificate(live: Object) -> Readiness:
+    return READY if is_true(live, "Ready") else _progressing(_reason(live, "Ready") or "it is not issued yet")
+
+
+def _bundle(live: Object) -> Readiness:
+    return READY if is_true(live, "Synced") else _progressing(_reason(live, "Synced") or "it is not copied yet")
+
+
+def _ai_route(live: Object) -> Readiness:
+    if is_true(live, "Accepted"):
+        return READY
+    return _progressing(_reason(live, "NotAccepted") or "the AI gateway has not accepted it yet")
+
+
 def _parents(live: Object, *, reported: bool) -> Readiness:
     """Return the readiness of an object with an entry of `status.parents` for each gateway.
 
@@ -266,6 +281,9 @@ _RULES: Mapping[str, Callable[[Object], Readiness]] = {
     "Gateway": _gateway,
     "GatewayClass": _gateway_class,
     "HTTPRoute": lambda live: _parents(live, reported=True),
+    "AIGatewayRoute": _ai_route,
+    "Certificate": _certificate,
+    "Bundle": _bundle,
     "Route": _route,
     "InferencePool": lambda live: _parents(live, reported=False),
 }

@@ -45,6 +45,7 @@ _GUARDS = ("safe-upgrades.gateway.networking.k8s.io", "openshift-ingress-operato
 OpenShift's Ingress Operator."""
 IMAGES: Mapping[str, tuple[str, ...]] = {
     "cert-manager": ("cert-manager-controller", "jetstack-cert-manager-rhel9"),
+    "trust-manager": ("trust-manager",),
     "prometheus": ("prometheus-operator",),
     "leader-worker-set": ("lws",),
     "envoy-gateway": ("envoyproxy/gateway",),

@@ -14,10 +14,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     Right,
     Snapshot,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
+    AI_GROUP,
+    ENVOY_GROUP,
+    GATEWAY_GROUP,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
+_OF_GATEWAYS = frozenset({AI_GROUP, ENVOY_GROUP, "cert-manager.io", "discovery.k8s.io", "trust.cert-manager.io"})
+"""API groups of which only gateways in mode Model have objects on workload clusters."""
 _BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 _PENDING = ("install", "upgrade", "recover", "remove")
 
@@ -44,6 +52,16 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
                 for verb in rule.get("verbs") or ():
                     for name in rule.get("resourceNames") or ("",):
                         yield Right(str(group), str(resource), str(verb), namespace, str(name))
+
+
+def needed(given: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
+    """Return the rights that a fleet makes use of: those for gateways in mode Model only where it has one."""
+    return tuple(right for right in given if cluster.has_door or not _is_for_gateways(right))
+
+
+def _is_for_gateways(right: Right) -> bool:
+    writes = right.verb not in ("get", "list")
+    return right.group in _OF_GATEWAYS or (right.group == GATEWAY_GROUP and right.resource == "gateways" and writes)
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:

@@ -5,10 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import EndpointTLS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
+    ANTHROPIC,
+    AUTHORIZATION,
+    BEARER,
+    X_API_KEY,
+    EndpointTLS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress import (
@@ -34,7 +41,7 @@ def endpoint_problem(endpoint: api.ModelEndpoint) -> str:
     """Return the reason why requests cannot be sent to a ModelEndpoint, "" when there is none."""
     tls = endpoint.spec.tls
     try:
-        target = parse_url(endpoint.spec.url)
+        target = parse_url(endpoint.spec.backend_url)
     except InvalidUrl as error:
         return str(error)
     if target.tls and not target.named and not (tls and tls.server_name):
@@ -43,6 +50,37 @@ def endpoint_problem(endpoint: api.ModelEndpoint) -> str:
             "write the name in the backend's certificate into tls.serverName"
         )
     return ""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Reason why gateways in mode Model cannot use an endpoint, and the field below `spec` that it is about."""
+
+    field: str
+    reason: str
+
+
+def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
+    """Return the reason why gateways in mode Model cannot send requests to a ModelEndpoint outside of the fleet, None
+    when there is none."""
+    spec = endpoint.spec
+    problem = endpoint_problem(endpoint)
+    if problem:
+        return Obstacle(spec.backend_field, problem)
+    if not parse_url(spec.backend_url).named:
+        reason = "gateways in mode Model reach backends by DNS name only: write one in origin in place of the url"
+        return Obstacle(spec.backend_field, reason)
+    if spec.tls and spec.tls.ca_certificate_ref:
+        reason = "gateways in mode Model trust only certificates that the system trusts: remove tls.caCertificateRef"
+        return Obstacle("tls.caCertificateRef", reason)
+    usual = (X_API_KEY, "") if spec.schema_name == ANTHROPIC else (AUTHORIZATION, BEARER)
+    if spec.credential and (spec.key_header.lower(), spec.key_prefix) != (usual[0].lower(), usual[1]):
+        reason = (
+            f"gateways in mode Model send the key of a backend that speaks {spec.schema_name} in {usual[0]} with the "
+            f"prefix '{usual[1]}': leave header and prefix out of credential.apiKey"
+        )
+        return Obstacle("credential.apiKey", reason)
+    return None
 
 
 def backend_name(name: str, *, egress: bool = False) -> str:
@@ -58,7 +96,7 @@ def backend_reference(endpoint: api.ModelEndpoint) -> tuple[str, int]:
     """Return name and port of the Service of a valid ModelEndpoint."""
     if endpoint.spec.credential:
         return backend_name(endpoint.name, egress=True), EGRESS_PORT
-    return backend_name(endpoint.name), parse_url(endpoint.spec.url).port
+    return backend_name(endpoint.name), parse_url(endpoint.spec.backend_url).port
 
 
 def backend_host(endpoint: api.ModelEndpoint) -> str:
@@ -66,7 +104,7 @@ def backend_host(endpoint: api.ModelEndpoint) -> str:
 
     Providers serve many names at one address and refuse others. An egress proxy sets the Host itself.
     """
-    target = parse_url(endpoint.spec.url)
+    target = parse_url(endpoint.spec.backend_url)
     return target.host if target.named and not endpoint.spec.credential else ""
 
 
@@ -80,7 +118,7 @@ def endpoint_objects(
     """
     if endpoint_problem(endpoint):
         return ()
-    target = parse_url(endpoint.spec.url)
+    target = parse_url(endpoint.spec.backend_url)
     if endpoint.spec.credential:
         namespace = (gateway or backend_of(None)).namespace
         return egress_objects(endpoint, endpoint.spec.credential.api_key, target, options, namespace)
@@ -125,9 +163,11 @@ def _tls_policy(tls: EndpointTLS | None, target: Target, metadata: Mapping[str, 
 
 
 __all__ = [
+    "Obstacle",
     "backend_host",
     "backend_name",
     "backend_reference",
     "endpoint_objects",
     "endpoint_problem",
+    "model_mode_obstacle",
 ]

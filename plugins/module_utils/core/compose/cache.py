@@ -43,12 +43,17 @@ _FINISHED_JOB_SECONDS = 180
 _DIGEST_DIGITS = 10
 
 
+OPAQUE = "Opaque"
+"""Type of Secrets that are of no other type."""
+
+
 @dataclass(frozen=True)
 class SecretCopy:
     """Value of a Secret to copy from the control cluster to a workload cluster when objects are applied.
 
     It is never in the build folder. `source_*` locate it on the control cluster, the other fields on the workload
-    cluster.
+    cluster; `type` is that of the copy. With `labels` all entries of all Secrets with these labels are copied, in place
+    of one entry of one. `owner` are labels of the copy, by which it stays with what it is for.
     """
 
     source_namespace: str
@@ -57,6 +62,9 @@ class SecretCopy:
     namespace: str
     name: str
     key: str
+    type: str = OPAQUE
+    labels: tuple[tuple[str, str], ...] = ()
+    owner: tuple[tuple[str, str], ...] = ()
 
 
 def artifact(cache: api.ModelCache) -> str:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -19,9 +21,9 @@ def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
     return labels
 
 
-def system_namespace() -> dict[str, Any]:
-    """Return the Namespace of the fleet's own objects."""
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+def system_namespace(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the Namespace of the fleet's own objects, with `more` labels."""
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, **more}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",

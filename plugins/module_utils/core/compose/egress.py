@@ -60,7 +60,7 @@ def egress_objects(
     name = egress_name(endpoint.name)
     metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, name)
     selector = {constants.APP_LABEL: name}
-    config = egress_config.egress_config(key, endpoint.spec.tls, target)
+    config = egress_config.egress_config(endpoint.spec, target)
     files = {file: to_yaml(content) for file, content in config.items()}
     return (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},

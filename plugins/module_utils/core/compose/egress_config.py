@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import APIKey, EndpointTLS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
+    EndpointTLS,
+    ModelEndpointSpec,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
@@ -55,22 +58,15 @@ class Credential:
     header: str
     prefix: str
 
-    @classmethod
-    def of(cls, key: APIKey) -> Credential:
-        """Return the credential of a key, with defaults filled in."""
-        prefix = key.prefix
-        if prefix is None:
-            prefix = "Bearer " if key.header.lower() == _AUTHORIZATION else ""
-        return cls(key.header, prefix)
 
-
-def egress_config(key: APIKey, tls: EndpointTLS | None, target: Target) -> dict[str, dict[str, Any]]:
-    """Return the files of the proxy of a ModelEndpoint with this key, by name.
+def egress_config(spec: ModelEndpointSpec, target: Target) -> dict[str, dict[str, Any]]:
+    """Return the files of the proxy of a ModelEndpoint with a key, by name.
 
     The key is not in them: Envoy reads it from the mounted Secret, and again when that changes. Without a key Envoy
     answers 401 itself.
     """
-    files = {BOOTSTRAP_FILE: _bootstrap(Credential.of(key), target, tls), CREDENTIAL_FILE: _key_secret()}
+    tls, credential = spec.tls, Credential(spec.key_header, spec.key_prefix)
+    files = {BOOTSTRAP_FILE: _bootstrap(credential, target, tls), CREDENTIAL_FILE: _key_secret()}
     if target.tls:
         files[AUTHORITIES_FILE] = _authorities_secret(tls is not None and tls.ca_certificate_ref is not None)
     return files

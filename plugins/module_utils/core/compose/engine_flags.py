@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import prod
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
@@ -48,6 +48,7 @@ _MULTIPLES: Mapping[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
     **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
 }
+SERVED_NAME = "--served-model-name"
 _VLLM_CONTEXT, _SGLANG_CONTEXT = "--max-model-len", "--context-length"
 # vLLM takes what fits.
 _FITTING_CONTEXT = ("auto", "-1")
@@ -241,6 +242,48 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
         cache_type=_value(line, ("--kv-cache-dtype",)),
         context=_context(line),
     )
+
+
+@dataclass(frozen=True)
+class ServedNames:
+    """Names under which an engine serves its model; empty when its flags set none. `can_be_added`: further arguments
+    reach it, so that the flag can be added to them."""
+
+    names: tuple[str, ...]
+    can_be_added: bool
+
+
+def served_names(line: CommandLine) -> ServedNames | None:
+    """Return the names under which an engine that is vLLM or SGLang serves its model; None when they cannot be
+    determined, as for names that are expanded in the pod."""
+    name = program(line)
+    if name is None or _has(line, ("--config",)):
+        return None
+    started = [words for words in _scripts(line) if _starts(words) == name]
+    lines = [_plain(line), *started]
+    found = tuple(each for words in lines for each in _served(words, name))
+    flags = (word for words in lines for word in _flag_words(words))
+    if any(_EXPANDED.search(each) for each in found) or any(word.startswith("$") for word in flags):
+        return None
+    return ServedNames(found, can_be_added=not started)
+
+
+def _served(words: Sequence[str], name: str) -> Iterator[str]:
+    """Yield the values of the flag for names: vLLM takes one or several."""
+    for position, word in enumerate(words):
+        if _flag(word, name) == SERVED_NAME:
+            __, equals, value = word.partition("=")
+            following = takewhile(lambda each: not each.startswith("-"), words[position + 1 :])
+            values = (value,) if equals else tuple(following)
+            yield from values if name == "vllm" else values[:1]
+
+
+def _flag_words(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command line that are no value of a flag before them, nor all arguments."""
+    for before, word in pairwise(("", *words)):
+        is_value = before.startswith("-") and "=" not in before
+        if not is_value and word not in _ALL_ARGUMENTS and before != "serve":
+            yield word
 
 
 @dataclass(frozen=True)

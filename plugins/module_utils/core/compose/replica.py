@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import DeviceConstraint
@@ -20,6 +21,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
     ReplicaServing,
     ResolvedDeviceRequest,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar, PodTemplate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import model as scheduled
 
@@ -29,12 +33,14 @@ def model_replica(
     cluster: str,
     index: int,
     engines: Sequence[scheduled.PlacedEngine],
+    served_name: str = "",
 ) -> api.ModelReplica:
     """Return the ModelReplica number `index` of a ModelDeployment on a cluster.
 
     Engines are in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
     copied; managed labels override them. The ModelCache is referenced without the ID of its volume, which is chosen
-    later. Raises ValueError when `engines` is not a placement of this deployment's engines.
+    later. `served_name` is the name under which gateways in mode Model ask its engines for the model, "" when they ask
+    for none. Raises ValueError when `engines` is not a placement of this deployment's engines.
     """
     namespace = deployment.namespace
     body = deployment.spec.template.spec
@@ -51,7 +57,7 @@ def model_replica(
             cluster_name=cluster,
             model_cache_ref=api.construct(MountedCache, name=cache.name) if cache else None,
             serving=ReplicaServing.model_validate(api.wire(serving, set_only=True)) if serving else None,
-            engines=_engines(body.engines, engines),
+            engines=_engines(body.engines, engines, served_name),
         ),
     )
 
@@ -70,22 +76,25 @@ def replica_labels(deployment: api.ModelDeployment, cluster: str, index: int) ->
     }
 
 
-def _engines(written: Sequence[Engine], placed: Sequence[scheduled.PlacedEngine]) -> list[PlacedEngine]:
+def _engines(
+    written: Sequence[Engine], placed: Sequence[scheduled.PlacedEngine], served_name: str
+) -> list[PlacedEngine]:
     by_name = {engine.name: engine for engine in placed}
     desired = {engine.name: len(engine.members) for engine in written}
     given = {engine.name: len(engine.members) for engine in placed}
     if desired != given or len(by_name) != len(placed):
         raise ValueError(f"the placement has the engines and member counts {given}, the deployment has {desired}")
-    return [_engine(engine, by_name[engine.name]) for engine in written]
+    return [_engine(engine, by_name[engine.name], served_name) for engine in written]
 
 
-def _engine(written: Engine, placed: scheduled.PlacedEngine) -> PlacedEngine:
-    members = [_member(*pair) for pair in zip(written.members, placed.members, strict=True)]
+def _engine(written: Engine, placed: scheduled.PlacedEngine, served_name: str) -> PlacedEngine:
+    members = [_member(*pair, served_name) for pair in zip(written.members, placed.members, strict=True)]
     return api.construct(PlacedEngine, name=written.name, copies=written.copies, phase=written.phase, members=members)
 
 
-def _member(written: Member, placed: scheduled.PlacedMember) -> PlacedMember:
-    """Return a member with its node pools. It shares its template with the deployment, as models are never changed."""
+def _member(written: Member, placed: scheduled.PlacedMember, served_name: str) -> PlacedMember:
+    """Return a member with its node pools. It shares its template with the deployment, as models are never changed,
+    unless it has to learn the name of its model."""
     return api.construct(
         PlacedMember,
         role=written.role,
@@ -95,8 +104,23 @@ def _member(written: Member, placed: scheduled.PlacedMember) -> PlacedMember:
         device_constraints=[DeviceConstraint.model_validate(each) for each in placed.device_constraints] or None,
         planned_nodes=_planned_nodes(placed.planned_nodes),
         worker=written.worker,
-        template=written.template,
+        template=_serving(written, served_name) if served_name else written.template,
     )
+
+
+def _serving(written: Member, served_name: str) -> PodTemplate:
+    """Return the template of a member whose engine serves its model under this name, which a variable has too."""
+    spec = written.template.spec
+    engine, *others = spec.containers
+    served = engine_flags.served_names(CommandLine.of(engine)) if written.role != constants.WORKER else None
+    changed: dict[str, Any] = {}
+    if not any(variable.name == constants.SERVED_NAME_VARIABLE for variable in engine.env or ()):
+        variable = api.construct(EnvVar, name=constants.SERVED_NAME_VARIABLE, value=served_name)
+        changed["env"] = [variable, *(engine.env or ())]
+    if served is not None and not served.names and served.can_be_added:
+        changed["args"] = [*(engine.args or ()), f"{engine_flags.SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
+    containers = [engine.model_copy(update=changed), *others]
+    return written.template.model_copy(update={"spec": spec.model_copy(update={"containers": containers})})
 
 
 def _planned_nodes(planned: scheduled.PlannedNodes | None) -> PlannedNodes | None:

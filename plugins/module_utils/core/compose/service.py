@@ -62,26 +62,35 @@ class EndpointIndex:
 
 
 def resolve(
-    service: api.ModelService, endpoints: EndpointIndex, usable: Callable[[api.ModelEndpoint], bool]
+    service: api.ModelService,
+    endpoints: EndpointIndex,
+    usable: Callable[[api.ModelEndpoint], bool],
+    *,
+    failover: bool = False,
 ) -> Resolution:
     """Resolve a ModelService to endpoints of its namespace.
 
     An endpoint belongs to the first entry that matches it. Entries are in use when they have the lowest `priority`
-    among the entries with a usable endpoint.
+    among the entries with a usable endpoint; with `failover` all priorities are, each with weights of its own, for a
+    gateway that goes to the next one by itself.
     """
     matched = _matched(service, endpoints)
     able = {index: [usable(endpoint) for endpoint in found] for index, (__, found) in enumerate(matched)}
-    tier = min((entry.priority for index, (entry, __) in enumerate(matched) if any(able[index])), default=None)
-    counts = [
-        (entry.weight, sum(able[index]) if entry.priority == tier else 0) for index, (entry, __) in enumerate(matched)
-    ]
+    tiers = sorted({entry.priority for index, (entry, __) in enumerate(matched) if any(able[index])})
+    shares: list[list[int]] = [[] for __ in matched]
+    for tier in tiers if failover else tiers[:1]:
+        counts = [
+            (entry.weight, sum(able[index]) if entry.priority == tier else 0)
+            for index, (entry, __) in enumerate(matched)
+        ]
+        shares = [new or share for new, share in zip(weights.split(counts), shares, strict=True)]
     members = []
-    for index, ((__, found), share) in enumerate(zip(matched, weights.split(counts), strict=True)):
+    for index, ((__, found), share) in enumerate(zip(matched, shares, strict=True)):
         left = iter(share)
         for endpoint, is_usable in zip(found, able[index], strict=True):
             weight = next(left, 0) if is_usable else 0
             members.append(MatchedEndpoint(endpoint, index, weight, is_usable))
-    return Resolution(tuple(members), tier)
+    return Resolution(tuple(members), tiers[0] if tiers else None)
 
 
 def _matched(

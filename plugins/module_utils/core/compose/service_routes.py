@@ -126,7 +126,7 @@ def _to_endpoint(
 ) -> dict[str, Any]:
     """Return the reference to an endpoint. Within a part, an endpoint without `rewritePath` gets the original path."""
     name, port = backend_reference(endpoint)
-    path = endpoint.spec.rewrite_path or (service_path(service) if part.key else "")
+    path = endpoint.spec.path or (service_path(service) if part.key else "")
     host = backend_host(endpoint)
     reference: dict[str, Any] = {"name": name, "port": port, "weight": weight}
     if path or host:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION, CHART_VERSION_WORDS
@@ -23,22 +23,28 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"
 """Prefix of the names of all releases of the stack, which distinguishes them from those of other owners."""
+GATEWAY = "gateway"
+"""Need of a cluster with a gateway in mode Model (`model_gateway.needs`)."""
 
 Component = Mapping[str, Any]
+_NO_GATEWAY = "no gateway in mode Model needs it here"
 _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 
 
 @dataclass(frozen=True)
 class Choices:
     """Choices that the variables of a cluster make. `variables`: prefix of the variables for these components.
-    `drivers`: those of the cluster's devices. `stack`: `spec` of its ServingStack. `archives`: names of the files in
-    `charts_dir`."""
+    `drivers`: those of the cluster's devices. `gateway_needs`: what gateways in mode Model need there;
+    `keeps_needs`: whether needs of earlier runs stay. `stack`: `spec` of its ServingStack. `archives`: names of the
+    files in `charts_dir`."""
 
     variables: str = "serving_stack"
     states: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     drivers: Sequence[str] = ()
+    gateway_needs: Sequence[str] = ()
+    keeps_needs: bool = True
     stack: Mapping[str, Any] = field(default_factory=dict)
     charts_dir: str = ""
     archives: Sequence[str] = ()
@@ -77,6 +83,9 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         removed = choices.states.get(key) == "disabled"
         entry = {**component, "removed": removed, "holds": _holds(key, components)}
         why = _not_installed(component, state, choices)
+        for variant in _variants(component, choices):
+            if "objects" in variant:
+                entry["objects"] = variant["objects"]
         entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
             # A component that is not installed needs neither an archive nor a valid version.
@@ -94,6 +103,29 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
     if problems:
         raise StackError(problems)
     return planned
+
+
+def with_kept_needs(components: Sequence[Component], choices: Choices, observed: Mapping[str, Any]) -> Choices:
+    """Return the choices with what a gateway in mode Model needed that has left the cluster since.
+
+    It serves until another one answers, and CRDs of the Gateway API must not be downgraded. The needs are those in the
+    values of the releases (`observed` as in `actions`)."""
+    if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
+        return choices
+    ours = {each["name"]: each["values"] for each in observed["releases"] if each["name"] in observed["recorded"]}
+    kept = {
+        need
+        for component in components
+        for need, variant in (component.get("variants") or {}).items()
+        if "values" in variant and _includes(ours.get(f"{PREFIX}{component['chart']}"), variant["values"])
+    }
+    return replace(choices, gateway_needs=sorted(kept.union(choices.gateway_needs)))
+
+
+def _includes(values: Any, part: Any) -> bool:
+    if not isinstance(values, Mapping) or not isinstance(part, Mapping):
+        return bool(values == part)
+    return all(key in values and _includes(values[key], value) for key, value in part.items())
 
 
 def actions(
@@ -236,20 +268,20 @@ def _not_installed(component: Component, state: str, choices: Choices) -> str:
         return f"it is {state} unless {said} managed"
     if needs != "all" and needs not in choices.drivers:
         return f"no pool has devices of driver {needs}"
+    gateway_need = component.get("gateway_need")
+    if gateway_need and gateway_need not in choices.gateway_needs:
+        return _NO_GATEWAY
     return str(component.get("unneeded") or "")
 
 
 def _release(component: Component, choices: Choices, problems: list[str]) -> dict[str, Any]:
     key, chart = str(component["key"]), str(component["chart"])
-    version = str(
-        choices.versions.get(key)
-        or text(choices.stack, "versions", str(component.get("version_field", "")))
-        or component["version"]
-    )
+    variants = _variants(component, choices)
+    version = _version(component, choices, variants)
     where = f"{choices.variables}_versions or spec.versions of the ServingStack"
     if not _CHART_VERSION.fullmatch(version):
         problems.append(f"{key}: version {version!r} {CHART_VERSION_WORDS} ({where})")
-    floor = str(component.get("least_version", ""))
+    floor = next((str(each["least_version"]) for each in (*variants, component) if "least_version" in each), "")
     if floor and _numbers(version) < _numbers(floor):
         problems.append(f"{key}: version {version} is too old, it has to be {floor} or newer ({where})")
     release = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
@@ -268,6 +300,22 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     if source.startswith("oci://"):
         return {**release, **_reference(f"{source.rstrip('/')}/{chart}", version=version)}
     return {**release, **_reference(chart, repository=source, version=version)}
+
+
+def _variants(component: Component, choices: Choices) -> list[Mapping[str, Any]]:
+    """Return what is different about a component for the gateways in mode Model."""
+    variants = component.get("variants") or {}
+    return [variant for need, variant in variants.items() if need in choices.gateway_needs]
+
+
+def _version(component: Component, choices: Choices, variants: Iterable[Mapping[str, Any]]) -> str:
+    default = str(component["version"])
+    written = text(choices.stack, "versions", str(component.get("version_field", "")))
+    needed = next((str(variant["version"]) for variant in variants if "version" in variant), "")
+    if needed and written == default:
+        # The API server writes the default beside every other version.
+        written = ""
+    return str(choices.versions.get(str(component["key"])) or written or needed or default)
 
 
 def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
@@ -289,6 +337,8 @@ def _archives(chart: str, version: str) -> tuple[str, str]:
 
 def _values(component: Component, choices: Choices) -> Any:
     values: Any = component.get("values") or {}
+    for variant in _variants(component, choices):
+        values = merged(values, variant.get("values") or {})
     for option, key in (component.get("values_from") or {}).items():
         # An explicit default would differ from a missing value for the conditions of the chart.
         value = fields(choices.stack).get(option)
@@ -331,8 +381,10 @@ def _with_action(
         installed = own is not None and own["name"] in observed["recorded"]
         if installed and entry["removed"]:
             return {**entry, "action": "remove", "message": f"uninstall {entry['release']}: {entry['why']}"}
-        stays = f"; release {entry['release']} of an earlier run stays" if installed else ""
-        return {**entry, "action": "skip", "message": _not_installed_message(entry) + stays}
+        message = _not_installed_message(entry)
+        if installed:
+            message = "; ".join(filter(None, (message, f"release {entry['release']} of an earlier run stays")))
+        return {**entry, "action": "skip", "message": message}
     foreign = _foreign(entry, own, observed, adopt, variables)
     if foreign:
         return {**entry, "action": "refuse", "message": foreign}
@@ -364,6 +416,9 @@ def _with_action(
 
 
 def _not_installed_message(entry: Component) -> str:
+    if entry["why"] == _NO_GATEWAY:
+        # It is of no interest to a fleet without one.
+        return ""
     return f"{entry['key']} is not installed: {entry['why']}" if entry["why"] else ""
 
 

@@ -42,7 +42,9 @@ class GatewayChoices:
     `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
     Envoy Gateway adds 300 seconds to the grace period. `proxy`: `spec` of the EnvoyProxy, merged over the composed
     one. `exposure`: `LoadBalancer`, or `Route` on OpenShift, with `annotations` and `source_ranges` on it; `route`:
-    `spec` of the Route, merged over the composed one. `image_registry`: mirror of docker.io, if any.
+    `spec` of the Route, merged over the composed one. `image_registry`: mirror of docker.io, if any. `model_gateway`:
+    whether the cluster has a gateway in mode Model, which takes the place of this one and has its name;
+    `certificates`: whether such gateways send requests to the cluster.
     """
 
     class_name: str = "envoy"
@@ -56,13 +58,17 @@ class GatewayChoices:
     image_pull_secrets: Sequence[str] = ()
     exposure: str = _LOAD_BALANCER
     route: Mapping[str, Any] = field(default_factory=dict)
+    model_gateway: bool = False
+    certificates: bool = False
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
-    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it. Raises
-    api.InvalidResource for invalid listeners, ValueError for other choices."""
+    """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it; for a gateway in mode
+    Model its GatewayClass alone. Raises api.InvalidResource for invalid listeners, ValueError for other choices."""
     if choices.exposure not in _EXPOSURES:
         raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
+    if choices.model_gateway:
+        return (_class(constants.MODEL_GATEWAY_CLASS),)
     listeners = _listeners(choices)
     metadata = dict(_METADATA)
     is_routed = choices.exposure == ROUTE[1]
@@ -74,15 +80,7 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
             "metadata": dict(_METADATA),
             "spec": merged(_proxy(choices), choices.proxy),
         },
-        {
-            "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
-            "kind": "GatewayClass",
-            "metadata": {"name": choices.class_name},
-            "spec": {
-                "controllerName": _CONTROLLER,
-                "parametersRef": {**_PROXY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE},
-            },
-        },
+        _class(choices.class_name, parametersRef={**_PROXY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}),
         {
             "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
             "kind": "Gateway",
@@ -93,7 +91,22 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
             },
         },
         *([_route(choices, listeners)] if is_routed else ()),
+        *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
     )
+
+
+def _needs_another_class(choices: GatewayChoices) -> bool:
+    """Return whether gateways in mode Model come in by a Gateway of a class that the workload gateway has not."""
+    return choices.certificates and choices.class_name != constants.MODEL_GATEWAY_CLASS
+
+
+def _class(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": name},
+        "spec": {"controllerName": _CONTROLLER, **spec},
+    }
 
 
 def _route(choices: GatewayChoices, listeners: Sequence[Object]) -> dict[str, Any]:

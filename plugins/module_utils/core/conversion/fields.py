@@ -93,10 +93,10 @@ def _gpu_device(gpu: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
 
 
 def model_endpoint(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    if "api" not in spec:
+    if isinstance(spec.get("api", {}), dict):
         return spec
     if spec["api"] is not None:
-        notes.warn("spec.api", "is ignored: every endpoint speaks the OpenAI API", "Leave it out.")
+        notes.warn("spec.api", "is of an earlier design, and ignored", "Leave it out, or write spec.api.schema.")
     return {key: value for key, value in spec.items() if key != "api"}
 
 

@@ -66,8 +66,10 @@ def _model_deployment(spec: JSONSchema) -> JSONSchema:
 
 
 def _model_endpoint(spec: JSONSchema) -> JSONSchema:
-    ignored = {"deprecationMessage": "is ignored: every endpoint speaks the OpenAI API. Leave it out."}
-    return {**spec, "properties": {**spec["properties"], "api": ignored}}
+    api = spec["properties"]["api"]
+    ignored = {"deprecationMessage": "is of an earlier design, and ignored. Leave it out, or write api.schema."}
+    either = {"description": api["description"], "if": {"type": "object"}, "then": api, "else": ignored}
+    return {**spec, "properties": {**spec["properties"], "api": either}}
 
 
 _OLDER: dict[str, Callable[[JSONSchema], JSONSchema]] = {

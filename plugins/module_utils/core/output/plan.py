@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import OPAQUE, SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     Action,
@@ -151,11 +151,14 @@ class Release(api.Model):
 
 
 class SecretKey(api.Model):
-    """A key of a Secret."""
+    """A key of a Secret, or all keys."""
 
     namespace: str = Field(description="Its namespace.")
-    name: str = Field(description="Its name.")
-    key: str = Field(description="The key.")
+    name: str | None = Field(default=None, description="Its name; absent with matchLabels.")
+    key: str | None = Field(default=None, description="The key; absent is all of them.")
+    match_labels: dict[str, str] | None = Field(
+        default=None, description="Labels of the Secrets that are read, where these are not one by its name."
+    )
 
 
 class PlannedSecretCopy(api.Model):
@@ -164,6 +167,10 @@ class PlannedSecretCopy(api.Model):
     cluster: str = Field(description="The workload cluster.")
     from_: SecretKey = Field(description="Where it is read.")
     to: SecretKey = Field(description="Where it is written.")
+    type: str | None = Field(default=None, description="Type of the Secret that is written; absent is Opaque.")
+    labels: dict[str, str] | None = Field(
+        default=None, description="Labels of the Secret that is written, beside those of all copies."
+    )
 
 
 class PlanSummary(api.Model):
@@ -366,7 +373,8 @@ def document(plan: Plan) -> PlanDocument:
         releases=[api.construct(Release, **asdict(release)) for release in plan.traffic.releases],
         secret_copies=[
             _secret_copy(cluster, copy) for staged in plan.caches for cluster, copy in sorted(staged.copies.items())
-        ],
+        ]
+        + [_secret_copy(cluster, copy) for cluster, copy in plan.models.copies],
         summary=summary(plan),
         cost=fleet_cost(plan),
     )
@@ -464,9 +472,18 @@ def _service(routed: RoutedService) -> PlannedService:
 def _secret_copy(cluster: str, copy: SecretCopy) -> PlannedSecretCopy:
     source, target = (copy.source_namespace, copy.source_name, copy.source_key), (copy.namespace, copy.name, copy.key)
     read, written = (
-        api.construct(SecretKey, namespace=namespace, name=name, key=key) for namespace, name, key in (source, target)
+        api.construct(
+            SecretKey,
+            namespace=namespace,
+            name=name or None,
+            key=key or None,
+            match_labels=dict(selected) or None,
+        )
+        for (namespace, name, key), selected in ((source, copy.labels), (target, ()))
     )
-    return api.construct(PlannedSecretCopy, cluster=cluster, from_=read, to=written)
+    kind = None if copy.type == OPAQUE else copy.type
+    labels = dict(copy.owner) or None
+    return api.construct(PlannedSecretCopy, cluster=cluster, from_=read, to=written, type=kind, labels=labels)
 
 
 def _refusal(refusal: Refusal) -> PlannedRefusal:

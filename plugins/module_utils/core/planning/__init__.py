@@ -34,6 +34,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
     nothing_earlier,
     written,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
+    ModelTraffic,
+    model_traffic,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
     composed_endpoints,
@@ -101,6 +105,7 @@ class Plan:
     platforms: Mapping[str, Platform]
     caches: tuple[Staged, ...]
     traffic: Traffic
+    models: ModelTraffic = field(default_factory=ModelTraffic)
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
     leaving: tuple[api.ModelReplica, ...] = ()
     unbound: tuple[Refusal, ...] = ()
@@ -119,7 +124,7 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
         that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
-        applied."""
+        applied, gateways that are not composed."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.claimless),
@@ -127,6 +132,7 @@ class Plan:
             *map(str, self.unbound),
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
+            *self.models.warnings,
         )
 
     @property
@@ -185,12 +191,13 @@ def plan(
     composed = [*replicas, *manual.values(), *leaving]
     staged = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
     flow = traffic(context, _endpoints(context, composed, capacity, states))
+    models = model_traffic(context, platforms, composed, flow.endpoints)
     return Plan(
         context=context,
         schedule=decided,
         replicas=replicas,
-        control=_control(context, composed, platforms, flow),
-        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, staged),
+        control=_control(context, composed, platforms, flow, models),
+        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, staged, models),
         edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
@@ -202,6 +209,7 @@ def plan(
         platforms=platforms,
         caches=staged,
         traffic=flow,
+        models=models,
         states=states,
     )
 
@@ -337,7 +345,8 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     if placement.state == "held" and existing:
         return existing
     deployment = fleet.deployments[(placement.namespace, placement.deployment)]
-    desired = model_replica(deployment, placement.cluster, placement.index, placement.engines)
+    served = volumes.context.served_name(deployment)
+    desired = model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
     avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
     desired = unbound.marked(desired, existing, avoided or frozenset())
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
@@ -386,10 +395,20 @@ def _endpoints(
 
 
 def _control(
-    context: Context, composed: Iterable[api.ModelReplica], platforms: Mapping[str, Platform], flow: Traffic
+    context: Context,
+    composed: Iterable[api.ModelReplica],
+    platforms: Mapping[str, Platform],
+    flow: Traffic,
+    models: ModelTraffic,
 ) -> tuple[Object, ...]:
     built = [value for platform in platforms.values() for value in platform.objects] + clusters.held_objects(context)
-    objects: list[Object] = [*map(written, composed), *map(written, flow.endpoints), *flow.objects, *built]
+    objects: list[Object] = [
+        *map(written, composed),
+        *map(written, flow.endpoints),
+        *flow.objects,
+        *models.control,
+        *built,
+    ]
     if any(value["metadata"].get("namespace") == SYSTEM_NAMESPACE for value in objects):
         objects.append(system_namespace())
     return distinct(objects)

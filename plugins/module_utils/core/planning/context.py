@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
@@ -22,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     assumed_address,
     was_observed,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Ways
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 
@@ -48,6 +50,21 @@ class Context:
     def prices(self) -> PriceBook:
         """Return the prices of nodes."""
         return PriceBook(self.fleet.classes, self.catalogue, self.assumed)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Return the ways from gateways in mode Model to endpoints."""
+        return Ways(self.fleet.model_gateways, self.fleet.services.values())
+
+    def served_name(self, deployment: api.ModelDeployment) -> str:
+        """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when
+        none reaches it."""
+        if not self.fleet.model_gateways:
+            return ""
+        metadata = deployment.spec.template.metadata
+        labels = {**((metadata and metadata.labels) or {}), names.DEPLOYMENT_LABEL: deployment.name}
+        reached = self.ways.to(deployment.namespace, labels, placed=False)
+        return f"{deployment.namespace}/{deployment.name}" if reached else ""
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
         """Return the observation of a workload cluster; None when it was not observed."""

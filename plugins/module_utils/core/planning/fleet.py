@@ -13,6 +13,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
+GATEWAY_NAME = "default"
+"""Name of the InferenceGateway of the control cluster."""
+
 Own = TypeVar("Own", bound=api.Resource)
 
 Key = tuple[str, str]
@@ -43,12 +46,32 @@ class Fleet:
     caches: dict[Key, api.ModelCache] = field(default_factory=dict)
     services: dict[Key, api.ModelService] = field(default_factory=dict)
     gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
+    policies: dict[Key, api.CallerPolicy] = field(default_factory=dict)
     external: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
     replicas: dict[Key, api.ModelReplica] = field(default_factory=dict)
     manual: dict[Key, api.ModelReplica] = field(default_factory=dict)
     manual_before: dict[Key, api.ModelReplica] = field(default_factory=dict)
     endpoints: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
     held: frozenset[Ref] = frozenset()
+
+    @property
+    def path_gateway(self) -> api.InferenceGateway | None:
+        """The gateway of the control cluster; None where there is none, or one of that name is on another cluster."""
+        gateway = self.gateways.get(GATEWAY_NAME)
+        return gateway if gateway and gateway.mode == "Path" else None
+
+    @property
+    def serves_paths(self) -> bool:
+        """Return whether services have paths on the control cluster: not in a fleet whose gateways are in mode Model.
+
+        They are there before any gateway is, and stay while the manifest of the gateway has errors."""
+        held = Ref(api.InferenceGateway.KIND, "", GATEWAY_NAME) in self.held
+        return held or self.path_gateway is not None or not self.model_gateways
+
+    @property
+    def model_gateways(self) -> list[api.InferenceGateway]:
+        """Return the gateways in mode Model, by name."""
+        return [gateway for __, gateway in sorted(self.gateways.items()) if gateway.mode == "Model"]
 
 
 def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
@@ -57,19 +80,9 @@ def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resour
     exported: list[api.ModelReplica] = []
     for resource in resources:
         key = (resource.namespace, resource.name)
-        if isinstance(resource, api.ModelDeployment):
-            fleet.deployments[key] = resource
-        elif isinstance(resource, api.InferenceCluster):
-            fleet.clusters[resource.name] = resource
-        elif isinstance(resource, api.InferenceClass):
-            fleet.classes[resource.name] = resource
-        elif isinstance(resource, api.ModelCache):
-            fleet.caches[key] = resource
-        elif isinstance(resource, api.ModelService):
-            fleet.services[key] = resource
-        elif isinstance(resource, api.InferenceGateway):
-            fleet.gateways[resource.name] = resource
-        elif isinstance(resource, api.ModelEndpoint):
+        if _add_written(fleet, key, resource):
+            continue
+        if isinstance(resource, api.ModelEndpoint):
             _add_endpoint(fleet, key, resource)
         elif isinstance(resource, api.ModelReplica):
             if names.DEPLOYMENT_LABEL not in resource.labels:
@@ -87,6 +100,27 @@ def _add_exported(fleet: Fleet, replicas: Sequence[api.ModelReplica]) -> None:
         for replica in replicas:
             if _identity(replica) not in identities:
                 fleet.replicas.setdefault((replica.namespace, replica.name), _filled(replica))
+
+
+def _add_written(fleet: Fleet, key: Key, resource: api.Resource) -> bool:
+    """Add a resource of a kind that only users write; False for those of other kinds."""
+    if isinstance(resource, api.ModelDeployment):
+        fleet.deployments[key] = resource
+    elif isinstance(resource, api.InferenceCluster):
+        fleet.clusters[resource.name] = resource
+    elif isinstance(resource, api.InferenceClass):
+        fleet.classes[resource.name] = resource
+    elif isinstance(resource, api.ModelCache):
+        fleet.caches[key] = resource
+    elif isinstance(resource, api.ModelService):
+        fleet.services[key] = resource
+    elif isinstance(resource, api.InferenceGateway):
+        fleet.gateways[resource.name] = resource
+    elif isinstance(resource, api.CallerPolicy):
+        fleet.policies[key] = resource
+    else:
+        return False
+    return True
 
 
 def _last_run(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:

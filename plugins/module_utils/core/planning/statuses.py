@@ -10,6 +10,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import (
     ServingStackStatus,
     StackGatewayStatus,
@@ -19,20 +21,27 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     endpoint_problem,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
+    model_route as composed_route,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import GATEWAY_NAME, usable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     READY,
+    Condition,
     Status,
     declared_message,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
+    inference_gateway,
+    model_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import model_cache
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import (
@@ -44,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     ReplicaState,
     model_replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_route import model_route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, number, text
 
@@ -81,6 +91,7 @@ class _Subject:
 
 
 _Status = tuple[_Subject, Status[resource.Status]]
+_RouteStatus = tuple[api.ModelRoute, Status[ModelRouteStatus]]
 
 
 def _generation(observed: Observed, ref: Ref) -> int | None:
@@ -99,7 +110,9 @@ def _all(plan: Plan, observed: Observed) -> Iterator[_Status]:
     yield from _replicas(plan)
     endpoints = list(_endpoints(plan, observed))
     yield from endpoints
-    yield from _services(plan, observed)
+    routes = list(_routes(plan))
+    yield from ((_Subject.of(route), status) for route, status in routes)
+    yield from _services(plan, observed, routes)
     yield from _caches(plan)
     yield from _deployments(plan, _unready(plan, endpoints))
 
@@ -148,11 +161,25 @@ def _unready(plan: Plan, endpoints: Iterable[_Status]) -> dict[Key, list[str]]:
 
 
 def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
-    gateway = plan.context.fleet.gateways.get(GATEWAY_NAME)
+    gateway = plan.context.fleet.path_gateway
     if gateway:
         previous = _before(plan, gateway.ref)
         status = inference_gateway(gateway, observed.seen, observed.controller, previous=previous)
         yield _Subject.of(gateway), status
+    for gateway in plan.context.fleet.model_gateways:
+        yield _Subject.of(gateway), _model_gateway(plan, gateway)
+
+
+def _model_gateway(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
+    cluster = gateway.spec.cluster_name or ""
+    seen = plan.context.observed_cluster(cluster)
+    return model_gateway(
+        gateway,
+        seen.objects if seen and not seen.unreachable else None,
+        refused=plan.models.refused.get(gateway.name, ""),
+        is_declared=plan.context.declared(cluster),
+        previous=_before(plan, gateway.ref),
+    )
 
 
 def _replicas(plan: Plan) -> Iterator[_Status]:
@@ -166,28 +193,30 @@ def _replicas(plan: Plan) -> Iterator[_Status]:
 
 def _endpoints(plan: Plan, observed: Observed) -> Iterator[_Status]:
     context = plan.context
-    backend = backend_of(context.fleet.gateways.get(GATEWAY_NAME))
+    backend = backend_of(context.fleet.path_gateway)
     for endpoint in (*plan.traffic.endpoints, *context.fleet.external.values()):
         finding = endpoint_problem(endpoint)
-        waiting = ""
-        credential = endpoint.spec.credential
-        if not finding and credential and not usable(context, endpoint):
-            secret = credential.api_key.secret_ref
-            waiting = f"Secret {endpoint.namespace}/{secret.name} is missing or has no key {secret.key}"
+        waiting = "" if finding else missing_credential(context, endpoint)
         status = model_endpoint(
             endpoint,
             endpoint_objects(endpoint, context.composing, backend),
             observed.seen,
             finding,
             waiting=waiting,
+            has_path=context.fleet.serves_paths,
             previous=_before(plan, endpoint.ref),
         )
         yield _Subject.of(endpoint), status
 
 
-def _services(plan: Plan, observed: Observed) -> Iterator[_Status]:
+def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) -> Iterator[_Status]:
+    fleet = plan.context.fleet
+    by_service: dict[Key, list[Condition]] = {}
+    for route, routing in routes:
+        key = (route.namespace, route.spec.service_name)
+        by_service.setdefault(key, []).extend(each for each in routing.conditions if each.type == "RoutingReady")
     for routed in plan.traffic.services:
-        service = plan.context.fleet.services.get((routed.namespace, routed.name))
+        service = fleet.services.get((routed.namespace, routed.name))
         if service is None:
             # Its manifest has errors: its objects and its status stay unchanged.
             continue
@@ -197,9 +226,32 @@ def _services(plan: Plan, observed: Observed) -> Iterator[_Status]:
             routed.objects,
             plan.traffic.address,
             observed.seen,
+            models=by_service.get((routed.namespace, routed.name), []) if fleet.model_gateways else None,
+            has_path=fleet.serves_paths,
             previous=_before(plan, service.ref),
         )
         yield _Subject.of(service), status
+
+
+def _routes(plan: Plan) -> Iterator[_RouteStatus]:
+    """Yield every ModelRoute with its status."""
+    for each in plan.models.routes:
+        route, cluster = composed_route(each.route), each.route.gateway.spec.cluster_name or ""
+        seen = plan.context.observed_cluster(cluster)
+        endpoints = {member.endpoint.name: "" for member in each.route.resolution.members}
+        yield (
+            route,
+            model_route(
+                route,
+                cluster,
+                each.objects,
+                seen.objects if seen and not seen.unreachable else None,
+                endpoints={**endpoints, **each.problems},
+                address=_model_gateway(plan, each.route.gateway).fields.address or "",
+                is_declared=plan.context.declared(cluster),
+                previous=_before(plan, route.ref),
+            ),
+        )
 
 
 def _caches(plan: Plan) -> Iterator[_Status]:

@@ -27,13 +27,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     service_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import GATEWAY_NAME, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
-
-GATEWAY_NAME = "default"
-"""Name of the InferenceGateway of a fleet."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +89,11 @@ def composed_endpoints(
 def traffic(context: Context, composed: Sequence[api.ModelEndpoint]) -> Traffic:
     """Return the traffic of the fleet with these composed ModelEndpoints."""
     fleet = context.fleet
-    gateway = fleet.gateways.get(GATEWAY_NAME)
+    gateway = fleet.path_gateway
     backend = backend_of(gateway)
     objects: list[Object] = list(_gateway(context, backend, gateway))
     endpoints = [*composed, *fleet.external.values()]
-    for endpoint in endpoints:
+    for endpoint in endpoints if fleet.serves_paths else ():
         objects += endpoint_objects(endpoint, context.composing, backend)
     broken = _broken(context)
     for ref in sorted(broken):
@@ -117,6 +114,8 @@ def _gateway(context: Context, backend: GatewayBackend, gateway: api.InferenceGa
 
 def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
     """Return the address of the gateway: the observed one, else the last known one."""
+    if gateway is None and GATEWAY_NAME in context.fleet.gateways:
+        return ""
     known = (gateway.status.address if gateway and gateway.status else None) or ""
     earlier = text(context.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)), "address")
     if context.observed is None:
@@ -127,13 +126,18 @@ def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
 def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
     """Return True when requests can be sent to an endpoint: its URL is valid, and its credential, if it needs one,
     exists."""
-    if endpoint_problem(endpoint):
-        return False
+    return not endpoint_problem(endpoint) and not missing_credential(context, endpoint)
+
+
+def missing_credential(context: Context, endpoint: api.ModelEndpoint) -> str:
+    """Return that the credential of an endpoint is not there; "" when it is, or when that is not known."""
     credential = endpoint.spec.credential
     if context.observed is None or credential is None:
-        return True
-    reference = credential.api_key.secret_ref
-    return not context.observed.lacks(endpoint.namespace, reference.name, reference.key)
+        return ""
+    secret = credential.api_key.secret_ref
+    if not context.observed.lacks(endpoint.namespace, secret.name, secret.key):
+        return ""
+    return f"Secret {endpoint.namespace}/{secret.name} is missing or has no key {secret.key}"
 
 
 def _services(
@@ -161,7 +165,7 @@ def _services(
             routed.append(RoutedService(*key, resolution, objects, path, url, held=True))
             continue
         existed = any(value["kind"] == "HTTPRoute" for value in kept)
-        objects = service_objects(service, resolution, backend, existed)
+        objects = service_objects(service, resolution, backend, existed) if fleet.serves_paths else ()
         routed.append(RoutedService(*key, resolution, objects, path, url))
     for ref in sorted(ref for ref in fleet.held if ref.kind == "ModelService"):
         objects = _held(context.kept(ref, ""), backends)

@@ -10,11 +10,13 @@ from dataclasses import asdict
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import attached
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_bindings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import ModelTraffic
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 
 class Workloads(Mapping[str, tuple[Object, ...]]):
@@ -24,9 +26,15 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     """
 
     def __init__(
-        self, context: Context, clusters: Iterable[str], replicas: Iterable[api.ModelReplica], staged: Iterable[Staged]
+        self,
+        context: Context,
+        clusters: Iterable[str],
+        replicas: Iterable[api.ModelReplica],
+        staged: Iterable[Staged],
+        models: ModelTraffic | None = None,
     ) -> None:
         self._composing = context.composing
+        self._models = models or ModelTraffic()
         self._replicas: dict[str, list[api.ModelReplica]] = {name: [] for name in sorted(clusters)}
         self._cached: dict[str, list[tuple[str, Sequence[Object]]]] = {name: [] for name in self._replicas}
         for replica in replicas:
@@ -42,13 +50,25 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     def __getitem__(self, name: str) -> tuple[Object, ...]:
         replicas, cached = self._replicas[name], self._cached[name]
         found: list[Object] = [value for each in replicas for value in replica_objects(each, self._composing)]
+        if name in self._models.hosts | self._models.doors:
+            found = [each for value in found for each in self._attached(name, value)]
         found += [value for __, values in cached for value in values]
+        found += self._models.objects.get(name, ())
         if name in self._openshift:
             namespaces = {replica.namespace for replica in replicas}
             found += engine_bindings(namespaces.union(namespace for namespace, __ in cached))
         objects = distinct(found)
         self._sizes[name] = len(objects)
         return objects
+
+    def _attached(self, name: str, value: Object) -> Iterator[Object]:
+        """Yield an object of a replica: routes attached to the gateway for gateways in mode Model, once that listens.
+        A route that waits for a gateway which is not there would be waited for; one without any leads nowhere."""
+        is_route = identity(value)[1] == "HTTPRoute"
+        if is_route and name in self._models.doors:
+            yield attached(value, hosts_gateway=name in self._models.hosts)
+        elif not (is_route and name in self._models.hosts):
+            yield value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._replicas)
@@ -67,6 +87,9 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     def inputs(self, name: str) -> Iterator[str]:
         """Return the texts of all that the objects of a cluster are composed of."""
         yield json.dumps([asdict(self._composing), name in self._openshift, self._cached[name]])
+        if self._models.objects:
+            through = [name in self._models.doors, name in self._models.hosts]
+            yield json.dumps([*through, list(self._models.objects.get(name, ()))])
         for replica in self._replicas[name]:
             yield replica.model_dump_json(by_alias=True, exclude_unset=True)
 

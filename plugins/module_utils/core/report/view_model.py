@@ -359,7 +359,7 @@ def _service(
                 "priority": entries[member.entry].priority,
                 "weight": member.weight,
                 "usable": member.usable,
-                "url": endpoint.spec.url,
+                "url": endpoint.spec.backend_url,
                 "external": not ours,
                 "replica": endpoint.labels.get(names.REPLICA_LABEL, "") if ours else "",
             }

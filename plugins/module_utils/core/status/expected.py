@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -22,11 +22,14 @@ SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 class ExpectedCluster:
     """Expected state of a workload cluster: the devices that the classes of its pools promise.
 
-    `provisioned` is true for a cluster that the fleet creates."""
+    `provisioned` is true for a cluster that the fleet creates, `has_door` for one that gateways in mode Model may
+    reach, `hosts_gateway` for one that has such a gateway."""
 
     name: str
     promises: tuple[Promise, ...] = ()
     provisioned: bool = False
+    has_door: bool = False
+    hosts_gateway: bool = False
 
     @property
     def device_classes(self) -> list[str]:
@@ -41,11 +44,13 @@ class ExpectedCluster:
 @dataclass(frozen=True)
 class Expected:
     """Expected state of all clusters. `secrets` are the keys of Secrets on the control cluster that resources refer to;
-    `gateway` is the InferenceGateway, None when there is none."""
+    `gateway` is the InferenceGateway of the control cluster, None when there is none. `caller_keys` are the labels of
+    Secrets there that hold keys of callers."""
 
     clusters: Mapping[str, ExpectedCluster] = field(default_factory=dict)
     secrets: SecretKeys = field(default_factory=dict)
     gateway: api.InferenceGateway | None = None
+    caller_keys: tuple[Mapping[str, str], ...] = ()
 
     def cluster(self, name: str) -> ExpectedCluster:
         """Return the expected state of a cluster, empty for an unknown one."""
@@ -63,13 +68,17 @@ def expected(resources: Iterable[Object]) -> Expected:
         if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and text(value, "kind") in _READ:
             with contextlib.suppress(api.InvalidResource):
                 known.add(api.parse(value))
-    clusters = {name: _cluster(cluster, known.classes) for name, cluster in known.clusters.items()}
+    hosts = {gateway.spec.cluster_name or "" for gateway in known.model_gateways.values()} & known.clusters.keys()
+    clusters = {name: _cluster(cluster, known.classes, hosts) for name, cluster in known.clusters.items()}
     references = [found for cache in known.caches.values() if (found := _token(cache))]
     references += [found for endpoint in known.endpoints.values() if (found := _credential(endpoint))]
     secrets: dict[tuple[str, str], frozenset[str]] = {}
     for namespace, name, key in references:
         secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
-    return Expected(clusters, secrets, known.gateways[min(known.gateways)] if known.gateways else None)
+    gateway = known.gateways[min(known.gateways)] if known.gateways else None
+    with_keys = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
+    selectors = [auth.api_key.secret_selector.match_labels for auth in with_keys if auth]
+    return Expected(clusters, secrets, gateway, tuple(selectors))
 
 
 _READ = frozenset({"InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"})
@@ -82,6 +91,7 @@ class _Known:
     classes: dict[str, api.InferenceClass] = field(default_factory=dict)
     clusters: dict[str, api.InferenceCluster] = field(default_factory=dict)
     gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
+    model_gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
     caches: dict[Ref, api.ModelCache] = field(default_factory=dict)
     endpoints: dict[Ref, api.ModelEndpoint] = field(default_factory=dict)
 
@@ -91,20 +101,29 @@ class _Known:
         elif isinstance(resource, api.InferenceCluster):
             self.clusters[resource.name] = resource
         elif isinstance(resource, api.InferenceGateway):
-            self.gateways[resource.name] = resource
+            of_mode = self.gateways if resource.mode == "Path" else self.model_gateways
+            of_mode[resource.name] = resource
         elif isinstance(resource, api.ModelCache):
             self.caches[resource.ref] = resource
         elif isinstance(resource, api.ModelEndpoint):
             self.endpoints[resource.ref] = resource
 
 
-def _cluster(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> ExpectedCluster:
+def _cluster(
+    cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], hosts: Collection[str]
+) -> ExpectedCluster:
     promises = [
         Promise.of(pool.name, classes[pool.class_name])
         for pool in cluster.spec.node_pools or ()
         if pool.class_name in classes
     ]
-    return ExpectedCluster(cluster.name, tuple(promises), provisioned=cluster.spec.cluster.source != "Existing")
+    return ExpectedCluster(
+        cluster.name,
+        tuple(promises),
+        provisioned=cluster.spec.cluster.source != "Existing",
+        has_door=bool(hosts),
+        hosts_gateway=cluster.name in hosts,
+    )
 
 
 def _token(cache: api.ModelCache) -> tuple[str, str, str] | None:

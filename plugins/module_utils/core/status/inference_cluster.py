@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CacheStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
     GatewayStatus,
@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import provider_config_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -41,6 +42,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     Object,
     entries,
     first_address,
+    label,
     number,
     text,
 )
@@ -108,7 +110,12 @@ def _route(observed: ObservedCluster | None) -> Object | None:
 def _gateway(observed: ObservedCluster | None) -> Object | None:
     if observed is None or observed.unreachable:
         return None
-    return observed.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
+    namespace = constants.WORKLOAD_GATEWAY_NAMESPACE
+    gateway = observed.objects.find("Gateway", namespace, constants.WORKLOAD_GATEWAY)
+    if not label(gateway, names.GATEWAY_LABEL):
+        return gateway
+    # One in mode Model has its place, and does not lead to replicas of the cluster by their paths.
+    return observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY) or gateway
 
 
 def inference_cluster(
@@ -139,9 +146,9 @@ def inference_cluster(
         overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, before)
         if pools is not None and (observed is None or observed.unreachable):
             pools = _with_known_nodes(pools, before)
-    gateway = (
-        api.construct(GatewayStatus, address=gateway_address, url=gateway_url or None) if gateway_address else None
-    )
+    url = (gateway_address and gateway_url) or None
+    known = {"address": gateway_address or None, "url": url, **_for_models(cluster, observed, before)}
+    gateway = api.construct(GatewayStatus, **known) if any(known.values()) else None
     fields = api.construct(
         InferenceClusterStatus,
         provider_config_ref=api.construct(ProviderConfigRef, name=provider_config_name(cluster.name)),
@@ -151,6 +158,26 @@ def inference_cluster(
         namespace=constants.SYSTEM_NAMESPACE,
     )
     return Status((cluster_ready, backend_ready, overall), fields)
+
+
+def _for_models(
+    cluster: api.InferenceCluster, observed: ObservedCluster | None, before: Mapping[str, Any]
+) -> dict[str, str | None]:
+    """Return what gateways in mode Model know of a cluster: nothing before its own gateway asks for their certificates
+    and its CA is known. What is known stays while the cluster does not answer."""
+    if observed is None or observed.unreachable:
+        known = ("internalAddress", "hostname", "caCertificate")
+        address, hostname, authority = (text(before, "gateway", name) for name in known)
+    else:
+        namespace = constants.SYSTEM_NAMESPACE
+        authority = text(
+            observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA), "data", constants.CA_KEY
+        )
+        address = first_address(observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY))
+        hostname = internal_hostname(cluster.name) if address and authority else ""
+    if not hostname:
+        return {}
+    return {"hostname": hostname, "internal_address": address or None, "ca_certificate": authority}
 
 
 def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> list[GPUPool]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import (
+    InferenceGatewayStatus,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
+    declared_message,
     earlier,
     hold,
     ready,
@@ -27,6 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     entries,
     first_address,
     is_true,
+    label,
     number,
     text,
 )
@@ -60,6 +64,47 @@ def inference_gateway(
     healthy = Condition(_CONTROLLER, "True", "ControllerHealthy", cut(controller.message))
     missing = _missing(control, _gateway(control))
     return Status((healthy, ready(not missing, before, "; ".join(missing))), fields)
+
+
+def model_gateway(
+    gateway: api.InferenceGateway,
+    observed: Objects | None,
+    *,
+    refused: str = "",
+    is_declared: bool = False,
+    previous: Mapping[str, Any] | None = None,
+) -> Status[InferenceGatewayStatus]:
+    """Return the status of an InferenceGateway in mode Model.
+
+    `observed` are the objects of its cluster, None when that did not answer. `refused` is the reason why it is not
+    composed. `is_declared`: the cluster is not observed, and assumed to be as declared.
+    """
+    before = earlier(gateway.status, previous)
+    namespace = constants.SYSTEM_NAMESPACE
+    seen = observed.find("Gateway", namespace, constants.MODEL_GATEWAY) if observed else None
+    if label(seen, names.GATEWAY_LABEL) != names.label_value(gateway.name):
+        # That of the serving stack has the same name until a gateway takes its place.
+        seen = None
+    authority = observed.find("ConfigMap", namespace, constants.MODEL_GATEWAY_CA) if observed else None
+    address = first_address(seen) or text(before, "address")
+    scheme = "https" if gateway.spec.tls else "http"
+    base = f"{scheme}://{url_host(address)}"
+    certificate = text(authority, "data", constants.CA_KEY) or text(before, "clientCACertificate")
+    endpoints = {"openAI": f"{base}/v1", "anthropic": f"{base}/anthropic"} if address else None
+    wire = {"address": address, "endpoints": endpoints, "clientCACertificate": certificate}
+    fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
+    cluster = gateway.spec.cluster_name or ""
+    if refused:
+        return Status((ready(False, before, refused),), fields)
+    if is_declared:
+        return Status((ready(True, before, declared_message(cluster)),), fields)
+    if observed is None:
+        return Status((hold("Ready", before, unknown("Ready", f"cluster {cluster} has not been observed")),), fields)
+    name = f"Gateway {namespace}/{constants.MODEL_GATEWAY}"
+    if seen is None:
+        return Status((ready(False, before, f"{name} does not exist yet"),), fields)
+    done = is_true(seen, "Programmed")
+    return Status((ready(done, before, "" if done else f"{name} is not programmed yet"),), fields)
 
 
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:

@@ -185,7 +185,7 @@ _MODEL_ENDPOINT = (
         (
             Reason("True", "BackendConfigured", "The objects that lead to the backend exist and are accepted."),
             Reason("False", "WaitingForBackend", "An object or a Secret is missing, or the gateway rejects an object."),
-            Reason("False", "InvalidURL", "`spec.url` cannot be used."),
+            Reason("False", "InvalidURL", "`spec.url` or `spec.origin` cannot be used."),
             _NOT_OBSERVED,
         ),
     ),
@@ -208,6 +208,20 @@ _MODEL_SERVICE = (
             Reason("True", "RouteConfigured", "The gateway has accepted all routes of the service."),
             Reason("False", "Configuring", "No endpoint can be used, or the gateway has not accepted a route yet."),
             Reason("False", "WaitingForGateway", "The InferenceGateway has no address yet."),
+            _NOT_OBSERVED,
+        ),
+    ),
+    _ready("RoutingReady is True.", _NOT_OBSERVED),
+)
+
+_MODEL_ROUTE = (
+    Meaning(
+        "RoutingReady",
+        "The gateway routes requests for the model to an endpoint.",
+        (
+            Reason("True", "RouteAccepted", "The gateway has accepted the route."),
+            Reason("False", "NoReadyEndpoints", "No endpoint can be used; the message says why."),
+            Reason("False", "WaitingForRoute", "The gateway has not accepted the route yet."),
             _NOT_OBSERVED,
         ),
     ),
@@ -246,6 +260,7 @@ MEANINGS: Mapping[str, tuple[Meaning, ...]] = MappingProxyType(
         "ModelReplica": _MODEL_REPLICA,
         "ModelEndpoint": _MODEL_ENDPOINT,
         "ModelService": _MODEL_SERVICE,
+        "ModelRoute": _MODEL_ROUTE,
         "ModelCache": _MODEL_CACHE,
         **{
             name: (_ready("It is as its InferenceCluster needs it.", _NOT_OBSERVED),)

@@ -48,27 +48,32 @@ def model_endpoint(
     finding: str = "",
     *,
     waiting: str = "",
+    has_path: bool = True,
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelEndpointStatus]:
     """Return the status of a ModelEndpoint that is composed into `desired` on the control cluster.
 
     `control` are the observed objects there, None when it was not observed. `finding` is the error in its URL,
-    `waiting` a missing requirement, such as a Secret that does not exist.
+    `waiting` a missing requirement, such as a Secret that does not exist. Without `has_path` all gateways are in mode
+    Model, which need nothing on the control cluster.
     """
     before = earlier(endpoint.status, previous)
     nothing = api.construct(ModelEndpointStatus)
+    if not has_path:
+        desired, control = (), control or Objects()
     service = next((text(value, "metadata", "name") for value in desired if value["kind"] == "Service"), "")
     routing = nothing
     if service:
         routing = api.construct(ModelEndpointStatus, routing=api.construct(EndpointRouting, backend_name=service))
     if finding:
-        message = f"Invalid spec.url: {masked(endpoint.spec.url)}: {finding}"
+        spec = endpoint.spec
+        message = f"Invalid spec.{spec.backend_field}: {masked(spec.backend_url)}: {finding}"
         return Status((Condition(_ROUTING, "False", "InvalidURL", message), ready(False, before, message)), nothing)
     if control is None and not waiting:
         message = "the control cluster has not been observed"
         kept = tuple(hold(kind, before, unknown(kind, message)) for kind in (_ROUTING, "Ready"))
         return Status(kept, routing if kept[0].status == "True" else nothing)
-    missing = [waiting] if waiting else _missing(desired, control or Objects())
+    missing = [waiting] if waiting else _missing(desired, control or Objects()) if has_path else []
     if missing:
         message = "; ".join(missing)
         conditions = (Condition(_ROUTING, "False", "WaitingForBackend", message), ready(False, before, message))

@@ -72,17 +72,24 @@ def model_service(
     control: Objects | None,
     accepted: Callable[[Object], bool] = route_accepted,
     *,
+    models: Sequence[Condition] | None = None,
+    has_path: bool = True,
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelServiceStatus]:
     """Return the status of a ModelService.
 
     `routes` are its composed objects; only those of kind HTTPRoute are used. `gateway` is the address of the control
     gateway, "" while there is none. `control` are the observed objects of the control cluster, None when it was not
-    observed. `accepted` returns True for an observed route that the gateway accepted.
+    observed. `accepted` returns True for an observed route that the gateway accepted. `models` are the RoutingReady
+    conditions of its ModelRoutes, None in a fleet that has no gateway in mode Model; without `has_path` they are what
+    counts.
     """
     before = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
-    routing = _routing(resolution, desired, gateway, control, accepted, before)
+    if models is None or has_path:
+        routing = _routing(resolution, desired, gateway, control, accepted, before)
+    else:
+        routing = _by_models(models)
     if routing.held or routing.status == "Unknown":
         overall = hold("Ready", before, unknown("Ready", routing.message))
     else:
@@ -90,6 +97,10 @@ def model_service(
         overall = ready(done, before, "" if done else routing.message)
     address = f"http://{url_host(gateway)}/{service.namespace}/{service.name}" if gateway and desired else None
     fields = api.construct(ModelServiceStatus, address=address)
+    if models is not None:
+        ready_ones = sum(each.status == "True" for each in models)
+        counts = {"total": len(models), "ready": ready_ones}
+        fields = ModelServiceStatus.model_validate({"address": address, "model": service.model_name, "routes": counts})
     return Status((_resolved(service, resolution), routing, overall), fields)
 
 
@@ -145,6 +156,20 @@ def _routing(
         message = f"Waiting for the gateway to accept HTTPRoute {listed(waiting)}{address}"
         return Condition(_ROUTING, "False", "Configuring", message if routes else "its route is not composed yet")
     return Condition(_ROUTING, "True", "RouteConfigured", _unresolved(routes, control))
+
+
+def _by_models(models: Sequence[Condition]) -> Condition:
+    """Return the condition of a service that only gateways in mode Model serve."""
+    if not models:
+        message = "No InferenceGateway serves it: none selects its labels"
+        return Condition(_ROUTING, "False", "WaitingForGateway", message)
+    missing = [each for each in models if each.status != "True"]
+    if not missing:
+        return Condition(_ROUTING, "True", "RouteConfigured")
+    message = "; ".join(sorted({each.message for each in missing}))
+    if all(each.status == "Unknown" for each in missing):
+        return unknown(_ROUTING, message)
+    return Condition(_ROUTING, "False", "Configuring", message)
 
 
 def _taken(route: Object, control: Objects, accepted: Callable[[Object], bool]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import CA_KEY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EVENT_CONDITION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
@@ -51,7 +52,13 @@ def trim(value: Object) -> Trimmed:
     trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
     spec = dict(fields(value, "spec")) if own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
     status = dict(fields(value, "status")) if own else _STATUSES.get(kind, _status)(fields(value, "status"))
-    return {**trimmed, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
+    certificates = text(value, "data", CA_KEY) if kind == "ConfigMap" else ""
+    return {
+        **trimmed,
+        **({"data": {CA_KEY: certificates}} if certificates else {}),
+        **({"spec": spec} if spec else {}),
+        **({"status": status} if status else {}),
+    }
 
 
 def with_events(value: Object, events: Iterable[Object]) -> Trimmed:

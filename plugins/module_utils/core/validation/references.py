@@ -60,6 +60,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.e
     deployment_engines,
     replica_engines,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
+    Ways,
+    deployment_served_name,
+    endpoint_usable,
+    gateway_superseded,
+    gateway_twice,
+    policy_services,
+    route_by_hand,
+    service_routes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import (
     endpoint_target,
     service_priorities,
@@ -128,6 +138,8 @@ class References:
                 yield from _class_reference(value, path, self._fleet)
             elif path.endswith("spec.modelCacheRef.name"):
                 yield from _cache_name(value, namespace, path, self._fleet)
+            elif path == "spec.clusterName" and document.get("kind") == "InferenceGateway":
+                yield from _cluster_name(value, self._fleet)
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
@@ -249,6 +261,11 @@ class _Fleet:
             sets = [self._clusters_by_label.get(pair, frozenset()) for pair in pairs]
             self._selected[pairs] = bool(frozenset.intersection(*sets)) if sets else True
         return self._selected[pairs]
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Return the ways from all gateways in mode Model."""
+        return Ways(self.of_kind("InferenceGateway"), self.of_kind("ModelService"))
 
     @cached_property
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -382,9 +399,21 @@ def _workload_namespace(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
-    if gateway.name != GATEWAY_NAME:
-        hint = f"Only the one named {GATEWAY_NAME} is used"
+    if gateway.mode == "Path" and gateway.name != GATEWAY_NAME:
+        hint = f"Of those in mode Path, only the one named {GATEWAY_NAME} is used"
         yield warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
+
+
+def _gateway_cluster(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
+    if gateway.spec.cluster_name is not None:
+        yield from _cluster_name(gateway.spec.cluster_name, fleet)
+
+
+def _cluster_name(name: str, fleet: _Fleet) -> Iterator[Problem]:
+    if not fleet.exists("InferenceCluster", "", name):
+        hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
+        message = "names an InferenceCluster that does not exist"
+        yield _dangling("InferenceCluster", message, "spec.clusterName", short(name), hint, fleet)
 
 
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -636,7 +665,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices, _class_currency),
-    "InferenceGateway": (_gateway_name,),
+    "InferenceGateway": (_gateway_name, _gateway_cluster, gateway_twice, gateway_superseded),
     "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs),
     **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
     "ModelCache": (_workload_namespace, _cache_clusters),
@@ -650,6 +679,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_selectors,
         deployment_engines,
         deployment_devices,
+        deployment_served_name,
     ),
     "ModelReplica": (
         _workload_namespace,
@@ -658,6 +688,8 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         replica_engines,
         replica_devices,
     ),
-    "ModelService": (_service_endpoints, service_priorities, service_shadows),
-    "ModelEndpoint": (endpoint_target,),
+    "ModelService": (_service_endpoints, service_priorities, service_shadows, service_routes),
+    "ModelEndpoint": (endpoint_target, endpoint_usable),
+    "ModelRoute": (route_by_hand,),
+    "CallerPolicy": (policy_services,),
 }

@@ -16,23 +16,24 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 
 
 def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the problems of a ModelEndpoint's URL. Messages do not contain the URL, as it may contain keys."""
+    """Yield the problems of a ModelEndpoint's URL. Messages do not contain it, as it may contain keys."""
     spec = endpoint.spec
+    place = f"spec.{spec.backend_field}"
     finding = endpoint_problem(endpoint)
     if finding:
         message, _colon, hint = finding.partition(": ")
-        yield Problem(message, "spec.url", hint=hint[:1].upper() + hint[1:])
+        yield Problem(message, place, hint=hint[:1].upper() + hint[1:])
         return
-    path = urlsplit(spec.url).path
+    path = urlsplit(spec.backend_url).path
     if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/"):
         hint = "Set spec.rewritePath to the path prefix of requests"
-        yield warning("has a path, which is ignored: only its host and port are used", "spec.url", hint)
+        yield warning("has a path, which is ignored: only its host and port are used", place, hint)
     if "//" in (spec.rewrite_path or ""):
         hint = "Write one slash, unless the backend distinguishes them"
         yield warning("has consecutive slashes", "spec.rewritePath", hint)
-    if spec.credential is not None and parse_url(spec.url).scheme == HTTP:
+    if spec.credential is not None and parse_url(spec.backend_url).scheme == HTTP:
         hint = "Write https:// if the backend supports it"
-        yield warning("sends the key of spec.credential unencrypted", "spec.url", hint)
+        yield warning("sends the key of spec.credential unencrypted", place, hint)
 
 
 def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> Iterator[Problem]:
@@ -40,11 +41,12 @@ def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> I
     for endpoint in resources:
         if not isinstance(endpoint, ModelEndpoint) or endpoint_problem(endpoint):
             continue
-        host = parse_url(endpoint.spec.url).host
+        host = parse_url(endpoint.spec.backend_url).host
         reason = inner_host(host)
         if reason and not allowed.has(host):
             hint = f"Use an external host, or ask the operator of the fleet to add {host} to fleet_endpoint_hosts"
-            yield Problem(f"the host of the url, {host}, {reason}", "spec.url", hint=hint, ref=endpoint.ref)
+            place = f"spec.{endpoint.spec.backend_field}"
+            yield Problem(f"the host of the url, {host}, {reason}", place, hint=hint, ref=endpoint.ref)
 
 
 def service_priorities(service: Any, _fleet: object) -> Iterator[Problem]:

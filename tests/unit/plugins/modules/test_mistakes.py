@@ -17,6 +17,8 @@ LLAMA = f"document 1, ModelDeployment ai/llama, {MEMBER}"
 CONTAINER = f"{LLAMA}.template.spec.containers[0]"
 QWEN = "document 2, ModelDeployment ai/qwen, spec.template.spec"
 PARIS = "document 1, InferenceCluster paris, spec"
+EDGE = "document 1, InferenceGateway edge, spec"
+CUSTOMERS = "document 5, CallerPolicy ai/customers, spec"
 CHAT = "document 1, ModelService ai/chat, spec.endpoints"
 
 # File and line; document, resource and path; the value as the message has it; what to do.
@@ -84,6 +86,17 @@ MISTAKES = (
         "it has allowMultipleAllocations, attributes, capacity, driver",
     ),
     ("deployments.yaml:71", "document 4", "", "Put quotes around a value that holds '{{'"),
+    ("gateways.yaml:5", f"{EDGE}.clusterName", '"lima"', "Existing: Oslo_1, berlin, iowa, oregon, paris."),
+    ("gateways.yaml:6", f"{EDGE}.backend", "", "a gateway in mode Model runs on Envoy"),
+    ("gateways.yaml:7", f"{EDGE}.auth.method", '"apiKey"', "Write APIKey."),
+    ("gateways.yaml:7", f"{EDGE}.auth.apiKey.secretSelector.matchLabels", "", "Must not be empty."),
+    ("gateways.yaml:13", "document 2, InferenceGateway door, spec.clusterName", '"pariss"', "Did you mean paris?"),
+    ("gateways.yaml:18", "document 3, InferenceGateway nowhere, spec.clusterName", "", "the InferenceCluster that"),
+    ("gateways.yaml:25", "document 4, ModelEndpoint ai/openai, spec.origin", '"https://api.openai.com/v1"', "no path"),
+    ("gateways.yaml:26", "document 4, ModelEndpoint ai/openai, spec.api.schema", '"openai"', "Write OpenAI."),
+    ("gateways.yaml:31", CUSTOMERS, "", "Remove '*', or all others."),
+    ("gateways.yaml:34", f"{CUSTOMERS}.budgets[0].unit", '"Token"', "Did you mean Tokens?"),
+    ("gateways.yaml:34", f"{CUSTOMERS}.budgets[0].limit", '"2M"', "Must be a whole number"),
     ("services.yaml:6", f"{CHAT}[0].weight", '"5"', "Write it without quotes: 5."),
     ("services.yaml:7", f"{CHAT}[0].selector.matchLabels", '"tier=gold"', "Write {tier: gold}."),
     ("services.yaml:8", f"{CHAT}[1].selectr", "", "Did you mean selector?"),

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.modules import serving_stack_info
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
+BUDGET = {"name": "tokens", "unit": "Tokens", "limit": 1000, "per": "Day"}
 FLEET = fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west")
 BROKEN = FLEET.replace('"source": "Existing"', '"source": "Moon"', 1)
 STACK = {
@@ -56,3 +59,22 @@ def test_what_has_errors_is_held(tmp_path: Path) -> None:
     assert (found["clusters"], found["held"], found["gateway_held"]) == ({}, ["east", "west"], False)
     found = asked(tmp_path, f"{FLEET}---\n{json.dumps(GATEWAY)}\n", invalid="hold")
     assert (found["held"], found["gateway_held"], found["gateway"]) == ([], True, {})
+
+
+def test_what_gateways_in_mode_model_need(tmp_path: Path) -> None:
+    documents = model_fleet.fleet(model_fleet.service(), model_fleet.policy(budgets=[BUDGET]))
+    found = asked(tmp_path, "---\n".join(map(to_yaml, documents)))["clusters"]
+    assert {name: cluster["gateway_needs"] for name, cluster in found.items()} == {
+        "hub": ["gateway", "certificates", "budgets", "strict-budgets"],
+        "east": ["certificates"],
+        "west": ["certificates"],
+    }
+    assert all(cluster["gateway_needs"] == [] for cluster in asked(tmp_path, FLEET)["clusters"].values())
+
+
+def test_a_policy_with_errors_keeps_no_other_from_being_counted(tmp_path: Path) -> None:
+    good = model_fleet.policy(budgets=[BUDGET])
+    bad = model_fleet.policy("bad", budgets=[{**BUDGET, "per": "Fortnight"}])
+    documents = model_fleet.fleet(model_fleet.service(), good, bad)
+    found = asked(tmp_path, "---\n".join(map(to_yaml, documents)), invalid="hold")["clusters"]
+    assert "budgets" in found["hub"]["gateway_needs"]

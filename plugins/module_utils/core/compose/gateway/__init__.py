@@ -19,11 +19,11 @@ BACKENDS: Mapping[str, GatewayBackend] = {"Traefik": TRAEFIK}
 
 
 def backend_of(gateway: api.InferenceGateway | None) -> GatewayBackend:
-    """Return the proxy of an InferenceGateway.
+    """Return the proxy of an InferenceGateway in mode Path.
 
     Services may exist before the gateway does; their routes are then those of Traefik, which is the default.
     """
-    return BACKENDS[gateway.spec.backend] if gateway else TRAEFIK
+    return BACKENDS[gateway.spec.backend] if gateway and gateway.spec.backend else TRAEFIK
 
 
 __all__ = ["BACKENDS", "GatewayBackend", "HelmRelease", "ServicePort", "backend_of"]

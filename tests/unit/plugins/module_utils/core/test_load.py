@@ -148,7 +148,7 @@ HEAD = "metadata: {name: x}\nspec: {}\n"
             "kind: Zebra\napiVersion: modelplane.ai/v1alpha1",
             "kind",
             "not a known kind",
-            "One of EKSCluster",
+            "One of CallerPolicy, EKSCluster",
             id="far kind",
         ),
         pytest.param(

@@ -35,6 +35,7 @@ DOCUMENT: dict[str, Any] = {
     "control": {
         "objects": [NODE],
         "secrets": [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN", "A"]}],
+        "unread": "it is forbidden",
         "controller": {"ready": True, "message": "up"},
     },
     "clusters": {
@@ -57,6 +58,7 @@ REACHED = {"control": {"controller": {"ready": True, "message": "", "addresses":
 def test_a_document_is_read() -> None:
     observed = parse(DOCUMENT)
     assert observed.controller == Component(True, "up")
+    assert observed.unread == "it is forbidden"
     assert observed.secret_keys == {("team", "hf"): frozenset({"HF_TOKEN", "A"})}
     assert observed.control.find("Node", "", "n") == NODE
     east = observed.clusters["east"]

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,128 @@ def test_a_cluster_that_no_one_expects_anything_of() -> None:
     snapshot = observe_cluster(MemoryClient([gateway(), node("n1")]), ExpectedCluster("west"))
     assert snapshot.entry["stack"]["ready"]
     assert "provisioned" not in snapshot.entry
+
+
+# Gateways in mode Model
+
+SYSTEM = "modelplane-system"
+
+
+def of_system(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": SYSTEM}, **content}
+
+
+def of_models(name: str) -> list[dict[str, Any]]:
+    """The gateway of a cluster, and the certificate of its CA with what trust-manager could put beside it."""
+    data = {"ca.crt": f"certificate of {name}", "trust.jks": "more"}
+    return [
+        of_system("gateway.networking.k8s.io/v1", "Gateway", name),
+        of_system("v1", "ConfigMap", f"{name}-ca", data=data),
+    ]
+
+
+MODELS = [
+    *WHOLE,
+    *of_models("cluster-gateway"),
+    of_models("inference-gateway")[1],
+    {
+        "apiVersion": "aigateway.envoyproxy.io/v1beta1",
+        "kind": "AIGatewayRoute",
+        "metadata": {
+            "name": "chat",
+            "namespace": "mp-a",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane.fleet"},
+        },
+        "spec": {"rules": []},
+        "status": {"conditions": seen.conditions(Accepted="True")},
+    },
+]
+
+
+def read_names(client: MemoryClient) -> list[str]:
+    """Return kinds and names that were read beside those of every cluster."""
+    usual = MemoryClient(WHOLE)
+    observe_cluster(usual, EAST)
+    left = list(client.asked)
+    for each in usual.asked:
+        left.remove(each)
+    return [" ".join(filter(None, (each[1], each[3] if each[0] == "get" else ""))) for each in left]
+
+
+def test_what_gateways_in_mode_model_know_of_a_cluster() -> None:
+    client = MemoryClient(MODELS)
+    entry = observe_cluster(client, replace(EAST, has_door=True)).entry
+    assert read_names(client) == ["Gateway cluster-gateway", "ConfigMap cluster-gateway-ca"]
+    objects = parse({"clusters": {"east": entry}}).clusters["east"].objects
+    authority = objects.find("ConfigMap", SYSTEM, "cluster-gateway-ca")
+    assert authority
+    assert authority["data"] == {"ca.crt": "certificate of cluster-gateway"}
+    assert objects.find("Gateway", SYSTEM, "cluster-gateway")
+    assert not objects.find("ConfigMap", SYSTEM, "inference-gateway-ca")
+
+
+def test_what_is_read_of_a_cluster_with_a_gateway_in_mode_model() -> None:
+    client = MemoryClient(MODELS)
+    entry = observe_cluster(client, replace(EAST, has_door=True, hosts_gateway=True)).entry
+    names = ["Gateway cluster-gateway", "ConfigMap cluster-gateway-ca", "ConfigMap inference-gateway-ca"]
+    assert read_names(client) == [*names, "AIGatewayRoute"]
+    objects = parse({"clusters": {"east": entry}}).clusters["east"].objects
+    route = objects.find("AIGatewayRoute", "mp-a", "chat")
+    assert route
+    assert route["status"] == {"conditions": seen.conditions(Accepted="True")}
+
+
+def test_a_gateway_in_mode_model_is_no_part_of_the_serving_stack() -> None:
+    without = [value for value in WHOLE if value["kind"] != "Gateway"]
+    assert "Gateway" in observe_cluster(MemoryClient(without), EAST).entry["stack"]["message"]
+    hosting = replace(EAST, has_door=True, hosts_gateway=True)
+    # Nor is the AI gateway: what it lacks, objects say that are applied.
+    entry = observe_cluster(MemoryClient(without, unserved=["AIGatewayRoute"]), hosting).entry
+    assert entry["stack"] == {"ready": True, "message": ""}
+
+
+CALLERS = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "InferenceGateway",
+    "metadata": {"name": "eu"},
+    "spec": {
+        "clusterName": "east",
+        "auth": {"method": "APIKey", "apiKey": {"secretSelector": {"matchLabels": {"keys": "eu", "a": "b"}}}},
+    },
+}
+
+
+def keys_of(name: str, labels: dict[str, str], **data: str) -> dict[str, Any]:
+    value = of_system("v1", "Secret", name, data=data)
+    value["metadata"]["labels"] = labels
+    return value
+
+
+def test_which_callers_have_keys_and_not_the_keys() -> None:
+    labels = {"keys": "eu", "a": "b", "team": "search"}
+    secrets = [
+        keys_of("team-b", labels, carol="aHVudGVyMg==", empty=""),
+        keys_of("team-a", {**labels, "team": "ads"}, alice="aHVudGVyMg=="),
+        keys_of("others", {"keys": "us", "a": "b"}, mallory="aHVudGVyMg=="),
+    ]
+    client = MemoryClient([*CONTROL, CALLERS, *secrets])
+    snapshot = observe_control(client, expected([CALLERS]))
+    assert [asked for asked in client.asked if asked[:2] == ("list", "Secret")] == [
+        ("list", "Secret", SYSTEM, "a=b,keys=eu", "")
+    ]
+    observed = parse({"control": snapshot.entry})
+    assert observed.secret_labels == {
+        (SYSTEM, "team-a"): {"a": "b", "keys": "eu", "team": "ads"},
+        (SYSTEM, "team-b"): labels,
+    }
+    assert observed.secret_keys[SYSTEM, "team-b"] == {"carol"}
+    assert "aHVudGVyMg" not in str(snapshot)
+
+
+def test_callers_whose_keys_may_not_be_read_are_unknown_not_gone() -> None:
+    snapshot = observe_control(MemoryClient([CALLERS], failures={"Secret": DENIED}), expected([CALLERS]))
+    assert parse({"control": snapshot.entry}).unread.startswith("list: it is forbidden")
+    assert "callers keep the rights that they have" in snapshot.warnings[0]
 
 
 # Many clusters

@@ -50,6 +50,8 @@ _FABRICS = "NVLink domains span nodes too"
 _SYSTEM_POOL = "the system pool stands beside eight GPU pools"
 _URL = "the rules on it need a bound to stay within the cost budget"
 _REWRITE = "HTTPRoutes take at most 1,024 characters, and a path begins with '/'"
+_MODES = "what is required depends on the mode"
+_ORIGIN = "an endpoint may have an origin in its place"
 _ENTRIES = "names are compared with each other, which needs a bound to stay within the cost budget"
 _CONDITIONS = "conditions are distinguished by their type, as Kubernetes' API conventions say"
 
@@ -71,7 +73,9 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("ServingStack", "spec.gateway.listeners[].protocol", "enum"): (["HTTP", "HTTPS", "TCP"], "prompts are private"),
     ("EKSCluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
     ("GKECluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
+    ("InferenceGateway", "spec.backend", "required"): (False, _MODES),
     ("ModelEndpoint", "spec.url", "maxLength"): (2048, _URL),
+    ("ModelEndpoint", "spec.url", "required"): (False, _ORIGIN),
     ("ModelEndpoint", "spec.rewritePath", "maxLength"): (1024, _REWRITE),
     ("ModelEndpoint", "spec.rewritePath", "pattern"): ('^/[!"$->@-~]*$', _REWRITE),
     ("ModelService", "spec.endpoints", "maxItems"): (64, _ENTRIES),
@@ -126,6 +130,7 @@ ADDITIONS = {
     ),
     r"(InferenceCluster spec\.cluster\.gke|GKECluster spec)\.(privateNodes|cloudNat|masterAuthorizedNetworks"
     r"|nodeServiceAccount|databaseEncryption|datapathProvider)(\W.*)?": "clusters are hardened",
+    r"InferenceCluster status\.gateway\.internalAddress": "gateways in mode Path have another one",
     r"InferenceCluster status\.gpuPools\[\]\.observedNodes": "what is there, besides what the pool may grow to",
     r"InferenceCluster spec\.nodePools\[\]\.fabric\.name": "pools may share a fabric that is no InfiniBand network",
     r"InferenceCluster status\.gpuPools\[\]\.fabric(\.\w+)?": "the scheduler asks which pools share a fabric",
@@ -145,6 +150,13 @@ ADDITIONS = {
     r"ModelService spec\.survive(\..*)?": "a plan knows what a loss of a cluster leaves",
     r"InferenceGateway spec\.listeners(\[\].*)?": "listeners for HTTPS",
     r"ServingStack spec\.gateway\.listeners\[\]\.(hostname|tls(\..*)?)": "listeners for HTTPS",
+    r"InferenceGateway spec\.(mode|clusterName|tls|auth|serviceSelector)(\W.*)?": "gateways in mode Model",
+    r"InferenceGateway status\.(endpoints|clientCACertificate)(\..*)?": "gateways in mode Model",
+    r"ModelService (spec\.timeouts|status\.(model|routes))(\..*)?": "gateways in mode Model",
+    r"ModelEndpoint spec\.(origin|api|model)(\..*)?": "gateways in mode Model",
+    r"InferenceCluster status\.gateway\.(hostname|caCertificate)": "gateways in mode Model",
+    r"ModelRoute .*": "gateways in mode Model",
+    r"CallerPolicy .*": "who may call what, and how much",
     r"InferenceCluster status\.gateway\.url": "gateways may take HTTPS alone",
     r"ModelEndpoint spec\.(credential|tls)(\..*)?": "providers ask for keys and sign with certificates",
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
@@ -228,7 +240,7 @@ def test_same_fields_as_modelplane() -> None:
     used = set()
     for kind in KINDS:
         ours = {path: (node, required) for path, node, required in nodes(schema_of(kind))}
-        for row in UPSTREAM[kind]:
+        for row in UPSTREAM.get(kind, ()):
             path = row["path"]
             assert path in ours, f"{kind} {path} is missing"
             node, required = ours[path]
@@ -245,7 +257,7 @@ def test_same_fields_as_modelplane() -> None:
 def test_no_other_fields_than_modelplane() -> None:
     used = set()
     for kind in KINDS:
-        theirs = {row["path"] for row in UPSTREAM[kind]}
+        theirs = {row["path"] for row in UPSTREAM.get(kind, ())}
         for path, _node, _required in nodes(schema_of(kind)):
             if path in theirs:
                 continue
@@ -264,7 +276,9 @@ def test_no_other_fields_than_modelplane() -> None:
         ("ModelDeployment", "Namespaced", "md", ["REPLICAS .status.replicas.ready"]),
         ("ModelReplica", "Namespaced", "mr", ["CLUSTER .spec.clusterName"]),
         ("ModelService", "Namespaced", "ms", ["ADDRESS .status.address"]),
-        ("ModelEndpoint", "Namespaced", "me", ["URL .spec.url"]),
+        ("ModelEndpoint", "Namespaced", "me", ["URL .spec.url", "ORIGIN .spec.origin"]),
+        ("ModelRoute", "Namespaced", "mrt", ["GATEWAY .spec.gatewayName", "SERVICE .spec.serviceName"]),
+        ("CallerPolicy", "Namespaced", "cp", []),
         ("ModelCache", "Namespaced", "mc", ["SOURCE .spec.huggingFace.repo", "READY .status.summary.ready"]),
         ("ServingStack", "Namespaced", "ss", ["GATEWAY .status.gateway.address"]),
         ("EKSCluster", "Namespaced", "eks", ["REGION .spec.region"]),

@@ -118,7 +118,7 @@ def test_manifests_parse_and_come_back() -> None:
             if document and "modelplane.ai/" in document["apiVersion"]:
                 assert wire(parse(document), set_only=True) == document, path
                 count += 1
-    assert count == 59
+    assert count == 66
 
 
 def test_defaults_only_where_the_parent_is(minimal: dict[str, Any]) -> None:

@@ -126,4 +126,4 @@ def test_models_can_be_defined_without_pydantic() -> None:
         check=False,
         env={"PYTHONPATH": str(ROOT / ".collections")},
     )
-    assert (finished.returncode, finished.stdout.strip()) == (0, "11"), finished.stderr
+    assert (finished.returncode, finished.stdout.strip()) == (0, "13"), finished.stderr

@@ -82,6 +82,39 @@ def test_an_object_in_a_namespace_that_is_not_of_the_fleet_is_refused(namespace:
         unpacked(entry, parts, KINDS)
 
 
+OF_GATEWAYS = [
+    ("cert-manager.io/v1", "ClusterIssuer", "inference-gateway-ca"),
+    ("trust.cert-manager.io/v1alpha1", "Bundle", "inference-gateway-ca"),
+    ("trust.cert-manager.io/v1alpha1", "Bundle", "cluster-gateway-ca"),
+]
+
+
+def unplaced(api_version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+
+
+def test_what_gateways_have_without_a_namespace_is_read() -> None:
+    kinds = [(api_version.partition("/")[0], kind) for api_version, kind, _ in OF_GATEWAYS]
+    given = state(*(unplaced(*each) for each in OF_GATEWAYS))
+    assert unpacked(*packed(given), kinds) == given
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        unplaced("cert-manager.io/v1", "ClusterIssuer", "of-others"),
+        unplaced("cert-manager.io/v1", "ClusterIssuer", "cluster-gateway-ca"),
+        unplaced("cert-manager.io/v1", "Issuer", "inference-gateway-ca"),
+        unplaced("trust.cert-manager.io/v1alpha1", "Bundle", "public-roots"),
+    ],
+    ids=lambda value: f"{value['kind']} {value['metadata']['name']}",
+)
+def test_anything_else_without_a_namespace_is_refused(value: dict[str, Any]) -> None:
+    kinds = [("cert-manager.io", "ClusterIssuer"), ("cert-manager.io", "Issuer"), ("trust.cert-manager.io", "Bundle")]
+    with pytest.raises(DecisionError, match="no fleet composes"):
+        unpacked(*packed(state(value)), kinds)
+
+
 @pytest.mark.parametrize(
     "value",
     [[], {"east": ["0f"]}, {"east": ["0f", 0]}, {"east": ["0f", 10**9]}, {"east": [1, 1]}, {"east": None}],

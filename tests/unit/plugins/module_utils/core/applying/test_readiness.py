@@ -189,6 +189,22 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
         "progressing",
         "BackendNotFound: x",
     ),
+    "certificate": (live("Certificate", {}, {"conditions": [says("Ready", "True")]}), "ready", ""),
+    "certificate that is not issued": (live("Certificate", {}, {}), "progressing", "not issued yet"),
+    "certificate without its issuer": (
+        live("Certificate", {}, {"conditions": [says("Ready", "False", "DoesNotExist", "no Secret")]}),
+        "progressing",
+        "DoesNotExist: no Secret",
+    ),
+    "bundle": (live("Bundle", {}, {"conditions": [says("Synced", "True", observedGeneration=2)]}), "ready", ""),
+    "bundle that is not copied": (live("Bundle", {}, {}), "progressing", "not copied yet"),
+    "route of models": (live("AIGatewayRoute", {}, {"conditions": [says("Accepted", "True")]}), "ready", ""),
+    "route of models that no controller took": (live("AIGatewayRoute", {}, {}), "progressing", "has not accepted it"),
+    "route of models refused": (
+        live("AIGatewayRoute", {}, {"conditions": [says("NotAccepted", "True", "NotAccepted", "no backend")]}),
+        "progressing",
+        "NotAccepted: no backend",
+    ),
     "pool without a status": (live("InferencePool", {}, {}), "ready", ""),
     "pool refused": (
         parents("InferencePool", [says("Accepted", "False", "NotSupported", "x", observedGeneration=2)]),

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound, needed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Right
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     RIGHTS,
     balancer,
@@ -33,6 +34,23 @@ def test_the_rights_of_the_fleet_are_those_of_its_file() -> None:
     )
     # The role for Secrets is bound later, in each namespace of the fleet.
     assert not [right for right in RIGHTS if right.resource == "secrets"]
+
+
+def test_rights_for_gateways_in_mode_model_are_asked_for_where_a_fleet_has_one() -> None:
+    everywhere = needed(RIGHTS, ExpectedCluster("east"))
+    kinds = {(right.group, right.resource) for right in RIGHTS} - {
+        (right.group, right.resource) for right in everywhere
+    }
+    assert {group for group, __ in kinds} == {
+        "aigateway.envoyproxy.io",
+        "cert-manager.io",
+        "discovery.k8s.io",
+        "gateway.envoyproxy.io",
+        "trust.cert-manager.io",
+    }
+    gateways = [right.verb for right in everywhere if right.resource == "gateways"]
+    assert gateways == ["get", "list"]
+    assert needed(RIGHTS, ExpectedCluster("east", has_door=True)) == RIGHTS
 
 
 def test_a_role_that_is_bound_nowhere_gives_nothing() -> None:

@@ -8,8 +8,10 @@ import re
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
+    model_mode_obstacle,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import (
     InvalidUrl,
@@ -23,6 +25,7 @@ from ansible_collections.modelplane.fleet.tests.written import (
     backend_reference,
     endpoint_objects,
     endpoint_problem,
+    parsed,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,6 +202,64 @@ def test_https_to_an_address_needs_a_name_to_check() -> None:
 )
 def test_the_host_is_rewritten_for_names(url: str, host: str) -> None:
     assert backend_host(endpoint(url)) == host
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"tls": {"serverName": "a.example.com"}},
+        {"credential": {"apiKey": {"secretRef": {"name": "key"}, "header": "api-key"}}},
+    ],
+)
+def test_an_origin_is_reached_as_the_url_without_a_path(spec: Object) -> None:
+    for url in (
+        "https://api.example.com",
+        "https://api.example.com:8443",
+        *(["http://a.example.com"] if not spec else []),
+    ):
+        written = {"metadata": {"name": "e", "namespace": "ml-team"}, "spec": {"origin": url, **spec}}
+        assert endpoint_problem(written) == ""
+        assert endpoint_objects(written, Options()) == endpoint_objects(endpoint(url, "e", **spec), Options())
+        assert (backend_reference(written), backend_host(written)) == (
+            backend_reference(endpoint(url, "e", **spec)),
+            backend_host(endpoint(url, "e", **spec)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("spec", "prefix", "path"),
+    [
+        ({"origin": "https://a.example"}, "/v1", "/"),
+        ({"origin": "https://a.example", "api": {"prefix": "/openai/v1/"}}, "/openai/v1", "/openai/"),
+        ({"origin": "https://a.example", "api": {"prefix": "/v1beta/openai"}}, "/v1beta/openai", "/v1beta/openai/"),
+        ({"origin": "https://a.example", "api": {"prefix": "/"}}, "", "/"),
+        ({"origin": "https://a.example", "api": {"schema": "Anthropic"}, "rewritePath": "/x/"}, "/v1", "/x/"),
+        ({"url": "https://a.example"}, "/v1", None),
+        ({"url": "https://a.example/openai/v1/"}, "/openai/v1", None),
+        ({"url": "https://a.example/openai", "api": {"prefix": "/v2"}, "rewritePath": "/y/"}, "/v2", "/y/"),
+        ({"url": "https://[a"}, "/v1", None),
+    ],
+)
+def test_the_paths_of_the_api(spec: Object, prefix: str, path: str | None) -> None:
+    found = parsed({"metadata": {"name": "e"}, "spec": spec}, api.ModelEndpoint).spec
+    assert (found.prefix, found.path) == (prefix, path)
+
+
+def test_what_a_gateway_in_mode_model_cannot_use_names_the_field() -> None:
+    key = {"apiKey": {"secretRef": {"name": "key"}, "header": "api-key"}}
+    specs: dict[str, Object] = {
+        "": {"origin": "https://a.example", "api": {"schema": "Anthropic"}, "model": "m"},
+        "url": {"url": "https://203.0.113.9", "tls": {"serverName": "a.example"}},
+        "origin": {"origin": "https://localhost"},
+        "tls.caCertificateRef": {"url": "https://a.example", "tls": {"caCertificateRef": {"name": "ca"}}},
+        "credential.apiKey": {"origin": "https://a.example", "credential": key},
+    }
+    found = {}
+    for field, spec in specs.items():
+        obstacle = model_mode_obstacle(parsed({"metadata": {"name": "e"}, "spec": spec}, api.ModelEndpoint))
+        found[field] = obstacle.field if obstacle else ""
+    assert found == {field: field for field in specs}
 
 
 def test_an_endpoint_with_a_credential_has_another_service() -> None:

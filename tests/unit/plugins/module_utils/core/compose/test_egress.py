@@ -188,6 +188,21 @@ def test_the_header(api_key: Object, header: str, prefix: str | None) -> None:
     assert injector(objects)["allow_request_without_credential"] is False
 
 
+@pytest.mark.parametrize(
+    ("api_key", "header", "prefix"),
+    [
+        ({}, "x-api-key", None),
+        ({"header": "Authorization"}, "Authorization", "Bearer "),
+        ({"prefix": "k "}, "x-api-key", "k "),
+    ],
+)
+def test_the_header_of_the_api_of_anthropic(api_key: Object, header: str, prefix: str | None) -> None:
+    written = endpoint(**api_key)
+    written["spec"]["api"] = {"schema": "Anthropic"}
+    generic = injector(composed(written))["credential"]["typed_config"]
+    assert (generic["header"], generic.get("header_value_prefix")) == (header, prefix)
+
+
 @pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "x-team-key"])
 def test_the_callers_credentials_are_dropped(header: str) -> None:
     """All but the header that is overwritten: headers are removed after it is set."""

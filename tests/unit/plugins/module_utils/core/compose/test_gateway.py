@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
 from ansible_collections.modelplane.fleet.tests.written import gateway_objects, gateway_releases
@@ -36,8 +37,7 @@ def kinds(wire: Object) -> list[tuple[str, str]]:
 
 
 def test_every_backend_of_the_schema_is_there() -> None:
-    annotation = api.inference_gateway.InferenceGatewaySpec.model_fields["backend"].annotation
-    assert set(BACKENDS) == set(annotation.__args__)
+    assert set(BACKENDS) == set(fields_of(api.inference_gateway.InferenceGatewaySpec)["backend"].shape.enum)
 
 
 def test_services_may_be_there_before_the_gateway() -> None:

@@ -120,6 +120,17 @@ def test_h9_the_order_of_endpoints_does_not_matter() -> None:
     assert found(resolved(wire, endpoints)) == found(resolved(wire, endpoints[::-1])) == expected
 
 
+def test_an_origin_gets_requests_at_the_path_of_its_api() -> None:
+    """Clients write the version of the API behind the prefix of the service, so it is no part of what replaces that."""
+    written = endpoint("together", api={"prefix": "/openai/v1"}, origin="https://api.together.xyz", url=None)
+    del written["spec"]["url"]
+    (route,) = objects(service(), [written])
+    (backend,) = route["spec"]["rules"][0]["backendRefs"]
+    (rewrite,) = (each["urlRewrite"] for each in backend["filters"])
+    assert rewrite["hostname"] == "api.together.xyz"
+    assert rewrite["path"]["replacePrefixMatch"] == "/openai/"
+
+
 def test_the_worked_example() -> None:
     """90 x 2 replicas and 10 x 1 provider; Host is rewritten for the provider, which the reference leaves out."""
     endpoints = [

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.tests.written import (
     infrastructure,
     model_cache,
     model_deployment,
+    model_route,
     model_service,
 )
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
@@ -45,6 +46,18 @@ SERVES, STARTS, ABSENT, UNSEEN = (
     ReplicaState(None, None, "cluster east did not answer"),
 )
 REFUSAL = Refusal("has 0 free gpu, needs 1", "gpu-l4", ("east",))
+
+
+ROUTE = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "ModelRoute",
+    "metadata": {"name": "chat-eu", "namespace": "ml-team"},
+    "spec": {
+        "gatewayName": "eu",
+        "serviceName": "chat",
+        "endpoints": [{"name": "ours", "selector": {"matchLabels": {"a": "b"}}}],
+    },
+}
 
 
 def placed(*clusters: str) -> list[Placement]:
@@ -65,6 +78,17 @@ def service(*usable: bool, accepted: str = "True", routes: bool = True, gateway:
     route = seen.route(accepted=accepted)
     composed = [route] if routes else []
     return model_service(seen.SERVICE, seen.resolution(*usable), composed, gateway, Objects([route]))
+
+
+def route(accepted: str = "True", *, composed: bool = True, is_seen: bool = True) -> Status:
+    desired = [
+        {"apiVersion": "aigateway.envoyproxy.io/v1beta1", "kind": "AIGatewayRoute", "metadata": {"name": "chat"}}
+    ]
+    shown = {**desired[0], "status": {"conditions": [{"type": "Accepted", "status": accepted}]}}
+    endpoints = {"east": "", "saas": ""} if composed else {"east": "cluster east has no hostname yet"}
+    return model_route(
+        ROUTE, "hub", desired if composed else [], Objects([shown]) if is_seen else None, endpoints=endpoints
+    )
 
 
 def cache(*phases: str, token_missing: bool = False) -> Status:
@@ -455,6 +479,13 @@ ROWS: list[Row] = [
         "",
         lambda: model_service(seen.SERVICE, seen.resolution(True), [seen.route()], "a.example", None),
     ),
+    ("ModelRoute", "RoutingReady", "True", "RouteAccepted", "", route),
+    ("ModelRoute", "RoutingReady", "False", "NoReadyEndpoints", "no hostname yet", lambda: route(composed=False)),
+    ("ModelRoute", "RoutingReady", "False", "WaitingForRoute", "to accept AIGatewayRoute chat", lambda: route("False")),
+    ("ModelRoute", "RoutingReady", "Unknown", "NotObserved", "cluster hub", lambda: route(is_seen=False)),
+    ("ModelRoute", "Ready", "True", "Available", "", route),
+    ("ModelRoute", "Ready", "False", "Creating", "to accept", lambda: route("False")),
+    ("ModelRoute", "Ready", "Unknown", "NotObserved", "cluster hub", lambda: route(is_seen=False)),
     ("ModelCache", "ClustersMatched", "True", "Matched", "Matched 2 clusters: c0, c1", lambda: cache("Ready", "Ready")),
     ("ModelCache", "ClustersMatched", "False", "NoClusters", "No InferenceCluster with storage", cache),
     ("ModelCache", "ArtifactReady", "False", "NoClusters", "No InferenceCluster with storage", cache),
@@ -496,6 +527,7 @@ RESOURCES = {
     "ModelDeployment": seen.deployment(),
     "ModelReplica": seen.replica(),
     "ModelEndpoint": seen.endpoint(),
+    "ModelRoute": ROUTE,
     "ModelService": seen.SERVICE,
     "ModelCache": seen.CACHE,
     "ServingStack": {

@@ -46,6 +46,26 @@ def test_keys_of_one_secret_are_put_together() -> None:
     assert expected([seen.CACHE, other]).secrets == {("ml-team", "hf-token"): frozenset({"HF_TOKEN", "apiKey"})}
 
 
+def test_gateways_in_mode_model_are_expected_on_their_clusters_and_reach_the_others() -> None:
+    def gateway(name: str, cluster: str, **spec: object) -> dict[str, object]:
+        kind = {"apiVersion": seen.GATEWAY["apiVersion"], "kind": "InferenceGateway"}
+        return {**kind, "metadata": {"name": name}, "spec": {"clusterName": cluster, **spec}}
+
+    selector = {"matchLabels": {"b": "2", "a": "1"}}
+    auth = {"method": "APIKey", "apiKey": {"secretSelector": selector}}
+    far = {**seen.EXISTING, "metadata": {"name": "far"}}
+    found = expected([seen.EXISTING, far, seen.GATEWAY, gateway("eu", "east", auth=auth), gateway("us", "nowhere")])
+    assert [(each.has_door, each.hosts_gateway) for each in map(found.cluster, ("east", "far", "other"))] == [
+        (True, True),
+        (True, False),
+        (False, False),
+    ]
+    assert found.gateway == api.parse(seen.GATEWAY)
+    assert found.caller_keys == ({"a": "1", "b": "2"},)
+    nowhere = expected([seen.EXISTING, gateway("us", "nowhere")]).cluster("east")
+    assert (nowhere.has_door, nowhere.hosts_gateway) == (False, False)
+
+
 @pytest.mark.parametrize("spec", [None, [], {"huggingFace": None}, {"huggingFace": {"authSecret": "x"}}])
 def test_broken_resources_expect_nothing(spec: object) -> None:
     assert expected([{**seen.CACHE, "spec": spec}, {**seen.EKS, "spec": spec}]).secrets == {}

@@ -1,0 +1,139 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""CallerPolicy: who may call which services through gateways in mode Model, and how much."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    ListMap,
+    Model,
+    Rule,
+    Violation,
+    Words,
+    other_than,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
+    Resource,
+    Spec,
+    Status,
+    name_rule,
+)
+
+EVERY_CALLER = "*"
+# Limits are 32 bits wide in the rate limit service of Envoy (requests_per_unit).
+_MOST = 2**32 - 1
+
+
+class Caller(Model):
+    """A caller, or all that have a key."""
+
+    name: Annotated[str, Words("must be the name of a key in a Secret (letters, digits, '-', '_' and '.'), or '*'")] = (
+        Field(
+            min_length=1,
+            max_length=253,
+            pattern=r"^([*]|[-._a-zA-Z0-9]+)$",
+            description="Name of the entry of a Secret that holds the caller's key; `*` is every caller that has one.",
+        )
+    )
+
+
+class Budget(Model):
+    """Limit of what callers may use in a span of time."""
+
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
+    )
+    unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests"] = Field(
+        description="What is counted: requests, or tokens as engines and providers report them with their answers."
+    )
+    limit: int = Field(ge=1, le=_MOST, description="How many there are in each span of time.")
+    per: Literal["Minute", "Hour", "Day", "Month"] = Field(description="Span of time.")
+    scope: Literal["Caller", "Policy"] = Field(
+        default="Caller", description="Caller: each caller has a budget; Policy: all callers share one."
+    )
+    when_spent: Literal["Refuse", "Overflow"] = Field(
+        default="Refuse",
+        description="Refuse answers 429 until the span of time ends; Overflow sends requests to endpoints of the next "
+        "priority.",
+    )
+    when_unavailable: Literal["Refuse", "Allow"] = Field(
+        default="Refuse", description="What happens to requests while use cannot be counted."
+    )
+
+
+class CallerPolicySpec(Spec):
+    """Callers, services, and how much of them."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("CP-1",),
+            message="one of callers and callerSelector must be given",
+            cel="has(self.callers) || has(self.callerSelector)",
+            check=lambda spec: (
+                spec.callers is not None
+                or spec.caller_selector is not None
+                or [Violation(("callers",), "is required, or callerSelector in its place")]
+            ),
+            hint='Add callers: [{name: "*"}] for every caller that has a key',
+            schema={"anyOf": [{"required": ["callers"]}, {"required": ["callerSelector"]}]},
+        ),
+        Rule(
+            ids=("CP-2",),
+            message=f"callers must be names, or '{EVERY_CALLER}' alone, which is every caller",
+            cel=f"!has(self.callers) || self.callers.size() == 1 || "
+            f"!self.callers.exists(c, c.name == '{EVERY_CALLER}')",
+            check=lambda spec: (
+                len(spec.callers or ()) <= 1 or all(caller.name != EVERY_CALLER for caller in spec.callers)
+            ),
+            hint=f"Remove '{EVERY_CALLER}', or all others",
+            schema={
+                "properties": {
+                    "callers": {
+                        "anyOf": [
+                            {"maxItems": 1},
+                            {"items": {"properties": {"name": other_than(f"[{EVERY_CALLER}]")}}},
+                        ]
+                    }
+                }
+            },
+        ),
+    )
+
+    services: LabelSelector | None = Field(
+        default=None, description="ModelServices of the namespace, by their labels; absent is all of them."
+    )
+    callers: Annotated[list[Caller], ListMap(("name",))] | None = Field(
+        default=None, min_length=1, max_length=64, description="Callers that may call the services."
+    )
+    caller_selector: LabelSelector | None = Field(
+        default=None, description="Callers whose keys are in Secrets with these labels may call the services too."
+    )
+    budgets: Annotated[list[Budget], ListMap(("name",))] | None = Field(
+        default=None, max_length=8, description="How much they may use; each of them holds."
+    )
+
+
+class CallerPolicyStatus(Status):
+    """Observed state of the policy."""
+
+
+class CallerPolicy(Resource):
+    """Rights to call services of a namespace through gateways in mode Model, and how much.
+
+    A service that a policy selects answers only to callers that one of its policies names.
+    """
+
+    RULES: ClassVar[tuple[Rule, ...]] = (name_rule("CP-3", label=False),)
+
+    KIND: ClassVar[str] = "CallerPolicy"
+    PLURAL: ClassVar[str] = "callerpolicies"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("cp",)
+
+    spec: CallerPolicySpec = Field(description="Which callers, of which services, and how much.")
+    status: CallerPolicyStatus | None = Field(default=None, description="What is known of the policy.")

@@ -1,0 +1,244 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Keys of callers in Secrets: what becomes of them when some are made, rotated and revoked.
+
+An entry of such a Secret has the name of the caller and holds the key. Gateways accept one key for each name of an
+entry, and of several Secrets with the same name that of the first. So while a caller has two keys, the next one has an
+entry of its own, with a suffix. Retiring the old key moves the next one to the name of the caller, in one write of the
+Secret: both keys are valid until then, and the next one before and after.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import meta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+
+NEXT_SUFFIX = ".next"
+"""Of the entry with the next key of a caller. Names of callers have no dot, so that no caller is named like that."""
+KEY_PREFIX = "mpk_"
+"""Of every key, by which programs that search texts for secrets know one."""
+KEYS_LABEL = "modelplane.ai/keys"
+KEYS_LABEL_VALUE = "callers"
+"""Of all Secrets with keys that the fleet made."""
+TIMES_ANNOTATION = "modelplane.ai/key-times"
+"""Annotation with the time when each key was made, as JSON, by the name of the entry."""
+
+State = Literal["present", "rotated", "retired", "revoked"]
+_OWN_LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY, KEYS_LABEL: KEYS_LABEL_VALUE}
+_KEY = re.compile(meta.KEY.removesuffix("$"))
+_VALUE = re.compile(meta.VALUE.removesuffix("$"))
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class KeysError(Exception):
+    """A change that cannot be made; the message has one line for each problem, and no key."""
+
+
+def caller_of(entry: str) -> str:
+    """Return the caller whose key is in an entry of a Secret."""
+    return entry.removesuffix(NEXT_SUFFIX)
+
+
+def entries_of(caller: str) -> tuple[str, str]:
+    """Return the entries that may hold keys of a caller: by these names gateways know it."""
+    return caller, f"{caller}{NEXT_SUFFIX}"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The keys in a Secret, by entry: their values as the Secret has them (base64), which are never shown, and when
+    they were made, as far as that is known."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    times: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def callers(self) -> list[str]:
+        """Return the callers that have a key, sorted."""
+        return sorted({caller_of(entry) for entry in self.values})
+
+
+@dataclass(frozen=True)
+class Request:
+    """Keys to change. `callers`: for `retired` without any, all that have two keys. `grace`: seconds for which a
+    next key has to be there before the old one is retired. `force`: make another next key in place of one that is
+    there."""
+
+    state: State
+    callers: Sequence[str]
+    now: datetime.datetime
+    grace: int = 0
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """The keys as they become. `made`: callers that get a key; `removed`: callers that lose one; `waiting`: callers
+    whose next key is not there for long enough."""
+
+    ring: Ring
+    made: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with the names of a Secret and of callers, and with labels."""
+    rule = "must be lower case letters, digits and -, beginning and ending with a letter or digit, up to 63 characters"
+    if not names.is_dns_label(secret):
+        yield f"secret is {short_value(secret)}, and {rule}"
+    for index, caller in enumerate(callers):
+        if not names.is_dns_label(caller):
+            yield f"callers[{index}] is {short_value(caller)}, and {rule}"
+    for key, value in labels.items():
+        if key == names.MANAGED_BY_LABEL or key.startswith(names.RESERVED_PREFIX):
+            yield f"labels has {short_value(key)}, which the fleet sets itself: remove it"
+        elif not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or len(value) > names.LABEL_LIMIT:
+            yield (
+                f"labels has {short_value(key)}: {short_value(value)}, and must be a key and a value that Kubernetes "
+                f"takes: letters, digits, -, _ and ., up to {names.LABEL_LIMIT} characters; the key may have a DNS "
+                "prefix and /"
+            )
+
+
+def ring_of(secret: Object | None) -> Ring:
+    """Return the keys in a Secret."""
+    values = {str(entry): str(value) for entry, value in fields(secret, "data").items()}
+    try:
+        times = json.loads(text(secret, "metadata", "annotations", TIMES_ANNOTATION) or "{}")
+    except ValueError:
+        times = {}
+    known = times if isinstance(times, dict) else {}
+    return Ring(values, {entry: str(known[entry]) for entry in values if entry in known})
+
+
+def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
+    """Return the keys after a request. `fresh` has a new key for each caller of it, of which those that are needed are
+    used. Raises KeysError."""
+    values, times = dict(ring.values), dict(ring.times)
+    made: list[str] = []
+    removed: list[str] = []
+    waiting: list[str] = []
+
+    def make(caller: str, entry: str) -> None:
+        values[entry] = base64.b64encode(fresh[caller].encode()).decode()
+        times[entry] = request.now.strftime(_TIME)
+        made.append(caller)
+
+    def drop(entry: str) -> bool:
+        times.pop(entry, None)
+        return values.pop(entry, None) is not None
+
+    if request.state == "rotated" and (without := sorted(set(request.callers) - set(ring.callers))):
+        raise KeysError("\n".join(f"{caller} has no key to rotate: make one with state=present" for caller in without))
+    everyone = ring.callers if request.state == "retired" and not request.callers else request.callers
+    for caller in dict.fromkeys(everyone):
+        own, following = entries_of(caller)
+        if request.state == "present" and own not in values and following not in values:
+            make(caller, own)
+        elif request.state == "rotated" and (request.force or following not in values):
+            make(caller, following)
+        elif request.state == "revoked" and any([drop(own), drop(following)]):
+            removed.append(caller)
+        elif request.state == "retired" and following in values:
+            if not _is_old(times.get(following, ""), request):
+                waiting.append(caller)
+                continue
+            values[own] = values[following]
+            times.pop(own, None)
+            if following in times:
+                times[own] = times[following]
+            drop(following)
+            removed.append(caller)
+    return Change(Ring(values, times), tuple(made), tuple(removed), tuple(waiting))
+
+
+def secret_object(
+    name: str, ring: Ring, labels: Mapping[str, str], live: Object | None, namespace: str = names.SYSTEM_NAMESPACE
+) -> Object:
+    """Return the Secret with these keys: the live one with what changed of it, else a new one. Other labels and
+    annotations stay."""
+    metadata: dict[str, Any] = {**fields(live, "metadata")}
+    metadata.pop("managedFields", None)
+    times = json.dumps(dict(sorted(ring.times.items())), separators=(",", ":"))
+    return {
+        **(live or {}),
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            **metadata,
+            "name": name,
+            "namespace": namespace,
+            "labels": {**fields(live, "metadata", "labels"), **labels, **_OWN_LABELS},
+            "annotations": {**fields(live, "metadata", "annotations"), TIMES_ANNOTATION: times},
+        },
+        "type": text(live, "type") or "Opaque",
+        "data": dict(ring.values),
+    }
+
+
+def is_ours(secret: Object) -> bool:
+    """Return whether the fleet made a Secret, for keys of callers."""
+    have = fields(secret, "metadata", "labels")
+    return all(have.get(key) == value for key, value in _OWN_LABELS.items())
+
+
+def same(live: Object | None, desired: Object) -> bool:
+    """Return whether a live Secret is as desired."""
+    return live is not None and all(
+        fields(live, *path) == fields(desired, *path) for path in (("data",), ("metadata", "labels"))
+    )
+
+
+def shown(secret: Object | None) -> dict[str, Any]:
+    """Return the part of a Secret that is no secret, for a diff: its labels, its entries and their times."""
+    if secret is None:
+        return {}
+    ring = ring_of(secret)
+    keys = {entry: ring.times.get(entry, "") for entry in sorted(ring.values)}
+    return {"labels": dict(fields(secret, "metadata", "labels")), "keys": keys}
+
+
+def listed(secrets: Iterable[Object], now: datetime.datetime) -> list[dict[str, Any]]:
+    """Return the callers that have keys in Secrets, with the ages of those in seconds, and their labels."""
+    found = []
+    for secret in secrets:
+        ring = ring_of(secret)
+        labels = dict(fields(secret, "metadata", "labels"))
+        for caller in ring.callers:
+            entries = [_entry(entry, ring, now) for entry in entries_of(caller) if entry in ring.values]
+            name = text(secret, "metadata", "name")
+            found.append({"name": caller, "secret": name, "labels": labels, "entries": entries})
+    return sorted(found, key=lambda each: (str(each["name"]), str(each["secret"])))
+
+
+def _entry(entry: str, ring: Ring, now: datetime.datetime) -> dict[str, Any]:
+    made = ring.times.get(entry, "")
+    since = _parsed(made)
+    age = None if since is None else max(0, int((now - since).total_seconds()))
+    return {"name": entry, "made": made, "age": age}
+
+
+def _is_old(made: str, request: Request) -> bool:
+    """Return whether a next key is there for long enough; one of which no time is known only without a grace."""
+    if request.grace <= 0:
+        return True
+    since = _parsed(made)
+    return since is not None and (request.now - since).total_seconds() >= request.grace
+
+
+def _parsed(time: str) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.strptime(time, _TIME).replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,137 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Backends of a gateway in mode Model: how it reaches an endpoint, what that speaks, and the key that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
+    ANTHROPIC,
+    APIKey,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import model_mode_obstacle
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import PORT, ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+AI_API = f"{constants.AI_GROUP}/v1beta1"
+CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"
+"""Certificate by which backends prove to clusters that requests are the gateway's, in each namespace with backends."""
+SECRET_KEY = "apiKey"
+"""Key in the Secret of a credential: the AI gateway reads no other."""
+
+Key = tuple[str, str]
+Doors = Mapping[Key, ClusterDoor]
+"""Doors to clusters by the namespace and name of the endpoints behind them: those of the fleet's replicas."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Destination of the requests for an endpoint.
+
+    `cluster`: of the fleet, "" for other endpoints. `server`: the name in the backend's certificate, "" for plain HTTP.
+    `model`: the name that the backend has for it, "" passes on that of the request."""
+
+    host: str
+    port: int
+    server: str
+    prefix: str
+    schema: Literal["OpenAI", "Anthropic"] = "OpenAI"
+    model: str = ""
+    cluster: str = ""
+    key: APIKey | None = None
+
+
+def key_of(endpoint: api.ModelEndpoint) -> Key:
+    """Return namespace and name of an endpoint."""
+    return endpoint.namespace, endpoint.name
+
+
+def target_problem(endpoint: api.ModelEndpoint, doors: Doors) -> str:
+    """Return the reason why gateways in mode Model cannot send requests to an endpoint, "" when there is none."""
+    door = doors.get(key_of(endpoint))
+    if door:
+        return door.problem
+    obstacle = model_mode_obstacle(endpoint)
+    return obstacle.reason if obstacle else ""
+
+
+def served_model(resource: api.ModelEndpoint | api.ModelReplica) -> str:
+    """Return the name under which the engines of a replica serve their model to gateways in mode Model."""
+    return f"{resource.namespace}/{resource.labels.get(names.DEPLOYMENT_LABEL, resource.name)}"
+
+
+def target(endpoint: api.ModelEndpoint, doors: Doors) -> Target:
+    """Return the target of an endpoint without a problem."""
+    door = doors.get(key_of(endpoint))
+    spec = endpoint.spec
+    if door:
+        prefix = f"{path_prefix(endpoint.namespace, endpoint.name)}v1"
+        model = served_model(endpoint)
+        return Target(door.hostname, PORT, door.hostname, prefix, model=model, cluster=door.cluster)
+    url = parse_url(spec.backend_url)
+    server = ((spec.tls and spec.tls.server_name) or url.host) if url.tls else ""
+    key = spec.credential.api_key if spec.credential else None
+    return Target(url.host, url.port, server, spec.prefix, spec.schema_name, spec.model or "", key=key)
+
+
+def cluster_ca_name(cluster: str) -> str:
+    """Return the name of the ConfigMap with the CA certificate of a cluster."""
+    return names.child_name("cluster-ca", cluster)
+
+
+def credential_name(backend: str) -> str:
+    """Return the name of the Secret with the key of a backend."""
+    return names.child_name(backend, "credential")
+
+
+def backend_objects(metadata: Mapping[str, Any], found: Target, *, names_callers: bool = False) -> Iterable[Object]:
+    """Yield the objects of a backend, which all have this metadata.
+
+    Those of the fleet get the name of who calls, others with `names_callers` only."""
+    name = parts.name_of(metadata)
+    address = {"fqdn": {"hostname": found.host, "port": found.port}}
+    secure = {"tls": _tls(found)} if found.server else {}
+    yield parts.envoy_object("Backend", metadata, {"endpoints": [address], **secure})
+    service: dict[str, Any] = {
+        "schema": {"name": found.schema, "prefix": found.prefix},
+        "backendRef": parts.named("Backend", name, constants.ENVOY_GROUP),
+    }
+    if not (found.cluster or names_callers):
+        # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
+        service["headerMutation"] = {"remove": [constants.CALLER_HEADER]}
+    yield _ai_object("AIServiceBackend", metadata, service)
+    if found.key:
+        yield _ai_object("BackendSecurityPolicy", metadata, _key_policy(found, name))
+
+
+def _tls(found: Target) -> dict[str, Any]:
+    if not found.cluster:
+        return {"wellKnownCACertificates": "System", "sni": found.server}
+    return {
+        "caCertificateRefs": [parts.named("ConfigMap", cluster_ca_name(found.cluster))],
+        "sni": found.server,
+        "clientCertificateRef": parts.named("Secret", CLIENT_CERTIFICATE),
+    }
+
+
+def _key_policy(found: Target, name: str) -> dict[str, Any]:
+    secret = {"secretRef": {"name": credential_name(name)}}
+    is_anthropic = found.schema == ANTHROPIC
+    kind, field = ("AnthropicAPIKey", "anthropicAPIKey") if is_anthropic else ("APIKey", "apiKey")
+    return {
+        "type": kind,
+        field: secret,
+        "targetRefs": [parts.named("AIServiceBackend", name, constants.AI_GROUP)],
+    }
+
+
+def _ai_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
+    return {"apiVersion": AI_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}

@@ -1,0 +1,224 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Policies on the routes of a namespace: who may call its services through a gateway in mode Model, and how much.
+
+A route has one policy of each kind, as Envoy Gateway uses only the oldest of several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER, Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
+    NEXT_SUFFIX,
+    caller_of,
+    entries_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    DEFAULT_TIERS,
+    retries,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+
+MOST_RULES = 256
+"""Budgets that the policy of a group of routes can hold (CustomResourceDefinition of Envoy Gateway)."""
+
+_MOST_VALUES = 256
+_MOST_CHARACTERS = 1024
+_NEXT = f"({re.escape(NEXT_SUFFIX)})?"
+_METADATA = "io.envoy.ai_gateway"
+_COUNTED = {"Tokens": "llm_total_token", "InputTokens": "llm_input_token", "OutputTokens": "llm_output_token"}
+
+
+@dataclass(frozen=True)
+class KeySecret:
+    """Secret with keys of callers: its labels, and the names of its entries, which are callers."""
+
+    labels: Mapping[str, str]
+    callers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rights:
+    """CallerPolicy with the callers that it names; `callers` is None for every caller that has a key."""
+
+    policy: api.CallerPolicy
+    callers: tuple[str, ...] | None
+
+    @property
+    def budgets(self) -> Sequence[Budget]:
+        """Budgets of the policy."""
+        return self.policy.spec.budgets or ()
+
+    def covers(self, service: api.ModelService) -> bool:
+        """Return True for a service that the policy selects."""
+        return selects(self.policy, service)
+
+
+def selects(policy: api.CallerPolicy, service: api.ModelService) -> bool:
+    """Return True for a service that a policy selects."""
+    selector = policy.spec.services
+    return service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
+
+
+def counts_tokens_of_callers(policy: api.CallerPolicy) -> bool:
+    """Return whether a policy has a budget of tokens whose use belongs to callers by their names.
+
+    Tokens are counted when an answer has ended, by the headers that its backend got."""
+    is_everyone = any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ())
+    counting = [budget for budget in policy.spec.budgets or () if budget.unit != "Requests"]
+    return any(budget.scope == "Caller" or not is_everyone for budget in counting)
+
+
+def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret]) -> Rights:
+    """Return the callers of a policy; those of its selector are the callers whose keys are in these Secrets."""
+    named = {caller.name for caller in policy.spec.callers or ()}
+    if EVERY_CALLER in named:
+        return Rights(policy, None)
+    selector = policy.spec.caller_selector
+    if selector:
+        named.update(name for secret in secrets if selector.matches(secret.labels) for name in secret.callers)
+    return Rights(policy, tuple(sorted(set(map(caller_of, named)))))
+
+
+def caller_objects(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Object]:
+    """Yield the policies on the routes of a namespace on one gateway that have endpoints."""
+    for route in routes:
+        selecting = [each for each in policies if each.covers(route.service)]
+        if selecting and all(each.callers is not None for each in selecting):
+            yield _authorization(route, selecting)
+    for group in _groups(routes, policies):
+        spec = {**_retry(group), **_rate_limit(group, policies)}
+        if spec:
+            yield _traffic(group, spec)
+
+
+def _targets(routes: Iterable[Route]) -> list[dict[str, str]]:
+    # The AI gateway makes an HTTPRoute of the same name of each of its routes.
+    return [parts.named("HTTPRoute", route.service.name, constants.GATEWAY_GROUP) for route in routes]
+
+
+def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
+    """Return the policy that refuses all callers but those of these policies."""
+    rules = []
+    for each in selecting:
+        # While a key is rotated, gateways know its caller by two names.
+        callers = [entry for caller in each.callers or () for entry in entries_of(caller)]
+        for start in range(0, len(callers), _MOST_VALUES):
+            header = {"name": constants.CALLER_HEADER, "values": callers[start : start + _MOST_VALUES]}
+            name = each.policy.name if not start else f"{each.policy.name}-{start}"
+            rules.append({"name": name, "action": "Allow", "principal": {"headers": [header]}})
+    return parts.envoy_object(
+        "SecurityPolicy",
+        route.metadata(route.service.name),
+        {
+            "targetRefs": _targets([route]),
+            "mergeType": parts.MERGED,
+            "authorization": {"defaultAction": "Deny", **({"rules": rules} if rules else {})},
+        },
+    )
+
+
+def allowed_callers(seen: Object, policy: str) -> list[str]:
+    """Return the callers whom a composed object lets in because of a CallerPolicy."""
+    if identity(seen)[1] != "SecurityPolicy":
+        return []
+    rules = entries(seen, "spec", "authorization", "rules")
+    own = [rule for rule in rules if re.fullmatch(rf"{re.escape(policy)}(-[0-9]+)?", text(rule, "name"))]
+    headers = [header for rule in own for header in entries(rule, "principal", "headers")]
+    return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
+
+
+def _groups(routes: Sequence[Route], policies: Sequence[Rights]) -> list[list[Route]]:
+    """Return the routes in groups: those that share a budget are in one, whose policy counts for all of them."""
+    groups = [[route] for route in routes]
+    for each in policies:
+        if each.budgets:
+            joined = [group for group in groups if any(each.covers(route.service) for route in group)]
+            rest = [group for group in groups if group not in joined]
+            groups = [*rest, [route for group in joined for route in group]] if joined else rest
+    ordered = [sorted(group, key=lambda route: route.service.name) for group in groups]
+    return sorted(ordered, key=lambda group: group[0].service.name)
+
+
+def _traffic(group: Sequence[Route], spec: Mapping[str, Any]) -> Object:
+    first = group[0]
+    name = first.service.name if len(group) == 1 else names.child_name(*(route.service.name for route in group))
+    return parts.envoy_object(
+        "BackendTrafficPolicy",
+        first.metadata(name),
+        {"targetRefs": _targets(group), "mergeType": parts.MERGED, **spec},
+    )
+
+
+def _retry(group: Iterable[Route]) -> dict[str, Any]:
+    """Return the retries of routes with more or fewer priorities than those of the gateway's own policy reach."""
+    most = max(route.tiers for route in group)
+    return {} if most == DEFAULT_TIERS else {"retry": {"numRetries": retries(most)}}
+
+
+def _rate_limit(group: Sequence[Route], policies: Iterable[Rights]) -> dict[str, Any]:
+    rules: list[dict[str, Any]] = []
+    for each in policies:
+        covered = [route for route in group if each.covers(route.service)]
+        for budget in each.budgets if covered else ():
+            rules += _budget_rules(each, budget, covered, whole=len(covered) == len(group))
+    return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
+
+
+def _budget_rules(each: Rights, budget: Budget, covered: Sequence[Route], *, whole: bool) -> Iterator[dict[str, Any]]:
+    """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
+    models = [] if whole else [_one_of(constants.MODEL_HEADER, [route.service.model_name for route in covered])]
+    for callers in _patterns(each.callers):
+        distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
+        headers = [*distinct, *callers, *models]
+        rule: dict[str, Any] = {
+            **({"clientSelectors": [{"headers": headers}]} if headers else {}),
+            "limit": {"requests": budget.limit, "unit": budget.per},
+        }
+        if budget.unit != "Requests":
+            # What an answer costs is known when it ends; a request only asks whether anything is left.
+            metadata = {"namespace": _METADATA, "key": _COUNTED[budget.unit]}
+            rule["cost"] = {
+                "request": {"from": "Number", "number": 0},
+                "response": {"from": "Metadata", "metadata": metadata},
+            }
+        if len(covered) > 1:
+            rule["shared"] = True
+        yield rule
+
+
+def _patterns(callers: tuple[str, ...] | None) -> list[list[dict[str, str]]]:
+    """Return the header matches of callers, each for one rule; an empty one matches every caller."""
+    if callers is None:
+        return [[]]
+    parts_of: list[list[str]] = []
+    for name in callers:
+        longer = [*parts_of[-1], name] if parts_of else [name]
+        if parts_of and len(_alternatives(longer, _NEXT)) <= _MOST_CHARACTERS:
+            parts_of[-1] = longer
+        else:
+            parts_of.append([name])
+    return [[_pattern(constants.CALLER_HEADER, _alternatives(part, _NEXT))] for part in parts_of]
+
+
+def _alternatives(values: Sequence[str], suffix: str = "") -> str:
+    return f"^({'|'.join(re.escape(value) for value in values)}){suffix}$"
+
+
+def _one_of(header: str, values: Sequence[str]) -> dict[str, str]:
+    if len(values) == 1:
+        return {"type": "Exact", "name": header, "value": values[0]}
+    return _pattern(header, _alternatives(values))
+
+
+def _pattern(header: str, value: str) -> dict[str, str]:
+    return {"type": "RegularExpression", "name": header, "value": value}

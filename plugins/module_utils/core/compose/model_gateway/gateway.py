@@ -1,0 +1,223 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Gateway in mode Model: the objects on its cluster that all services share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
+    control_labels,
+    system_namespace,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+NAME = constants.MODEL_GATEWAY
+HTTP = "http"
+HTTPS = "https"
+CALLERS_SECRET = f"{NAME}-callers"
+"""Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
+
+ATTEMPTS = 2
+"""Attempts for each priority: a single failure must not send a request to the next priority, which may cost money."""
+DEFAULT_TIERS = 2
+"""Priorities that the retries of the gateway's own policy reach."""
+
+_METADATA = "%DYNAMIC_METADATA(io.envoy.ai_gateway:{})%"
+_USAGE = {
+    "caller": _METADATA.format("caller"),
+    "service": "%REQ(X-AI-EG-MODEL)%",
+    "endpoint": _METADATA.format("ai_service_backend_name"),
+    "served_model": _METADATA.format("model_name_override"),
+    "response_model": _METADATA.format("response_model"),
+    "input_tokens": _METADATA.format("llm_input_token"),
+    "output_tokens": _METADATA.format("llm_output_token"),
+    "total_tokens": _METADATA.format("llm_total_token"),
+    "status": "%RESPONSE_CODE%",
+    "duration_ms": "%DURATION%",
+    "start_time": "%START_TIME%",
+}
+"""Fields of a usage record: never of a prompt or an answer. The caller is read from metadata, as its header is removed
+before providers see it."""
+
+
+def retries(tiers: int) -> int:
+    """Return the number of retries by which a request reaches every one of so many priorities."""
+    return ATTEMPTS * tiers - 1
+
+
+def listener_name(gateway: api.InferenceGateway) -> str:
+    """Return the listener that serves models: with TLS, keys must not travel over port 80."""
+    return HTTPS if gateway.spec.tls else HTTP
+
+
+def parent(section: str) -> dict[str, str]:
+    """Return the parentRef by which routes of the gateway's own namespace attach to a listener."""
+    return {**parts.named("Gateway", NAME, constants.GATEWAY_GROUP), "sectionName": section}
+
+
+def gateway_metadata(
+    gateway: api.InferenceGateway, name: str, namespace: str | None = None, cluster: str = ""
+) -> dict[str, Any]:
+    """Return the metadata of an object that is composed for a gateway; a `namespace` of "" is that of none.
+
+    `cluster` is a workload cluster that the object is about."""
+    place = constants.SYSTEM_NAMESPACE if namespace is None else namespace
+    labels = control_labels(gateway, names.GATEWAY_LABEL)
+    if cluster:
+        labels[names.CLUSTER_LABEL] = names.label_value(cluster)
+    return {"name": name, **({"namespace": place} if place else {}), "labels": labels}
+
+
+def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
+    """Return the objects of a gateway in mode Model, without those of the services that it serves."""
+    return (
+        _namespace(),
+        parts.proxy(gateway_metadata(gateway, NAME), telemetry=_telemetry()),
+        _gateway(gateway),
+        *([_callers(gateway)] if gateway.spec.auth else ()),
+        _failover(gateway),
+        _client_traffic(gateway),
+        *_health(gateway),
+        *([_redirect(gateway)] if gateway.spec.tls else ()),
+        *_client_authority(gateway),
+    )
+
+
+def certificate_secrets(gateway: api.InferenceGateway) -> list[str]:
+    """Return the names of the Secrets with the certificates of a gateway, on the control cluster and on its own."""
+    return [reference.name for reference in gateway.spec.tls.certificate_refs] if gateway.spec.tls else []
+
+
+def _namespace() -> Object:
+    """Return the Namespace of the gateway, with the label by which its listeners take routes."""
+    return system_namespace({names.NAMESPACE_LABEL: constants.SYSTEM_NAMESPACE})
+
+
+def _telemetry() -> dict[str, Any]:
+    return {
+        "accessLog": {
+            "settings": [
+                {
+                    "format": {"type": "JSON", "json": dict(_USAGE)},
+                    "sinks": [{"type": "File", "file": {"path": "/dev/stdout"}}],
+                }
+            ]
+        }
+    }
+
+
+def _gateway(gateway: api.InferenceGateway) -> Object:
+    plain = {"name": HTTP, "protocol": "HTTP", "port": 80}
+    secrets = certificate_secrets(gateway)
+    secure = [parts.https_listener(*secrets)] if secrets else []
+    return parts.gateway(gateway_metadata(gateway, NAME), plain, *secure)
+
+
+def _callers(gateway: api.InferenceGateway) -> Object:
+    """Return the policy that asks callers for a key, and writes their names into a header."""
+    return parts.envoy_object(
+        "SecurityPolicy",
+        gateway_metadata(gateway, f"{NAME}-callers"),
+        {
+            "targetRefs": parts.gateway_target(NAME),
+            "apiKeyAuth": {
+                "credentialRefs": [parts.named("Secret", CALLERS_SECRET)],
+                # The first is that of OpenAI's clients, the other that of Anthropic's.
+                "extractFrom": [{"headers": ["Authorization", "x-api-key"]}],
+                "forwardClientIDHeader": constants.CALLER_HEADER,
+                "sanitize": True,
+            },
+        },
+    )
+
+
+def _failover(gateway: api.InferenceGateway) -> Object:
+    return parts.envoy_object(
+        "BackendTrafficPolicy",
+        gateway_metadata(gateway, f"{NAME}-failover"),
+        {
+            "targetRefs": parts.gateway_target(NAME),
+            "retry": {
+                "numAttemptsPerPriority": ATTEMPTS,
+                "numRetries": retries(DEFAULT_TIERS),
+                "retryOn": {
+                    # Status codes count only with the last of these.
+                    "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],
+                    "httpStatusCodes": [429, 503],
+                },
+            },
+            "healthCheck": {
+                "passive": {
+                    "baseEjectionTime": "30s",
+                    "consecutive5XxErrors": 5,
+                    "interval": "5s",
+                    "maxEjectionPercent": 100,
+                },
+                # Otherwise a priority whose endpoints are ejected gets requests all the same.
+                "panicThreshold": 0,
+            },
+        },
+    )
+
+
+def _client_traffic(gateway: api.InferenceGateway) -> Object:
+    metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
+    spec = {"targetRefs": parts.gateway_target(NAME), **parts.buffers()}
+    return parts.envoy_object("ClientTrafficPolicy", metadata, spec)
+
+
+def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
+    """Yield the objects that answer /healthz, without a key: load balancers have none."""
+    name = f"{NAME}-healthz"
+    metadata = gateway_metadata(gateway, name)
+    body = {"type": "Inline", "inline": '{"status":"ok"}'}
+    answer = {"statusCode": 200, "contentType": "application/json", "body": body}
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
+    reference = parts.named("HTTPRouteFilter", name, constants.ENVOY_GROUP)
+    yield _http_route(
+        metadata,
+        {"type": "Exact", "value": "/healthz"},
+        {"type": "ExtensionRef", "extensionRef": reference},
+    )
+    # Of all policies on routes this one takes the place of the gateway's: nothing but the answer above is behind it.
+    yield parts.envoy_object(
+        "SecurityPolicy",
+        gateway_metadata(gateway, f"{name}-open"),
+        {
+            "targetRefs": [parts.named("HTTPRoute", name, constants.GATEWAY_GROUP)],
+            "authorization": {"defaultAction": "Allow"},
+        },
+    )
+
+
+def _redirect(gateway: api.InferenceGateway) -> Object:
+    return _http_route(
+        gateway_metadata(gateway, f"{NAME}-redirect"),
+        {"type": "PathPrefix", "value": "/"},
+        {"type": "RequestRedirect", "requestRedirect": {"scheme": "https", "statusCode": 301}},
+    )
+
+
+def _http_route(metadata: dict[str, Any], path: dict[str, str], action: dict[str, Any]) -> Object:
+    return {
+        "apiVersion": parts.GATEWAY_API,
+        "kind": "HTTPRoute",
+        "metadata": metadata,
+        "spec": {"parentRefs": [parent(HTTP)], "rules": [{"matches": [{"path": path}], "filters": [action]}]},
+    }
+
+
+def _client_authority(gateway: api.InferenceGateway) -> Iterable[Object]:
+    """Yield the CA of the certificates by which the gateway proves itself to clusters, and the copy of its
+    certificate."""
+    signer = f"{NAME}-selfsigned"
+    yield parts.self_signed(gateway_metadata(gateway, signer))
+    name = constants.MODEL_GATEWAY_CA
+    yield parts.authority(gateway_metadata(gateway, name), f"{NAME}-{gateway.name}", signer)
+    yield parts.issuer("ClusterIssuer", gateway_metadata(gateway, name, ""), name)
+    yield parts.bundle(gateway_metadata(gateway, name, ""))

@@ -1,0 +1,144 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""TLS between gateways in mode Model and workload clusters, which both prove by certificates who they are.
+
+A workload cluster has a gateway of its own for it, which signs its certificate itself and asks for one of a gateway's
+CA. Gateways reach it by an internal name, which a Service on their cluster resolves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import AddressType
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    gateway_metadata,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+PORT = 443
+_NAME = constants.CLUSTER_GATEWAY
+_CLIENTS = f"{_NAME}-clients"
+_PLAIN = {"name": "http", "protocol": "HTTP", "port": 80}
+
+
+@dataclass(frozen=True)
+class ClusterDoor:
+    """Way of gateways in mode Model to a workload cluster: its internal name, its address, and its CA (PEM).
+
+    Each is "" while it is not known."""
+
+    cluster: str
+    hostname: str = ""
+    address: str = ""
+    certificate: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The reason why no gateway can use it, "" when there is none."""
+        if not self.hostname:
+            return f"cluster {self.cluster} has no hostname for gateways in mode Model yet"
+        if not self.certificate:
+            return f"the CA certificate of the gateway of cluster {self.cluster} is not known yet"
+        if not self.address:
+            return f"the gateway of cluster {self.cluster} has no address yet"
+        return ""
+
+
+def internal_hostname(cluster: str) -> str:
+    """Return the name by which gateways in mode Model reach a cluster: that of a Service on the gateway's cluster."""
+    return f"{_service_name(cluster)}.{constants.SYSTEM_NAMESPACE}.svc.cluster.local"
+
+
+def _service_name(cluster: str) -> str:
+    # Names of Services have no dots.
+    return names.child_name("cluster", cluster.replace(".", "-"))
+
+
+def door_objects(gateway: api.InferenceGateway, door: ClusterDoor) -> tuple[Object, ...]:
+    """Return the objects on a gateway's cluster by which the name of a workload cluster resolves to its address."""
+    metadata = gateway_metadata(gateway, _service_name(door.cluster), cluster=door.cluster)
+    service: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
+    try:
+        version = ip_address(door.address).version
+    except ValueError:
+        return ({**service, "spec": {"type": "ExternalName", "externalName": door.address}},)
+    family: AddressType = "IPv4" if version == 4 else "IPv6"
+    # Without an address of its own: the name resolves to the cluster's.
+    spec = {"clusterIP": "None", "ports": [{"port": PORT, "protocol": "TCP"}]}
+    if version == 6:
+        spec |= {"ipFamilies": [family], "ipFamilyPolicy": "SingleStack"}
+    return {**service, "spec": spec}, manual_slice(metadata, family, PORT, [door.address])
+
+
+def cluster_gateway_objects(
+    cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool = False
+) -> tuple[Object, ...]:
+    """Return the objects of a workload cluster for gateways in mode Model.
+
+    `clients` are the CAs (PEM) of those gateways, by name. Nothing listens while none is known. `plain` also listens
+    on port 80, for gateways in mode Path, on a cluster that has no other gateway for them.
+    """
+    certificates = [
+        parts.self_signed(_metadata(cluster, f"{_NAME}-selfsigned")),
+        parts.authority(
+            _metadata(cluster, constants.CLUSTER_GATEWAY_CA), f"{_NAME}-{cluster.name}", f"{_NAME}-selfsigned"
+        ),
+        parts.issuer("Issuer", _metadata(cluster, constants.CLUSTER_GATEWAY_CA), constants.CLUSTER_GATEWAY_CA),
+        parts.certificate(
+            _metadata(cluster, _NAME),
+            "Issuer",
+            constants.CLUSTER_GATEWAY_CA,
+            dnsNames=[internal_hostname(cluster.name)],
+            usages=["server auth", "digital signature", "key encipherment"],
+        ),
+        parts.bundle(_metadata(cluster, constants.CLUSTER_GATEWAY_CA, "")),
+    ]
+    listeners = [*([_PLAIN] if plain else ()), *([parts.https_listener(_NAME)] if clients else ())]
+    if not listeners:
+        return tuple(certificates)
+    listening = [
+        parts.proxy(_metadata(cluster, _NAME)),
+        parts.gateway(_metadata(cluster, _NAME), *listeners),
+        *(_admission(cluster, clients) if clients else ()),
+    ]
+    return *certificates, *listening
+
+
+def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str]) -> Sequence[Object]:
+    """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
+    target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": "https"}
+    known = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
+    validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
+    return (
+        parts.config_map(_metadata(cluster, _CLIENTS), known),
+        parts.envoy_object(
+            "ClientTrafficPolicy",
+            _metadata(cluster, _CLIENTS),
+            {"targetRefs": [target], "tls": {"clientValidation": validation}, **parts.buffers()},
+        ),
+    )
+
+
+def attached(route: Object, *, hosts_gateway: bool) -> Object:
+    """Return the HTTPRoute of a replica, attached to the gateway for gateways in mode Model as well.
+
+    A cluster that hosts such a gateway has no workload gateway beside it, and requests must not get past the hosted
+    gateway's policies.
+    """
+    parents = [] if hosts_gateway else route["spec"]["parentRefs"]
+    own = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}
+    return {**route, "spec": {**route["spec"], "parentRefs": [*parents, own]}}
+
+
+def _metadata(cluster: api.InferenceCluster, name: str, namespace: str = constants.SYSTEM_NAMESPACE) -> dict[str, Any]:
+    labels = control_labels(cluster, names.CLUSTER_LABEL)
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}

@@ -1,0 +1,63 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Needs of gateways in mode Model in the serving stack of each cluster, from the resources of the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import Rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import GATEWAY
+
+CERTIFICATES = "certificates"
+"""Need of clusters whose gateways prove by certificates who they are: those with a gateway, and those with engines."""
+BUDGETS = "budgets"
+"""Need of a cluster with a gateway that counts what callers use."""
+STRICT_BUDGETS = "strict-budgets"
+"""Need of such a cluster where one of them refuses requests while nothing can be counted."""
+
+
+def stack_needs(
+    clusters: Mapping[str, api.InferenceCluster],
+    gateways: Iterable[api.InferenceGateway],
+    services: Collection[api.ModelService] = (),
+    policies: Collection[api.CallerPolicy] = (),
+    with_replicas: Collection[str] = (),
+) -> dict[str, list[str]]:
+    """Return the needs of each cluster that has any. `with_replicas`: clusters with engines, whatever their pools."""
+    serving: dict[str, api.InferenceGateway] = {}
+    for gateway in sorted(gateways, key=lambda gateway: gateway.name):
+        name = gateway.spec.cluster_name or ""
+        if gateway.mode == "Model" and name in clusters:
+            # A cluster has one gateway: others of it are not composed.
+            serving.setdefault(name, gateway)
+    if not serving:
+        return {}
+    needs = {}
+    for name, cluster in sorted(clusters.items()):
+        if name in serving:
+            needs[name] = [GATEWAY, CERTIFICATES, *_of_budgets(budgets(serving[name], services, policies))]
+        elif cluster.spec.node_pools or name in with_replicas:
+            needs[name] = [CERTIFICATES]
+    return needs
+
+
+def budgets(
+    gateway: api.InferenceGateway, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
+) -> list[Budget]:
+    """Return the budgets that a gateway has to keep. One that asks for no keys knows no callers, and keeps none."""
+    if gateway.spec.auth is None:
+        return []
+    served = [service for service in services if gateway.serves(service.labels)]
+    reaching = [Rights(policy, None) for policy in policies]
+    return [budget for each in reaching if any(map(each.covers, served)) for budget in each.budgets]
+
+
+def _of_budgets(found: Collection[Budget]) -> list[str]:
+    """Return the needs of budgets. Envoy Gateway has one setting for all of a cluster."""
+    if not found:
+        return []
+    strict = any(budget.when_unavailable == "Refuse" for budget in found)
+    return [BUDGETS, *([STRICT_BUDGETS] if strict else [])]

@@ -1,0 +1,210 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Parts that the objects of gateways on Envoy have in common: the proxy, references, and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+ENVOY_API = f"{constants.ENVOY_GROUP}/v1alpha1"
+GATEWAY_API = f"{constants.GATEWAY_GROUP}/v1"
+CERTIFICATE_API = "cert-manager.io/v1"
+TRUST_API = "trust.cert-manager.io/v1alpha1"
+MERGED = "StrategicMerge"
+"""Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
+SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
+
+_DRAIN = "300s"
+"""Time that a terminating pod lets requests finish."""
+_LIFE = {"duration": "2160h", "renewBefore": "720h"}
+_CA_LIFE = {"duration": "87600h", "renewBefore": "8760h"}
+_KEY = {"algorithm": "ECDSA", "size": 256}
+_OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+"""Labels of Secrets that certificates are issued into: they are pruned with them."""
+
+
+def name_of(metadata: Mapping[str, Any]) -> str:
+    """Return the name in the metadata of an object."""
+    return str(metadata["name"])
+
+
+def named(kind: str, name: str, group: str = "") -> dict[str, str]:
+    """Return the reference to an object by which objects of its namespace name it."""
+    return {"group": group, "kind": kind, "name": name}
+
+
+def gateway_target(name: str) -> list[dict[str, str]]:
+    """Return the targetRefs of a policy for a whole Gateway."""
+    return [named("Gateway", name, constants.GATEWAY_GROUP)]
+
+
+def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
+    """Return an object of Envoy Gateway's own kinds."""
+    return {"apiVersion": ENVOY_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
+
+
+def proxy(metadata: Mapping[str, Any], **spec: Any) -> Object:
+    """Return the EnvoyProxy of a Gateway of the same name and namespace; `spec` has more of its fields."""
+    pods = {
+        "gateway.envoyproxy.io/owning-gateway-name": name_of(metadata),
+        "gateway.envoyproxy.io/owning-gateway-namespace": metadata["namespace"],
+    }
+    # A name with a dot is asked for as it is first: those of backends are complete.
+    lookup = {"spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}}
+    deployment = {
+        "replicas": 2,
+        "patch": {"type": "StrategicMerge", "value": lookup},
+        "pod": {
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": key,
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": pods},
+                }
+                for key in (constants.HOSTNAME_LABEL, "topology.kubernetes.io/zone")
+            ]
+        },
+    }
+    return envoy_object(
+        "EnvoyProxy",
+        metadata,
+        {
+            "provider": {
+                "type": "Kubernetes",
+                "kubernetes": {
+                    "envoyService": {"externalTrafficPolicy": "Cluster"},
+                    "envoyDeployment": deployment,
+                    "envoyPDB": {"maxUnavailable": 1},
+                },
+            },
+            "shutdown": {"drainTimeout": _DRAIN},
+            **spec,
+        },
+    )
+
+
+def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Object:
+    """Return a Gateway for routes of the fleet's namespaces. Its EnvoyProxy has the same name."""
+    selector = {"matchExpressions": [{"key": "modelplane.ai/namespace", "operator": "Exists"}]}
+    allowed = {"namespaces": {"from": "Selector", "selector": selector}}
+    return {
+        "apiVersion": GATEWAY_API,
+        "kind": "Gateway",
+        "metadata": dict(metadata),
+        "spec": {
+            "gatewayClassName": constants.MODEL_GATEWAY_CLASS,
+            "infrastructure": {"parametersRef": named("EnvoyProxy", name_of(metadata), constants.ENVOY_GROUP)},
+            "listeners": [{**listener, "allowedRoutes": allowed} for listener in listeners],
+        },
+    }
+
+
+def https_listener(*secrets: str) -> dict[str, Any]:
+    """Return the listener for HTTPS, where TLS ends, with the certificates in these Secrets."""
+    return {
+        "name": "https",
+        "protocol": "HTTPS",
+        "port": 443,
+        "tls": {"mode": "Terminate", "certificateRefs": [named("Secret", name) for name in secrets]},
+    }
+
+
+def buffers() -> dict[str, Any]:
+    """Return the limits of a ClientTrafficPolicy that let whole requests and answers into the proxy's buffers."""
+    return {
+        "connection": {"bufferLimit": "50Mi"},
+        "http2": {"initialStreamWindowSize": "16Mi", "initialConnectionWindowSize": "24Mi"},
+    }
+
+
+def self_signed(metadata: Mapping[str, Any]) -> Object:
+    """Return the Issuer of a CA."""
+    return {
+        "apiVersion": CERTIFICATE_API,
+        "kind": "Issuer",
+        "metadata": dict(metadata),
+        "spec": {"selfSigned": {}},
+    }
+
+
+def authority(metadata: Mapping[str, Any], common_name: str, issuer: str) -> Object:
+    """Return the Certificate of a CA, signed by an Issuer of its namespace. The Secret has its name."""
+    return _certificate(
+        metadata,
+        {
+            "isCA": True,
+            "commonName": common_name[:64],
+            **_CA_LIFE,
+            # Certificates that it signed before stay valid when it is renewed.
+            "privateKey": {**_KEY, "rotationPolicy": "Never"},
+            "issuerRef": _issuer("Issuer", issuer),
+        },
+    )
+
+
+def certificate(metadata: Mapping[str, Any], issuer_kind: str, issuer: str, **spec: Any) -> Object:
+    """Return a Certificate that lives for 90 days and gets a new key each time. The Secret has its name."""
+    return _certificate(
+        metadata,
+        {
+            **spec,
+            **_LIFE,
+            "privateKey": {**_KEY, "rotationPolicy": "Always"},
+            "issuerRef": _issuer(issuer_kind, issuer),
+        },
+    )
+
+
+def issuer(kind: str, metadata: Mapping[str, Any], secret: str) -> Object:
+    """Return an Issuer or ClusterIssuer that signs with the CA in a Secret."""
+    return {
+        "apiVersion": CERTIFICATE_API,
+        "kind": kind,
+        "metadata": dict(metadata),
+        "spec": {"ca": {"secretName": secret}},
+    }
+
+
+def bundle(metadata: Mapping[str, Any]) -> Object:
+    """Return the Bundle that copies the certificate of a CA, without its key, into a ConfigMap of the same name."""
+    return {
+        "apiVersion": TRUST_API,
+        "kind": "Bundle",
+        "metadata": dict(metadata),
+        "spec": {
+            "sources": [{"secret": {"name": name_of(metadata), "key": constants.CA_KEY}}],
+            "target": {
+                "configMap": {"key": constants.CA_KEY},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": constants.SYSTEM_NAMESPACE}},
+            },
+        },
+    }
+
+
+def config_map(metadata: Mapping[str, Any], certificates: str) -> Object:
+    """Return the ConfigMap of certificates of CAs (PEM)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": dict(metadata),
+        "data": {constants.CA_KEY: certificates},
+    }
+
+
+def _certificate(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
+    return {
+        "apiVersion": CERTIFICATE_API,
+        "kind": "Certificate",
+        "metadata": dict(metadata),
+        "spec": {"secretName": name_of(metadata), "secretTemplate": {"labels": dict(_OURS)}, **spec},
+    }
+
+
+def _issuer(kind: str, name: str) -> dict[str, str]:
+    return {"group": "cert-manager.io", "kind": kind, "name": name}

@@ -1,0 +1,192 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects of a ModelService on a gateway in mode Model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteSpec
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors, Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    NAME,
+    gateway_metadata,
+    listener_name,
+    parent,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+REQUEST_TIMEOUT = "300s"
+"""Time for a whole request where the service has none: what a terminating pod of the gateway waits for it."""
+IDLE_TIMEOUT = "0s"
+
+_COSTS = (
+    ("llm_input_token", "InputToken"),
+    ("llm_output_token", "OutputToken"),
+    ("llm_total_token", "TotalToken"),
+)
+
+
+@dataclass(frozen=True)
+class Route:
+    """ModelService on a gateway in mode Model. `resolution` has the weights of all priorities. `names_callers`: every
+    backend gets the name of who calls, as tokens are counted by that."""
+
+    service: api.ModelService
+    gateway: api.InferenceGateway
+    resolution: Resolution
+    doors: Doors
+    names_callers: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the ModelRoute, which the names of its backends begin with."""
+        return names.child_name(self.service.name, self.gateway.name)
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of its objects on the gateway's cluster."""
+        return names.workload_namespace(self.service.namespace)
+
+    @property
+    def used(self) -> list[tuple[api.ModelEndpoint, int, int]]:
+        """Endpoints that get requests, or can get them when others fail: each with its weight and its priority, counted
+        from 0 over the priorities that have any. By priority, then as the service has them."""
+        written = self.service.spec.endpoints
+        weighted = [member for member in self.resolution.members if member.weight]
+        tiers = sorted({written[member.entry].priority for member in weighted})
+        found = [(each.endpoint, each.weight, tiers.index(written[each.entry].priority)) for each in weighted]
+        return sorted(found, key=lambda each: each[2])
+
+    @cached_property
+    def targets(self) -> Mapping[str, Target]:
+        """Targets of the endpoints in use, by the names of their backends."""
+        return {self.backend_name(each): backends.target(each, self.doors) for each, *__ in self.used}
+
+    @property
+    def clusters(self) -> list[ClusterDoor]:
+        """Doors to the clusters of the fleet that it sends requests to, by name."""
+        found = {self.doors[key] for key in (backends.key_of(each) for each, *__ in self.used) if key in self.doors}
+        return sorted(found, key=lambda door: door.cluster)
+
+    @property
+    def tiers(self) -> int:
+        """Number of priorities in use."""
+        return len({tier for *__, tier in self.used})
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of all objects of this route."""
+        gateway = {names.GATEWAY_LABEL: names.label_value(self.gateway.name)}
+        return {**control_labels(self.service, names.SERVICE_LABEL), **gateway}
+
+    def backend_name(self, endpoint: api.ModelEndpoint) -> str:
+        """Return the name of the backend of an endpoint: each route has its own, which goes with it."""
+        return names.child_name(self.name, endpoint.name)
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """Return the metadata of an object of this route."""
+        return {"name": name, "namespace": self.namespace, "labels": self.labels}
+
+
+def model_route(route: Route) -> api.ModelRoute:
+    """Return the ModelRoute of a service on a gateway."""
+    spec = route.service.spec
+    return api.construct(
+        api.ModelRoute,
+        api_version=api.ModelRoute.group_version(),
+        kind=api.ModelRoute.KIND,
+        metadata=api.construct(ObjectMeta, name=route.name, namespace=route.service.namespace, labels=route.labels),
+        spec=api.construct(
+            ModelRouteSpec,
+            gateway_name=route.gateway.name,
+            service_name=route.service.name,
+            endpoints=spec.endpoints,
+            timeouts=spec.timeouts,
+        ),
+    )
+
+
+def route_objects(route: Route) -> tuple[Object, ...]:
+    """Return the objects of a service on a gateway.
+
+    There are none while no endpoint is usable: the gateway then answers 404, as for any model that it does not know."""
+    if not route.used:
+        return ()
+    return (
+        workload_namespace(route.service.namespace),
+        *_trust(route),
+        *_backends(route),
+        _ai_route(route),
+    )
+
+
+def _trust(route: Route) -> Iterable[Object]:
+    """Yield the certificates for TLS with clusters. Services of a namespace share them: they are the gateway's."""
+    clusters = route.clusters
+    if not clusters:
+        return
+    yield parts.certificate(
+        _shared_metadata(route, backends.CLIENT_CERTIFICATE),
+        "ClusterIssuer",
+        constants.MODEL_GATEWAY_CA,
+        commonName=f"{NAME}-{route.gateway.name}"[:64],
+        usages=["client auth", "digital signature", "key encipherment"],
+    )
+    for door in clusters:
+        metadata = _shared_metadata(route, backends.cluster_ca_name(door.cluster))
+        yield parts.config_map(metadata, door.certificate)
+
+
+def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
+    return gateway_metadata(route.gateway, name, route.namespace)
+
+
+def _backends(route: Route) -> Iterable[Object]:
+    for name, found in route.targets.items():
+        yield from backends.backend_objects(route.metadata(name), found, names_callers=route.names_callers)
+
+
+def _ai_route(route: Route) -> Object:
+    limits = route.service.spec.timeouts
+    match = {"type": "Exact", "name": constants.MODEL_HEADER, "value": route.service.model_name}
+    rule = {
+        "matches": [{"headers": [match]}],
+        "backendRefs": _references(route),
+        # The AI gateway ends requests after 60 seconds where nothing is said.
+        "timeouts": {"request": (limits and limits.request) or REQUEST_TIMEOUT},
+        "streamIdleTimeout": (limits and limits.idle) or IDLE_TIMEOUT,
+        "modelsOwnedBy": route.service.namespace,
+    }
+    return {
+        "apiVersion": backends.AI_API,
+        "kind": "AIGatewayRoute",
+        "metadata": route.metadata(route.service.name),
+        "spec": {
+            "parentRefs": [{**parent(listener_name(route.gateway)), "namespace": constants.SYSTEM_NAMESPACE}],
+            "rules": [rule],
+            # Naming the costs also makes the gateway ask backends for the tokens of streams.
+            "llmRequestCosts": [{"metadataKey": key, "type": kind} for key, kind in _COSTS],
+        },
+    }
+
+
+def _references(route: Route) -> Sequence[Mapping[str, Any]]:
+    references = []
+    for endpoint, weight, tier in route.used:
+        name = route.backend_name(endpoint)
+        model = route.targets[name].model
+        override = {"modelNameOverride": model} if model else {}
+        references.append({"name": name, "weight": weight, "priority": tier, **override})
+    return references

@@ -1,0 +1,316 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Traffic through gateways in mode Model: their objects on the clusters of the fleet, and the services they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GatewayStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, mtls
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    KeySecret,
+    Rights,
+    allowed_callers,
+    caller_objects,
+    counts_tokens_of_callers,
+    rights,
+    selects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    CALLERS_SECRET,
+    certificate_secrets,
+    gateway_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
+    Route,
+    model_route,
+    route_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity, text
+
+
+@dataclass(frozen=True)
+class RoutedModel:
+    """ModelService on a gateway in mode Model. `problems` are the reasons why endpoints that it matches get no requests
+    there, by their names."""
+
+    route: Route
+    problems: Mapping[str, str]
+    objects: tuple[Object, ...]
+
+
+@dataclass(frozen=True)
+class ModelTraffic:
+    """Objects of gateways in mode Model by workload cluster, and what they serve.
+
+    `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
+    gateways that are not composed, each with the reason. `hosts` are the clusters with a gateway, `doors` those where
+    one listens for it.
+    """
+
+    routes: tuple[RoutedModel, ...] = ()
+    objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    control: tuple[Object, ...] = ()
+    copies: tuple[tuple[str, SecretCopy], ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    doors: frozenset[str] = frozenset()
+
+
+def model_traffic(
+    context: Context,
+    platforms: Mapping[str, Platform],
+    replicas: Iterable[api.ModelReplica],
+    endpoints: Sequence[api.ModelEndpoint],
+) -> ModelTraffic:
+    """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
+    refused, serving = _gateways(context, platforms)
+    kept = _kept(context)
+    if not context.fleet.model_gateways and not kept:
+        return ModelTraffic()
+    clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
+    doors = {key: _door(context, name, platforms.get(name)) for key, name in clusters.items()}
+    index = EndpointIndex([*endpoints, *context.fleet.external.values()])
+    served = {
+        cluster: [_routed(context, service, gateway, index, doors) for service in _services(context, gateway)]
+        for cluster, gateway in serving.items()
+    }
+    inside = _cluster_gateways(context, platforms, serving, clusters.values())
+    objects: dict[str, list[Object]] = {}
+    for place, value in kept:
+        objects.setdefault(place, []).append(value)
+    for cluster, gateway in serving.items():
+        objects.setdefault(cluster, []).extend(_gateway_objects(context, gateway, served[cluster]))
+    for cluster, values in inside.items():
+        objects.setdefault(cluster, []).extend(values)
+    routed = tuple(each for routes in served.values() for each in routes)
+    return ModelTraffic(
+        routes=routed,
+        objects=objects,
+        control=tuple(written(model_route(each.route)) for each in routed),
+        copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
+        refused=refused,
+        warnings=(*_warnings(context), *_named_callers(routed)),
+        hosts=frozenset(serving),
+        doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
+    )
+
+
+def _gateway_objects(
+    context: Context, gateway: api.InferenceGateway, served: Sequence[RoutedModel]
+) -> Iterable[Object]:
+    """Yield the objects of a gateway and its services on its cluster."""
+    yield from gateway_objects(gateway)
+    used = {door for each in served for door in each.route.clusters}
+    for door in sorted(used, key=lambda door: door.cluster):
+        yield from mtls.door_objects(gateway, door)
+    for each in served:
+        yield from each.objects
+    yield from _caller_objects(context, gateway, served)
+
+
+def _gateways(
+    context: Context, platforms: Mapping[str, Platform]
+) -> tuple[dict[str, str], dict[str, api.InferenceGateway]]:
+    """Return the gateways that cannot be composed, with the reasons, and the others by their clusters."""
+    refused: dict[str, str] = {}
+    serving: dict[str, api.InferenceGateway] = {}
+    for gateway in context.fleet.model_gateways:
+        cluster = gateway.spec.cluster_name or ""
+        if cluster in serving:
+            first = serving[cluster].name
+            refused[gateway.name] = f"cluster {cluster} has InferenceGateway {first} already: name another cluster"
+        elif cluster not in platforms:
+            refused[gateway.name] = f"there is no InferenceCluster {cluster}"
+        else:
+            serving[cluster] = gateway
+    return refused, serving
+
+
+def _kept(context: Context) -> list[tuple[str, Object]]:
+    """Return the objects of earlier runs on workload clusters that stay, as the manifests that they are of have errors:
+    those of gateways, of gateways on clusters, and of services."""
+    held = context.fleet.held
+    refs = [ref for ref in held if ref.kind in ("InferenceGateway", "ModelService")]
+    refs += [
+        gateway.ref
+        for gateway in context.fleet.model_gateways
+        if Ref("InferenceCluster", "", gateway.spec.cluster_name or "") in held
+    ]
+    return [(place, value) for ref in sorted(refs) for place, value in context.earlier(ref) if place]
+
+
+def _door(context: Context, name: str, platform: Platform | None) -> ClusterDoor:
+    """Return what is known of a cluster's gateway: by its status, or by that of earlier runs."""
+    status = platform.resource.status if platform else None
+    known = status.gateway if status else None
+    if context.observed is None and not (known and known.hostname):
+        before = fields(context.statuses.get(Ref("InferenceCluster", "", name)), "gateway")
+        known = GatewayStatus.model_validate(dict(before)) if before else known
+    if known is None:
+        return ClusterDoor(name)
+    address = known.internal_address or known.address or ""
+    return ClusterDoor(name, known.hostname or "", address, known.ca_certificate or "")
+
+
+def _services(context: Context, gateway: api.InferenceGateway) -> list[api.ModelService]:
+    return [service for __, service in sorted(context.fleet.services.items()) if gateway.serves(service.labels)]
+
+
+def _routed(
+    context: Context, service: api.ModelService, gateway: api.InferenceGateway, index: EndpointIndex, doors: Doors
+) -> RoutedModel:
+    problems: dict[str, str] = {}
+
+    def usable(endpoint: api.ModelEndpoint) -> bool:
+        problem = backends.target_problem(endpoint, doors) or missing_credential(context, endpoint)
+        if problem:
+            problems[endpoint.name] = problem
+        return not problem
+
+    names_callers = any(
+        selects(policy, service) and counts_tokens_of_callers(policy) for policy in context.fleet.policies.values()
+    )
+    route = Route(service, gateway, resolve(service, index, usable, failover=True), doors, names_callers)
+    return RoutedModel(route, problems, route_objects(route))
+
+
+def _caller_objects(context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[Object]:
+    by_namespace: dict[str, list[Route]] = {}
+    for each in served:
+        if each.objects:
+            by_namespace.setdefault(each.route.service.namespace, []).append(each.route)
+    for namespace, routes in sorted(by_namespace.items()):
+        yield from caller_objects(routes, _rights(context, gateway, namespace))
+
+
+def _rights(context: Context, gateway: api.InferenceGateway, namespace: str) -> list[Rights]:
+    """Return the rights that the policies of a namespace give at a gateway. One that asks for no keys knows no caller,
+    whatever a request says."""
+    policies = [policy for key, policy in sorted(context.fleet.policies.items()) if key[0] == namespace]
+    if gateway.spec.auth is None:
+        return [Rights(policy, ()) for policy in policies]
+    secrets = _key_secrets(context, gateway.spec.auth.api_key.secret_selector)
+    return [rights(policy, _remembered(context, policy) if secrets is None else secrets) for policy in policies]
+
+
+def _key_secrets(context: Context, selector: LabelSelector) -> list[KeySecret] | None:
+    """Return the Secrets with keys of a gateway's callers; None when it is not known which there are."""
+    if context.observed is None or context.observed.unreachable or context.observed.unread:
+        return None
+    return [
+        KeySecret(labels, tuple(sorted(context.observed.secret_keys.get(place, ()))))
+        for place, labels in sorted(context.observed.secret_labels.items())
+        if place[0] == names.SYSTEM_NAMESPACE and selector.matches(labels)
+    ]
+
+
+def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
+    """Return the callers that a policy let in in earlier runs: they do not lose their rights because their keys cannot
+    be seen."""
+    selector = policy.spec.caller_selector
+    if selector is None:
+        return []
+    callers: set[str] = set()
+    for service in context.fleet.services.values():
+        if service.namespace == policy.namespace:
+            composed = (value for place, value in context.earlier(service.ref) if place)
+            callers.update(caller for value in composed for caller in allowed_callers(value, policy.name))
+    return [KeySecret(selector.match_labels, tuple(sorted(callers)))]
+
+
+def _copies(gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[SecretCopy]:
+    """Yield the values of Secrets that a gateway needs: its certificates, the keys of callers, those of backends."""
+    system = names.SYSTEM_NAMESPACE
+    cluster = {names.CLUSTER_LABEL: names.label_value(gateway.spec.cluster_name or "")}
+    owner = _sorted({**control_labels(gateway, names.GATEWAY_LABEL), **cluster})
+    for name in certificate_secrets(gateway):
+        for key in ("tls.crt", "tls.key"):
+            yield SecretCopy(system, name, key, system, name, key, type=constants.TLS_SECRET, owner=owner)
+    if gateway.spec.auth:
+        labels = _sorted(gateway.spec.auth.api_key.secret_selector.match_labels)
+        yield SecretCopy(system, "", "", system, CALLERS_SECRET, "", labels=labels, owner=owner)
+    for each in served:
+        route = each.route
+        owner = _sorted({**route.labels, **cluster})
+        for name, target in route.targets.items() if each.objects else ():
+            if target.key:
+                source = (route.service.namespace, target.key.secret_ref.name, target.key.secret_ref.key)
+                copied = (route.namespace, backends.credential_name(name), backends.SECRET_KEY)
+                yield SecretCopy(*source, *copied, owner=owner)
+
+
+def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))
+
+
+def _cluster_gateways(
+    context: Context,
+    platforms: Mapping[str, Platform],
+    serving: Mapping[str, api.InferenceGateway],
+    used: Iterable[str],
+) -> dict[str, Sequence[Object]]:
+    """Return the objects of clusters with engines by which gateways in mode Model reach them."""
+    if not serving:
+        return {}
+    clients = {gateway.name: _client_authority(context, gateway) for gateway in serving.values()}
+    known = {name: certificate for name, certificate in clients.items() if certificate}
+    has_path = context.fleet.path_gateway is not None
+    with_replicas = frozenset(used)
+    return {
+        name: mtls.cluster_gateway_objects(platform.resource, known, plain=has_path and name in serving)
+        for name, platform in platforms.items()
+        if platform.resource.spec.node_pools or name in with_replicas
+    }
+
+
+def _listens(value: Object) -> bool:
+    return identity(value)[1] == "Gateway"
+
+
+def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
+    """Return the certificate (PEM) of the CA by which clusters know a gateway, "" while it is not known."""
+    seen = context.observed_cluster(gateway.spec.cluster_name or "")
+    observed = seen.objects.find("ConfigMap", constants.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA) if seen else None
+    written_one = (gateway.status and gateway.status.client_ca_certificate) or ""
+    earlier = text(context.statuses.get(gateway.ref), "clientCACertificate")
+    return text(observed, "data", constants.CA_KEY) or earlier or written_one
+
+
+def _warnings(context: Context) -> Iterable[str]:
+    """Yield what policies ask for and gateways do not do."""
+    for __, policy in sorted(context.fleet.policies.items()):
+        for budget in policy.spec.budgets or ():
+            if budget.when_spent == "Overflow":
+                yield (
+                    f"CallerPolicy {policy.namespace}/{policy.name}: requests beyond budget {budget.name} are refused, "
+                    "as Envoy Gateway cannot send them to the next priority: write whenSpent: Refuse"
+                )
+
+
+def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
+    """Yield which endpoints outside of the fleet get the names of callers."""
+    for route in (each.route for each in routed):
+        outside = sorted(endpoint.name for endpoint, *__ in route.used if backends.key_of(endpoint) not in route.doors)
+        if route.names_callers and outside:
+            yield (
+                f"ModelService {route.service.namespace}/{route.service.name}: its endpoints outside of the fleet "
+                f"({', '.join(outside)}) get the names of callers, as a CallerPolicy counts tokens by them: if they "
+                "must not, count requests, or all callers together"
+            )

@@ -1,0 +1,85 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Status of a ModelRoute: a service on a gateway in mode Model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import ModelRouteStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    declared_message,
+    earlier,
+    hold,
+    ready,
+    unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects, condition, identity
+
+_ROUTING = "RoutingReady"
+
+
+def model_route(
+    route: api.ModelRoute,
+    cluster: str,
+    desired: Sequence[Object],
+    observed: Objects | None,
+    *,
+    endpoints: Mapping[str, str],
+    address: str = "",
+    is_declared: bool = False,
+    previous: Mapping[str, Any] | None = None,
+) -> Status[ModelRouteStatus]:
+    """Return the status of a ModelRoute.
+
+    `desired` are the objects that are composed of it on the gateway's cluster, `observed` those seen there, None when
+    it did not answer. `endpoints` are all that the service matches, with the reason why one gets no requests. `address`
+    is that of the gateway. `is_declared`: the cluster is not observed, and assumed to be as declared.
+    """
+    before = earlier(route.status, previous)
+    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared)
+    if routing.held or routing.status == "Unknown":
+        overall = hold("Ready", before, unknown("Ready", routing.message))
+    else:
+        done = routing.status == "True"
+        overall = ready(done, before, "" if done else routing.message)
+    usable = sum(not reason for reason in endpoints.values())
+    fields = ModelRouteStatus.model_validate(
+        {
+            "model": f"{route.namespace}/{route.spec.service_name}",
+            "address": address or None,
+            "endpoints": {"total": len(endpoints), "ready": usable},
+        }
+    )
+    return Status((routing, overall), fields)
+
+
+def _routing(
+    route: api.ModelRoute,
+    cluster: str,
+    desired: Sequence[Object],
+    observed: Objects | None,
+    endpoints: Mapping[str, str],
+    before: Mapping[str, Any],
+    is_declared: bool,
+) -> Condition:
+    composed = next((value for value in desired if identity(value)[1] == "AIGatewayRoute"), None)
+    if composed is None:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(endpoints.items()))
+        none = "No ModelEndpoint matches the service"
+        message = f"None of its endpoints can be used: {reasons}" if endpoints else none
+        return Condition(_ROUTING, "False", "NoReadyEndpoints", message)
+    if is_declared:
+        return Condition(_ROUTING, "True", "RouteAccepted", declared_message(cluster))
+    if observed is None:
+        return hold(_ROUTING, before, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
+    seen = observed.like(composed)
+    if seen is None or condition(seen, "Accepted") != "True":
+        gateway = route.spec.gateway_name
+        message = f"Waiting for InferenceGateway {gateway} to accept AIGatewayRoute {identity(composed)[3]}"
+        return Condition(_ROUTING, "False", "WaitingForRoute", message)
+    return Condition(_ROUTING, "True", "RouteAccepted")

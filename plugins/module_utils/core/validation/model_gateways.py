@@ -1,0 +1,218 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of gateways in mode Model, of what they reach, and of who may call it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
+    CallerPolicy,
+    InferenceGateway,
+    ModelService,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
+    endpoint_problem,
+    model_mode_obstacle,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    CLUSTER_LABEL,
+    DEPLOYMENT_LABEL,
+    REPLICA_INDEX_LABEL,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short, some
+
+_GATEWAY = "InferenceGateway"
+_SERVICE = "ModelService"
+_AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
+"""Labels of replicas that are not known before they are placed."""
+
+
+class Way(NamedTuple):
+    """Service by which a gateway in mode Model reaches something."""
+
+    gateway: InferenceGateway
+    service: ModelService
+    selector: Mapping[str, str]
+
+
+class Ways:
+    """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
+    cluster the first one by name."""
+
+    def __init__(self, gateways: Iterable[InferenceGateway], services: Iterable[ModelService]) -> None:
+        by_name = sorted((each for each in gateways if each.mode == "Model"), key=lambda each: each.name, reverse=True)
+        self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
+        self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
+        for gateway, service in ((found[0], each) for each in services if (found := self.of(each))):
+            for entry in service.spec.endpoints:
+                selector = entry.selector.match_labels
+                known = sorted(selector.keys() - _AFTER_PLACEMENT)
+                # The deployment label is the most selective one.
+                key = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in known else next(iter(known), "")
+                place = (service.namespace, key, selector.get(key, ""))
+                self._by_label[place].append(Way(gateway, service, selector))
+
+    def of(self, service: ModelService) -> list[InferenceGateway]:
+        """Return the gateways that serve a service."""
+        return [gateway for gateway in self.gateways if gateway.serves(service.labels)]
+
+    def to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
+        """Return a way to an endpoint with these labels, or with `placed` False to a replica that may be placed on any
+        cluster; None when there is none."""
+        for key, value in (*sorted(labels.items()), ("", "")) if self._by_label else ():
+            for way in self._by_label.get((namespace, key, value), ()):
+                asked = way.selector.items()
+                if all(labels.get(name) == text or (not placed and name in _AFTER_PLACEMENT) for name, text in asked):
+                    return way
+        return None
+
+
+class Fleet(Protocol):
+    """Resources of a fleet, and the ways through its gateways in mode Model."""
+
+    @property
+    def ways(self) -> Ways:
+        """Return the ways from all gateways in mode Model."""
+
+    def complete(self, kind: str) -> bool:
+        """Return True when there are resources of this kind and all are valid."""
+
+    def unknown(self, kind: str) -> bool:
+        """Return True when there are resources of this kind, or may be, whose content is not known."""
+
+    def of_kind(self, kind: str) -> Iterable[Any]:
+        """Return all resources of a kind."""
+
+
+def gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a gateway on the cluster of another one: the first of them by name is the one that is made."""
+    if gateway.mode != "Model":
+        return
+    name = gateway.spec.cluster_name
+    first = next(each for each in fleet.ways.gateways if each.spec.cluster_name == name)
+    if first.name != gateway.name:
+        message = f"is the cluster of InferenceGateway {first.name} too, and has one gateway only: this one is not made"
+        hint = f"Name another cluster, or remove {first.name} or this one"
+        yield warning(message, "spec.clusterName", hint, short(name))
+
+
+def gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a gateway in mode Path that lets everyone call what another gateway asks keys for."""
+    guarded = [each.name for each in fleet.ways.gateways if each.spec.auth is not None]
+    if gateway.mode == "Path" and guarded:
+        message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call every ModelService"
+        yield warning(message, "spec.backend", "Remove it once all clients have moved to the other gateway")
+
+
+def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield what gateways in mode Model cannot take of a service, and what no gateway takes."""
+    serving = fleet.ways.of(service)
+    count = len(service.spec.endpoints)
+    if serving and count > MOST_ENTRIES:
+        message = f"has {count} items, and InferenceGateway {serving[0].name}, in mode Model, takes {MOST_ENTRIES}"
+        hint = "Divide it into several ModelServices, or select more endpoints with each item"
+        yield Problem(message, "spec.endpoints", hint=hint)
+    if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY):
+        hint = "Add a gateway in mode Model that serves this service, or remove it"
+        yield warning("has no effect: gateways in mode Model have time-outs", "spec.timeouts", hint)
+
+
+def endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield why a gateway in mode Model that should use an endpoint does not."""
+    # What no gateway can use is another problem.
+    obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
+    way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
+    if obstacle and way:
+        reason, _colon, hint = obstacle.reason.rpartition(": ")
+        message = f"is not usable by InferenceGateway {way.gateway.name}: {reason}"
+        yield warning(message, f"spec.{obstacle.field}", hint[:1].upper() + hint[1:])
+
+
+def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield engines that serve their model under other names than gateways in mode Model ask for."""
+    metadata = deployment.spec.template.metadata
+    labels = {**((metadata.labels if metadata else None) or {}), DEPLOYMENT_LABEL: deployment.name}
+    way = fleet.ways.to(deployment.namespace, labels, placed=False)
+    if way is None:
+        return
+    for engine_index, engine in enumerate(deployment.spec.template.spec.engines):
+        for member_index, member in enumerate(engine.members):
+            if member.role != constants.WORKER:
+                path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
+                asked = f"{deployment.namespace}/{deployment.name}"
+                yield from _served_name(member.template.spec.containers[0], asked, way, path)
+
+
+def _served_name(container: Any, asked: str, way: Way, path: str) -> Iterator[Problem]:
+    served = engine_flags.served_names(CommandLine.of(container))
+    if served is None or asked in served.names or (not served.names and served.can_be_added):
+        return
+    flag, variable = engine_flags.SERVED_NAME, constants.SERVED_NAME_VARIABLE
+    effect = f"InferenceGateway {way.gateway.name} asks for {asked}, and gets 404 for every request"
+    if not served.names:
+        hint = f'Add {flag}="${variable}" to the command that starts the engine; the fleet sets the variable'
+        yield Problem(f"sets no {flag}: {effect}", f"{path}.{_place(container, '')}", hint=hint)
+        return
+    hint = f"Write {flag}=$({variable}), a variable that the fleet sets"
+    value = short(" ".join(served.names))
+    yield Problem(f"has another {flag}: {effect}", f"{path}.{_place(container, flag)}", value, hint)
+
+
+def _place(container: Any, flag: str) -> str:
+    """Return the element of a command line that has a flag; without one, the first that has more than a word."""
+    elements = [(field, index, word) for field in ("args", "command") for index, word in _words(container, field)]
+    for field, index, word in elements:
+        if flag in word.replace("_", "-") if flag else " " in word.strip():
+            return f"{field}[{index}]"
+    return "command"
+
+
+def _words(container: Any, field: str) -> Sequence[tuple[int, str]]:
+    return list(enumerate(getattr(container, field) or ()))
+
+
+def route_by_hand(_route: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield a ModelRoute in manifests."""
+    yield warning("has no effect: the fleet makes ModelRoutes of ModelServices by itself", "kind", "Remove it")
+
+
+def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a policy without services, and one for callers that no gateway knows."""
+    selector = policy.spec.services
+    place = "spec.services.matchLabels" if selector else "spec"
+    services = [
+        service
+        for service in fleet.of_kind(_SERVICE)
+        if service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
+    ]
+    if not services and not fleet.unknown(_SERVICE):
+        hint = "Select by labels of ModelServices of this namespace"
+        yield warning(f"matches no ModelService in namespace {policy.namespace}", place, hint)
+    if not services or not fleet.complete(_GATEWAY):
+        return
+    serving = {gateway.name: gateway for service in services for gateway in fleet.ways.of(service)}
+    if not serving:
+        hint = "Add a gateway in mode Model, with auth, that serves them"
+        yield warning("has no effect: no gateway in mode Model serves the ModelServices", place, hint)
+    for name, gateway in sorted(serving.items()):
+        if gateway.spec.auth is None:
+            message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
+            yield warning(message, place, f"Add auth to InferenceGateway {name}")
+    yield from _overflows(policy, services)
+
+
+def _overflows(policy: CallerPolicy, services: Sequence[ModelService]) -> Iterator[Problem]:
+    """Yield budgets that send requests to the next priority where a service has one only."""
+    single = [each.name for each in services if len({entry.priority for entry in each.spec.endpoints}) == 1]
+    for index, budget in enumerate(policy.spec.budgets or ()):
+        if budget.when_spent == "Overflow" and single:
+            message = f"has no next priority to send requests to in ModelService {some(single, 3)}: they are refused"
+            hint = "Give the endpoints for them a higher priority there, or write Refuse"
+            yield warning(message, f"spec.budgets[{index}].whenSpent", hint, budget.when_spent)

@@ -1,0 +1,158 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Secrets with keys of callers on the control cluster.
+
+A write says which version of the Secret it is made of. Where another run wrote in between, the change is made again of
+what that run left, so that no key is lost. A new key is written to its file before it is valid: a run that is killed
+may leave a file with keys that are not valid, and no key that is valid and that no one has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import caller_keys
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
+    Change,
+    KeysError,
+    Request,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    SYSTEM_NAMESPACE,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+)
+
+_SECRET = ("v1", "Secret")
+_SELECTOR = f"{caller_keys.KEYS_LABEL}={caller_keys.KEYS_LABEL_VALUE}"
+_BYTES = 32
+# Runs at the same time that write between a read and a write of this one.
+_ATTEMPTS = 20
+_OVERTAKEN = (AlreadyExists, Conflict, NotFound)
+# HTTP statuses with which a server says that nothing was written, and from which on it does not know.
+_REFUSED, _FAILED = 400, 500
+
+
+@dataclass(frozen=True)
+class Done:
+    """Outcome. `before`, `after`: the Secret, None where it was not or is not there; `everything`: all Secrets with
+    keys afterwards. `keys`: new keys by caller, empty in check mode."""
+
+    change: Change
+    before: Object | None
+    after: Object | None
+    everything: tuple[Object, ...]
+    keys: Mapping[str, str]
+
+
+def ensure(
+    control: Client, name: str, request: Request, labels: Mapping[str, str], *, check_mode: bool, path: str = ""
+) -> Done:
+    """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist. Raises
+    ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in another one."""
+    fresh = {caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(_BYTES) for caller in request.callers}
+    for _attempt in range(_ATTEMPTS):
+        before, others = _read(control, name)
+        _check_place(request, others)
+        change = caller_keys.changed(caller_keys.ring_of(before), request, fresh)
+        desired = caller_keys.secret_object(name, change.ring, labels, before)
+        keys = {caller: fresh[caller] for caller in change.made}
+        if caller_keys.same(before, desired) or (before is None and not change.made):
+            return Done(change, before, before, _sorted(before, others), {})
+        if check_mode:
+            return Done(change, before, desired, _sorted(desired, others), {})
+        with contextlib.suppress(*_OVERTAKEN), _kept(path, keys):
+            after = _write(control, desired, before)
+            return Done(change, before, after, _sorted(after, others), keys)
+    raise ApiError(
+        f"other runs changed it {_ATTEMPTS} times meanwhile",
+        cluster=control.name,
+        action=f"write Secret {SYSTEM_NAMESPACE}/{name}",
+        hint="Run again when they have ended",
+    )
+
+
+def _read(control: Client, name: str) -> tuple[Object | None, list[Object]]:
+    """Return the Secret of this name, and all others with keys."""
+    found = control.list(*_SECRET, namespace=SYSTEM_NAMESPACE, labels=_SELECTOR).items
+    ours = {text(each, "metadata", "name"): each for each in found if caller_keys.is_ours(each)}
+    live = ours.pop(name, None) or control.get(*_SECRET, name, SYSTEM_NAMESPACE)
+    if live is not None and not caller_keys.is_ours(live):
+        raise KeysError(
+            f"Secret {SYSTEM_NAMESPACE}/{name} was not made by modelplane.fleet for keys of callers: name another one, "
+            f"or label it {_SELECTOR},{MANAGED_BY_LABEL}={MANAGED_BY} if all its entries are keys"
+        )
+    return live, list(ours.values())
+
+
+def _check_place(request: Request, others: list[Object]) -> None:
+    """Raise KeysError for callers whose keys are in another Secret, of which gateways would accept one only."""
+    places = {caller: text(each, "metadata", "name") for each in others for caller in caller_keys.ring_of(each).callers}
+    found = [
+        f"{caller} has its key in Secret {SYSTEM_NAMESPACE}/{places[caller]}: name that one, or revoke it there first"
+        for caller in request.callers
+        if caller in places
+    ]
+    if found:
+        raise KeysError("\n".join(found))
+
+
+def _write(control: Client, desired: Object, before: Object | None) -> Object:
+    if before is not None:
+        return control.replace(desired)
+    if control.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
+        control.apply(system_namespace())
+    return control.create(desired)
+
+
+def _sorted(one: Object | None, others: list[Object]) -> tuple[Object, ...]:
+    found = [*others, *([one] if one is not None else [])]
+    return tuple(sorted(found, key=lambda each: text(each, "metadata", "name")))
+
+
+@contextlib.contextmanager
+def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
+    """Write keys to a new file that only the user can read. It is deleted where the server refuses what the block
+    sends, and stays where no one knows what became of that."""
+    if not path or not keys:
+        yield
+        return
+    _create(path, "".join(f"{caller}: {key}\n" for caller, key in keys.items()))
+    try:
+        yield
+    except ApiError as error:
+        if _REFUSED <= error.code < _FAILED:
+            os.unlink(path)
+            raise
+        unknown = f"The new keys are in {path}, and may be valid or not: run again with another file"
+        raise KeysError(f"{error}. {unknown}") from error
+
+
+def _create(path: str, content: str) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise KeysError(f"{path} exists, and may have keys that no one else has: name a new file") from None
+    except OSError as error:
+        raise KeysError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        os.unlink(path)
+        raise KeysError(f"{path} cannot be written: {error.strerror}") from None

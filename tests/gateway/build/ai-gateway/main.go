@@ -1,0 +1,53 @@
+// Copyright (c) modelplane.fleet authors
+// Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+// A stand-in for Envoy AI Gateway, with as much of it as tests need: see tests/gateway/README.md.
+package main
+
+import (
+	"log"
+	"net"
+
+	"github.com/envoyproxy/gateway/proto/extension"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	extensionAddress = ":1063"
+	processorAddress = ":1064"
+	messageBytes     = 64 << 20
+)
+
+func main() {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	state := &state{}
+	controller := &controller{client: client, state: state}
+	if err := controller.start(); err != nil {
+		log.Fatal(err)
+	}
+	limits := []grpc.ServerOption{grpc.MaxRecvMsgSize(messageBytes), grpc.MaxSendMsgSize(messageBytes)}
+	extensions := grpc.NewServer(limits...)
+	extension.RegisterEnvoyGatewayExtensionServer(extensions, &extensionServer{state: state})
+	processors := grpc.NewServer(limits...)
+	extproc.RegisterExternalProcessorServer(processors, &processor{state: state, requests: map[string]*request{}})
+	go serve(extensions, extensionAddress)
+	serve(processors, processorAddress)
+}
+
+func serve(server *grpc.Server, address string) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(server.Serve(listener))
+}

@@ -1,0 +1,149 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A fleet as `build` composes it, applied to the equipment: `ComposedFleet`.
+
+The control cluster and the cluster `hub` are one API server here, as none of their objects have names in common.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.tests.kube.client import Object, documents
+from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
+
+from .equipment import GatewayCluster
+
+MANIFESTS = Path(__file__).with_name("fleet")
+HUB = "hub"
+SYSTEM = names.SYSTEM_NAMESPACE
+TEAM = names.workload_namespace("ml-team")
+CERTIFICATES = {"Issuer", "ClusterIssuer", "Certificate", "Bundle"}
+"""Kinds of cert-manager and trust-manager, which are not here: `certify` makes the Secrets that they would."""
+ENGINES = {
+    "Deployment",
+    "ResourceClaimTemplate",
+    "InferencePool",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "NetworkPolicy",
+}
+"""Kinds of a replica's engine and its endpoint picker, in whose place a double answers."""
+
+
+class ComposedFleet:
+    """The fleet of the manifests in fleet/, with objects of its own on the control cluster (Secrets with keys).
+
+    `resources` are the manifests, which may be changed between one `install` and the next.
+    """
+
+    def __init__(self, cluster: GatewayCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.resources = documents(MANIFESTS)
+        self.folder = folder / "build"
+        self._manifests = folder / "manifests"
+        self.built: list[Object] = []
+        self.clients, self.servers = (Authority(name, folder) for name in ("clients", "servers"))
+        for each in (self.folder, self._manifests):
+            each.mkdir()
+
+    def resource(self, kind: str, name: str) -> dict[str, Any]:
+        """The manifest of a resource."""
+        [found] = [each for each in self.resources if each["kind"] == kind and each["metadata"]["name"] == name]
+        return found
+
+    def build(self) -> None:
+        """Build; `built` are the objects for the cluster."""
+        text = "---\n".join(f"{json.dumps(each)}\n" for each in self.resources)
+        (self._manifests / "fleet.yaml").write_text(text, encoding="utf-8")
+        build(Settings((str(self._manifests),), str(self.folder)))
+        self.built = Build(str(self.folder)).objects(HUB)
+
+    def install(self) -> None:
+        """Build, and apply what was built: namespaces, Secrets, the rest."""
+        self.build()
+        namespaces = [each for each in self.built if each["kind"] == "Namespace"]
+        self.cluster.apply(namespaces)
+        self.copy_secrets()
+        self.certify()
+        left_out = {"Namespace"} | CERTIFICATES | ENGINES
+        self.cluster.apply([self._double(each) for each in self.built if each["kind"] not in left_out])
+
+    def copy_secrets(self) -> None:
+        """Copy the Secrets that the plan names, as applying does."""
+        entries = Build(str(self.folder)).secret_copies()
+        with connect(Connection("control", kubeconfig=str(self.cluster.cluster.kubeconfig))) as control:
+            copied = copies(entries, HUB, Sources(control))
+        assert not copied.notes, copied.notes
+        self.cluster.apply(copied.desired)
+
+    def certify(self) -> None:
+        """Write the Secret of each Certificate that has none yet, as cert-manager does."""
+        for each in self.built:
+            place = each["metadata"].get("namespace", "")
+            if each["kind"] == "Certificate" and not each["spec"].get("isCA"):
+                name = each["spec"]["secretName"]
+                if self.cluster.cluster.get("v1", "Secret", name, place) is None:
+                    self.renew(each)
+
+    def renew(self, certificate: Object) -> str:
+        """Issue a Certificate again and write its Secret; the certificate (PEM)."""
+        spec = certificate["spec"]
+        is_server = "server auth" in spec["usages"]
+        authority = self.servers if is_server else self.clients
+        files = authority.issue(spec["dnsNames"][0] if is_server else spec["commonName"])
+        issued, key = (Path(each).read_text(encoding="utf-8") for each in files)
+        data = {"tls.crt": issued, "tls.key": key, "ca.crt": authority.pem}
+        metadata = {"name": spec["secretName"], "namespace": certificate["metadata"]["namespace"]}
+        self.cluster.apply(secret(metadata, data, "kubernetes.io/tls"))
+        return issued
+
+    def know_clients(self) -> None:
+        """Let the fleet know the authority of the gateway's certificates."""
+        self.resource("InferenceGateway", "eu")["status"] = {"clientCACertificate": self.clients.pem}
+
+    def know_cluster(self, address: str) -> None:
+        """Let the fleet know the gateway of the cluster."""
+        known = {"hostname": internal_hostname(HUB), "address": address, "caCertificate": self.servers.pem}
+        self.resource("InferenceCluster", HUB)["status"] = {"gateway": known}
+
+    @staticmethod
+    def _double(value: Object) -> Object:
+        """The route of a replica, to the double in place of its InferencePool."""
+        if value["kind"] != "HTTPRoute" or names.REPLICA_LABEL not in value["metadata"]["labels"]:
+            return value
+        rules = [{**rule, "backendRefs": [{"name": "engine", "port": 8000}]} for rule in value["spec"]["rules"]]
+        return {**value, "spec": {**value["spec"], "rules": rules}}
+
+
+def secret(metadata: Mapping[str, Any], data: Mapping[str, str], kind: str = "Opaque") -> Object:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": dict(metadata), "type": kind, "data": encoded}
+
+
+def engine_service(address: str) -> list[Object]:
+    """The Service of an engine's double, for the routes of replicas."""
+    metadata = {"name": "engine", "namespace": TEAM}
+    port = {"name": "http", "port": 8000}
+    return [
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None", "ports": [port]}},
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": "engine"}},
+            "addressType": "IPv4",
+            "ports": [port],
+            "endpoints": [{"addresses": [address]}],
+        },
+    ]

@@ -1,0 +1,266 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Rights and budgets of callers at gateways in mode Model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_fleet import SYSTEM, TEAM, Built, Document, build, fleet, gateway, policy, provider, provider_entry, service
+
+CALLER = "x-modelplane-caller"
+BUDGET: Document = {"name": "day", "unit": "Tokens", "limit": 1000, "per": "Day"}
+EVERYONE = [{"name": "*"}]
+DISTINCT = {"type": "Distinct", "name": CALLER}
+GROUP = {"matchLabels": {"team": "research"}}
+
+
+def pattern(text: str, header: str = CALLER) -> Document:
+    return {"type": "RegularExpression", "name": header, "value": text}
+
+
+def target(*names: str) -> list[Document]:
+    return [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name} for name in names]
+
+
+def budgets(built: Built, name: str = "chat") -> list[Document]:
+    spec = built("BackendTrafficPolicy", name)["spec"]
+    assert spec["mergeType"] == "StrategicMerge"
+    assert spec["rateLimit"]["type"] == "Global"
+    rules: list[Document] = spec["rateLimit"]["global"]["rules"]
+    return rules
+
+
+def allowed(built: Built, name: str = "chat") -> dict[str, list[str]]:
+    rules = built("SecurityPolicy", name)["spec"]["authorization"].get("rules", [])
+    found = {rule["name"]: rule["principal"]["headers"][0]["values"] for rule in rules}
+    for values in found.values():
+        # A caller has a second key while that is rotated.
+        assert values[1::2] == [f"{name}.next" for name in values[::2]]
+    return {name: values[::2] for name, values in found.items()}
+
+
+def test_a_service_that_a_policy_selects_answers_to_the_callers_that_it_names() -> None:
+    built = build(fleet(service(), policy()))
+    assert built("SecurityPolicy", "chat")["spec"] == {
+        "targetRefs": target("chat"),
+        "mergeType": "StrategicMerge",
+        "authorization": {
+            "defaultAction": "Deny",
+            "rules": [
+                {
+                    "name": "team",
+                    "action": "Allow",
+                    "principal": {"headers": [{"name": CALLER, "values": ["alice", "alice.next", "bob", "bob.next"]}]},
+                }
+            ],
+        },
+    }
+
+
+def test_other_services_are_open_to_every_caller_of_the_gateway() -> None:
+    named = policy(services={"matchLabels": {"tier": "gold"}})
+    built = build(fleet(service(labels={"tier": "gold"}), service(name="other"), named))
+    assert [
+        value["metadata"]["name"] for value in built.of("SecurityPolicy") if value["metadata"]["namespace"] == TEAM
+    ] == ["chat"]
+
+
+def test_several_policies_add_up_and_one_for_every_caller_opens_the_service() -> None:
+    more = policy("more", callers=[{"name": "carol"}])
+    assert allowed(build(fleet(service(), policy(), more))) == {"more": ["carol"], "team": ["alice", "bob"]}
+    built = build(fleet(service(), policy(), policy("open", callers=EVERYONE)))
+    assert ("SecurityPolicy", TEAM, "chat") not in built.objects["hub"]
+
+
+def test_a_group_is_the_callers_whose_keys_are_in_secrets_with_its_labels() -> None:
+    labels = {"modelplane.ai/keys": "eu", "team": "research"}
+    observed = Observed(
+        secret_keys={
+            (SYSTEM, "research"): frozenset({"dora", "emil"}),
+            (SYSTEM, "other-gateway"): frozenset({"fay"}),
+            (SYSTEM, "sales"): frozenset({"gus"}),
+        },
+        secret_labels={
+            (SYSTEM, "research"): labels,
+            (SYSTEM, "other-gateway"): {"team": "research"},
+            (SYSTEM, "sales"): {"modelplane.ai/keys": "eu", "team": "sales"},
+        },
+    )
+    built = build(fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP)), observed=observed)
+    assert allowed(built) == {"team": ["alice", "bob", "dora", "emil"]}
+
+
+def test_a_group_that_cannot_be_seen_keeps_its_rights_and_a_new_one_has_none() -> None:
+    documents = fleet(service(), policy(callerSelector=GROUP))
+    assert allowed(build(documents)) == {"team": ["alice", "bob"]}
+    principal = {"headers": [{"name": CALLER, "values": ["bob", "bob.next", "dora"]}]}
+    rules = [
+        {"name": "team", "principal": principal},
+        {"name": "team-mates", "principal": {"headers": [{"values": ["x"]}]}},
+    ]
+    before = {"kind": "SecurityPolicy", "spec": {"authorization": {"rules": rules}}}
+
+    def earlier(ref: Ref) -> list[tuple[str, Document]]:
+        return [("hub", before)] if ref.kind == "ModelService" else []
+
+    remembered: Earlier = earlier
+    assert allowed(build(documents, earlier=remembered)) == {"team": ["alice", "bob", "dora"]}
+    unread = Observed(unread="it is forbidden")
+    documents = fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP))
+    assert allowed(build(documents, earlier=remembered, observed=unread)) == {"team": ["alice", "bob", "dora"]}
+    no_one = policy(callers=None, callerSelector=GROUP)
+    del no_one["spec"]["callers"]
+    closed = build(fleet(service(), no_one))("SecurityPolicy", "chat")["spec"]["authorization"]
+    assert closed == {"defaultAction": "Deny"}
+
+
+@pytest.mark.parametrize(
+    ("callers", "scope", "headers"),
+    [
+        (EVERYONE, "Caller", [DISTINCT]),
+        (EVERYONE, "Policy", []),
+        ([{"name": "alice"}], "Caller", [DISTINCT, pattern(r"^(alice)(\.next)?$")]),
+        ([{"name": "a.b"}, {"name": "bob"}], "Policy", [pattern(r"^(a\.b|bob)(\.next)?$")]),
+    ],
+)
+def test_a_budget_is_one_for_each_caller_or_one_for_all(callers: Any, scope: str, headers: list[Document]) -> None:
+    built = build(fleet(service(), policy(callers=callers, budgets=[{**BUDGET, "scope": scope}])))
+    assert budgets(built) == [
+        {
+            **({"clientSelectors": [{"headers": headers}]} if headers else {}),
+            "limit": {"requests": 1000, "unit": "Day"},
+            "cost": {
+                "request": {"from": "Number", "number": 0},
+                "response": {
+                    "from": "Metadata",
+                    "metadata": {"namespace": "io.envoy.ai_gateway", "key": "llm_total_token"},
+                },
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "key"),
+    [("InputTokens", "llm_input_token"), ("OutputTokens", "llm_output_token"), ("Requests", None)],
+)
+def test_a_budget_counts_what_its_unit_says(unit: str, key: str | None) -> None:
+    (rule,) = budgets(build(fleet(service(), policy(budgets=[{**BUDGET, "unit": unit}]))))
+    assert rule.get("cost", {}).get("response", {}).get("metadata", {}).get("key") == key
+    assert ("cost" in rule) == (key is not None)
+
+
+@pytest.mark.parametrize(
+    ("callers", "budget", "is_named"),
+    [
+        (EVERYONE, {}, True),
+        (EVERYONE, {"scope": "Policy"}, False),
+        (EVERYONE, {"unit": "Requests"}, False),
+        ([{"name": "alice"}], {"scope": "Policy"}, True),
+        ([{"name": "alice"}], {"unit": "Requests"}, False),
+    ],
+)
+def test_endpoints_outside_get_names_of_callers_where_tokens_are_counted_by_them(
+    callers: Any, budget: Document, is_named: bool
+) -> None:
+    counting = policy(services={"matchLabels": {"tier": "gold"}}, callers=callers, budgets=[{**BUDGET, **budget}])
+    gold = service(provider_entry("a"), labels={"tier": "gold"})
+    built = build(fleet(gold, service(provider_entry("a"), name="other"), provider("a"), counting))
+    specs = {each["metadata"]["labels"]["modelplane.ai/service"]: each["spec"] for each in built.of("AIServiceBackend")}
+    assert specs["other"]["headerMutation"] == {"remove": [CALLER]}
+    assert ("headerMutation" not in specs["chat"]) == is_named
+    warned = [each for each in built.plan.warnings if "get the names of callers" in each]
+    assert [each.partition(":")[0] for each in warned] == (["ModelService ml-team/chat"] if is_named else [])
+
+
+@pytest.mark.parametrize("per", ["Minute", "Hour", "Day", "Month"])
+def test_the_span_of_a_budget_is_its_unit_of_time(per: str) -> None:
+    (rule,) = budgets(build(fleet(service(), policy(budgets=[{**BUDGET, "per": per}]))))
+    assert rule["limit"] == {"requests": 1000, "unit": per}
+
+
+def test_a_budget_over_several_services_is_one() -> None:
+    gold = {"labels": {"tier": "gold"}}
+    documents = fleet(
+        service(**gold),
+        service(name="code", **gold),
+        service(name="free"),
+        policy(services={"matchLabels": {"tier": "gold"}}, budgets=[BUDGET]),
+        policy("all", callers=EVERYONE, budgets=[{**BUDGET, "name": "rate", "unit": "Requests", "per": "Minute"}]),
+    )
+    built = build(documents)
+    name = child_name("chat", "code", "free")
+    (found,) = [value for value in built.of("BackendTrafficPolicy") if value["metadata"]["namespace"] == TEAM]
+    assert found["metadata"]["name"] == name
+    assert found["spec"]["targetRefs"] == target("chat", "code", "free")
+    everyone, gold_only = budgets(built, name)
+    assert (everyone["shared"], gold_only["shared"]) == (True, True)
+    assert everyone["clientSelectors"] == [{"headers": [DISTINCT]}]
+    models = pattern("^(ml\\-team/chat|ml\\-team/code)$", "x-ai-eg-model")
+    assert gold_only["clientSelectors"] == [{"headers": [DISTINCT, pattern(r"^(alice|bob)(\.next)?$"), models]}]
+    assert re.fullmatch(models["value"], "ml-team/code")
+
+
+def test_services_of_separate_budgets_have_separate_policies() -> None:
+    documents = fleet(
+        service(labels={"tier": "gold"}),
+        service(name="free"),
+        policy(services={"matchLabels": {"tier": "gold"}}, budgets=[BUDGET]),
+    )
+    built = build(documents)
+    assert "shared" not in budgets(built)[0]
+    assert "rateLimit" not in built("BackendTrafficPolicy", "free")["spec"]
+
+
+def test_names_that_no_pattern_can_hold_are_in_several() -> None:
+    callers = [{"name": f"{index:02}-{'x' * 60}"} for index in range(40)]
+    rules = budgets(build(fleet(service(), policy(callers=callers, budgets=[BUDGET]))))
+    assert len(rules) > 1
+    patterns = [rule["clientSelectors"][0]["headers"][1]["value"] for rule in rules]
+    assert all(len(each) <= 1024 for each in patterns)
+    for caller in callers:
+        assert sum(bool(re.fullmatch(each, caller["name"])) for each in patterns) == 1
+
+
+def test_budgets_keep_the_retries_of_their_route() -> None:
+    tiers = [provider_entry(name, priority=index) for index, name in enumerate(("a", "b", "c"))]
+    built = build(fleet(service(*tiers), *map(provider, "abc"), policy(budgets=[BUDGET])))
+    assert built("BackendTrafficPolicy", "chat")["spec"]["retry"] == {"numRetries": 5}
+    assert budgets(built)
+
+
+@pytest.mark.parametrize("callers", [EVERYONE, [{"name": "alice"}]])
+def test_a_gateway_that_asks_for_no_keys_believes_no_caller(callers: Any) -> None:
+    without = gateway()
+    del without["spec"]["auth"]
+    built = build(fleet(service(), policy(callers=callers), eu=without))
+    assert built("SecurityPolicy", "chat")["spec"]["authorization"] == {"defaultAction": "Deny"}
+
+
+def test_a_budget_that_cannot_overflow_is_warned_of() -> None:
+    built = build(fleet(service(), policy(budgets=[{**BUDGET, "whenSpent": "Overflow"}])))
+    assert any("are refused" in warning and "budget day" in warning for warning in built.plan.warnings)
+
+
+def test_no_policy_on_a_route_takes_the_place_of_the_gateways() -> None:
+    built = build(fleet(service(), service(name="other"), policy(budgets=[BUDGET])))
+    on_routes = [
+        value
+        for value in built.all()
+        if value["kind"] in ("SecurityPolicy", "BackendTrafficPolicy")
+        and any(each["kind"] == "HTTPRoute" for each in value["spec"]["targetRefs"])
+        and value["metadata"]["namespace"] != SYSTEM
+    ]
+    assert len(on_routes) == 3
+    assert all(value["spec"]["mergeType"] == "StrategicMerge" for value in on_routes)

@@ -1,0 +1,182 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Statuses of a fleet with gateways in mode Model, as its clusters come to know each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    Component,
+    Observed,
+    ObservedCluster,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_fleet import (
+    SYSTEM,
+    TEAM,
+    Built,
+    build,
+    certificate,
+    cluster,
+    document,
+    fleet,
+    provider,
+    provider_entry,
+    service,
+)
+
+ENVOY_ADDRESSES = {"eu": "198.51.100.1", "east": "198.51.100.2"}
+
+
+def gateway(name: str, address: str, **labels: str) -> Object:
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": labels},
+        "status": {
+            "addresses": [{"type": "IPAddress", "value": address}],
+            "conditions": [{"type": "Programmed", "status": "True"}],
+        },
+    }
+
+
+def authority(name: str, text: str) -> Object:
+    metadata = {"name": name, "namespace": SYSTEM}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": certificate(text)}}
+
+
+OURS = {"modelplane.ai/gateway": "eu"}
+HUB = [gateway("inference-gateway", ENVOY_ADDRESSES["eu"], **OURS), authority("inference-gateway-ca", "new clients")]
+EAST = [gateway("cluster-gateway", ENVOY_ADDRESSES["east"]), authority("cluster-gateway-ca", "new east")]
+ACCEPTED = {
+    "apiVersion": "aigateway.envoyproxy.io/v1beta1",
+    "kind": "AIGatewayRoute",
+    "metadata": {"name": "chat", "namespace": TEAM},
+    "status": {"conditions": [{"type": "Accepted", "status": "True"}]},
+}
+
+
+def seen(**clusters: list[Object]) -> Observed:
+    return Observed(
+        clusters={
+            name: ObservedCluster(stack=Component(True), objects=Objects(objects)) for name, objects in clusters.items()
+        }
+    )
+
+
+def shown(built: Built) -> dict[tuple[str, str], Mapping[str, Any]]:
+    found = statuses(built.plan, "2026-01-01T00:00:00Z")
+    return {(value["kind"], value["metadata"]["name"]): value["status"] for value in found}
+
+
+def test_a_cluster_has_a_hostname_once_it_asks_for_certificates_and_its_ca_is_known() -> None:
+    for objects, known in ((EAST, True), (EAST[:1], False), (EAST[1:], False)):
+        status = shown(build(fleet(service()), observed=seen(hub=HUB, east=objects)))["InferenceCluster", "east"]
+        assert ("hostname" in status.get("gateway", {})) == known
+    status = shown(build(fleet(service()), observed=seen(hub=HUB, east=EAST)))["InferenceCluster", "east"]
+    assert status["gateway"] == {
+        "address": "203.0.113.10",
+        "hostname": f"{child_name('cluster', 'east')}.{SYSTEM}.svc.cluster.local",
+        "internalAddress": "198.51.100.2",
+        "caCertificate": certificate("new east"),
+    }
+
+
+def test_what_is_known_of_a_cluster_stays_while_it_does_not_answer() -> None:
+    silent = Observed(clusters={"east": ObservedCluster(unreachable="timed out")})
+    status = shown(build(fleet(service()), observed=silent))["InferenceCluster", "east"]
+    assert status["gateway"]["caCertificate"] == certificate("east")
+
+
+def test_clusters_trust_the_ca_that_a_gateway_has_now() -> None:
+    built = build(fleet(service()), observed=seen(hub=HUB, east=EAST))
+    for name in ("east", "west"):
+        clients = built("ConfigMap", "cluster-gateway-clients", SYSTEM, name)
+        assert clients["data"]["ca.crt"] == certificate("new clients")
+
+
+def test_a_gateway_says_where_clients_reach_it_and_who_signs_its_certificates() -> None:
+    status = shown(build(fleet(), observed=seen(hub=HUB)))["InferenceGateway", "eu"]
+    assert status["address"] == "198.51.100.1"
+    assert status["endpoints"] == {"openAI": "http://198.51.100.1/v1", "anthropic": "http://198.51.100.1/anthropic"}
+    assert status["clientCACertificate"] == certificate("new clients")
+    assert [(each["type"], each["status"]) for each in status["conditions"]] == [("Ready", "True")]
+
+
+def test_the_gateway_of_the_serving_stack_is_not_taken_for_one_in_mode_model() -> None:
+    of_the_stack = gateway("inference-gateway", "203.0.113.99")
+    status = shown(build(fleet(), observed=seen(hub=[of_the_stack])))["InferenceGateway", "eu"]
+    assert "address" not in status
+    assert status["conditions"][0]["message"] == f"Gateway {SYSTEM}/inference-gateway does not exist yet"
+
+
+def test_requests_for_replicas_get_past_a_gateway_that_their_cluster_hosts() -> None:
+    hosting = cluster("hub", "203.0.113.7")
+    del hosting["status"]
+
+    def address(*objects: Object) -> str | None:
+        built = build(fleet(service(), hub=hosting), observed=seen(hub=list(objects)))
+        return shown(built)["InferenceCluster", "hub"].get("gateway", {}).get("address")
+
+    assert address() is None
+    assert address(*HUB) == ENVOY_ADDRESSES["eu"], "nothing else listens yet"
+    assert address(*HUB, gateway("cluster-gateway", "198.51.100.3")) == "198.51.100.3"
+    assert address(*HUB, gateway("cluster-gateway", "")) is None
+
+
+def test_a_gateway_that_is_not_composed_says_why() -> None:
+    second = document("InferenceGateway", "us", {"clusterName": "hub"})
+    (ready,) = shown(build(fleet(second), observed=seen(hub=HUB)))["InferenceGateway", "us"]["conditions"]
+    assert (ready["status"], ready["message"]) == (
+        "False",
+        "cluster hub has InferenceGateway eu already: name another cluster",
+    )
+
+
+def test_a_service_says_the_name_of_its_model_and_where_it_is_served() -> None:
+    documents = fleet(
+        service(provider_entry("a"), provider_entry("b")), provider("a"), provider("b", url="http://192.0.2.1")
+    )
+    route = ("ModelRoute", child_name("chat", "eu"))
+    waiting = shown(build(documents, observed=seen(hub=HUB)))
+    assert waiting["ModelService", "chat"]["routes"] == {"total": 1, "ready": 0}
+    status = shown(build(documents, observed=seen(hub=[*HUB, ACCEPTED])))
+    assert status["ModelService", "chat"]["model"] == "ml-team/chat"
+    assert status["ModelService", "chat"]["routes"] == {"total": 1, "ready": 1}
+    assert "address" not in status["ModelService", "chat"]
+    assert {each["type"]: each["status"] for each in status["ModelService", "chat"]["conditions"]}["Ready"] == "True"
+    assert status[route]["model"] == "ml-team/chat"
+    assert status[route]["endpoints"] == {"total": 2, "ready": 1}
+    assert status[route]["address"] == "198.51.100.1"
+
+
+def test_a_service_that_no_gateway_selects_says_so() -> None:
+    selecting = document(
+        "InferenceGateway", "eu", {"clusterName": "hub", "serviceSelector": {"matchLabels": {"a": "b"}}}
+    )
+    status = shown(build(fleet(service(), eu=selecting), observed=seen(hub=HUB)))["ModelService", "chat"]
+    messages = {each["type"]: each.get("message") for each in status["conditions"]}
+    assert messages["RoutingReady"] == "No InferenceGateway serves it: none selects its labels"
+
+
+def test_without_a_gateway_in_mode_path_the_control_cluster_has_no_paths() -> None:
+    built = build(fleet(service(provider_entry("a")), provider("a")), observed=seen(hub=[*HUB, ACCEPTED]))
+    assert not {value["kind"] for value in built.plan.control} & {"HTTPRoute", "Deployment", "Service"}
+    status = shown(built)["ModelEndpoint", "a"]
+    assert {each["type"]: each["status"] for each in status["conditions"]}["RoutingReady"] == "True"
+
+
+def test_beside_a_gateway_in_mode_path_services_have_both() -> None:
+    path = document("InferenceGateway", "default", {"backend": "Traefik", "traefik": {"version": "40.2.0"}})
+    built = build(fleet(service(provider_entry("a")), provider("a"), path))
+    kinds = {value["kind"] for value in built.plan.control}
+    assert {"HTTPRoute", "ModelRoute", "GatewayClass"} <= kinds
+    assert built("AIGatewayRoute", "chat")

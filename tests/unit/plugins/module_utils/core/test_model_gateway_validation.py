@@ -1,0 +1,299 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Tests of what resources say of gateways in mode Model: their clusters, what they reach, and who may call it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from little_fleet import CLUSTER, DEPLOYMENT, ENDPOINT, SERVICE, change, fleet, only
+
+DATA = Path(__file__).resolve().parents[4] / "data" / "manifests"
+AUTH = ", auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {keys: callers}}}}"
+GATEWAY = f"""\
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {{name: edge}}
+spec: {{clusterName: west{AUTH}}}
+"""
+OPEN = change(GATEWAY, AUTH, "")
+PATH = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: default}
+spec: {backend: Traefik, traefik: {version: 39.0.0}}
+"""
+POLICY = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: CallerPolicy
+metadata: {name: acme, namespace: team}
+spec: {callers: [{name: acme}]}
+"""
+ROUTE = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelRoute
+metadata: {name: qwen, namespace: team}
+spec: {gatewayName: edge, serviceName: qwen, endpoints: [{selector: {matchLabels: {a: b}}}]}
+"""
+SAAS = "  - selector: {matchLabels: {provider: saas}}\n"
+EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
+CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
+NAMED = "--served-model-name"
+
+
+def engine(fields: str, text: str = DEPLOYMENT) -> str:
+    """The deployment with more fields in its container."""
+    return change(text, "image: vllm}", f"image: vllm/vllm-openai, {fields}}}")
+
+
+def endpoint(spec: str) -> str:
+    return change(ENDPOINT, 'spec: {url: "https://api.example.com/"}', f"spec: {spec}")
+
+
+def entries(number: int) -> str:
+    written = "".join(
+        f"  - selector: {{matchLabels: {{modelplane.ai/deployment: qwen, part: x{i}}}}}\n" for i in range(number)
+    )
+    return change(SERVICE, "  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}\n", written)
+
+
+def spending(when: str) -> str:
+    budget = f"budgets: [{{name: a, unit: Tokens, limit: 5, per: Day, whenSpent: {when}}}]"
+    return change(POLICY, "[{name: acme}]}", f"[{{name: acme}}], {budget}}}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "path", "line", "says", "hint"),
+    [
+        pytest.param(
+            {"gateway": change(GATEWAY, "west", "wets")},
+            "error",
+            "spec.clusterName",
+            4,
+            "names an InferenceCluster that does not exist",
+            "Did you mean west?",
+            id="unknown cluster",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "other": change(GATEWAY, "edge", "door")},
+            "warning",
+            "spec.clusterName",
+            4,
+            "is the cluster of InferenceGateway door too",
+            "remove door or this one",
+            id="second gateway of a cluster",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "path": PATH},
+            "warning",
+            "spec.backend",
+            4,
+            "asks callers for no key, as edge does",
+            "Remove it once all clients",
+            id="gateway without keys beside one with them",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "route": ROUTE},
+            "warning",
+            "kind",
+            2,
+            "has no effect: the fleet makes ModelRoutes",
+            "Remove it",
+            id="route in manifests",
+        ),
+        pytest.param(
+            {"gateway": EXPOSED, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+            "warning",
+            "spec.timeouts",
+            7,
+            "has no effect: gateways in mode Model have time-outs",
+            "Add a gateway in mode Model",
+            id="timeouts without a gateway",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "service": SERVICE + SAAS,
+                "endpoint": endpoint("{url: 'http://203.0.113.9'}"),
+            },
+            "warning",
+            "spec.url",
+            4,
+            "is not usable by InferenceGateway edge: gateways in mode Model reach backends by DNS name only",
+            "Write one in origin in place of the url",
+            id="endpoint with an address",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "service": SERVICE + SAAS,
+                "endpoint": endpoint("{origin: 'https://a.example', tls: {caCertificateRef: {name: own}}}"),
+            },
+            "warning",
+            "spec.tls.caCertificateRef",
+            4,
+            "trust only certificates that the system trusts",
+            "Remove tls.caCertificateRef",
+            id="endpoint with a CA of its own",
+        ),
+        *(
+            pytest.param(
+                {
+                    "gateway": GATEWAY,
+                    "service": SERVICE + SAAS,
+                    "endpoint": endpoint(
+                        f"{{origin: 'https://a.example', api: {{schema: {schema}}}, "
+                        f"credential: {{apiKey: {{secretRef: {{name: a}}, {key}}}}}}}"
+                    ),
+                },
+                "warning",
+                "spec.credential.apiKey",
+                4,
+                f"send the key of a backend that speaks {schema} in {header} with the prefix '{prefix}'",
+                "Leave header and prefix out",
+                id=f"key of {schema} with {key}",
+            )
+            for schema, key, header, prefix in (
+                ("OpenAI", "header: api-key", "Authorization", "Bearer "),
+                ("OpenAI", "prefix: 'Token '", "Authorization", "Bearer "),
+                ("Anthropic", "header: Authorization", "x-api-key", ""),
+            )
+        ),
+        *(
+            pytest.param(
+                {"gateway": GATEWAY, "deployment": engine(fields)},
+                "error",
+                f"{CONTAINER}.{place}",
+                20,
+                f"has another {NAMED}: InferenceGateway edge asks for team/qwen, and gets 404 for every request",
+                "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)",
+                id=f"served name of {name}",
+            )
+            for name, fields, place in (
+                ("one word", "args: [--model=m, --served-model-name=qwen]", "args[1]"),
+                ("two words", "args: [--model=m, --served-model-name, qwen]", "args[1]"),
+                ("underscores", "args: [--served_model_name, qwen, chat, --seed=1]", "args[0]"),
+                ("a script", "command: [sh, -c, 'exec vllm serve m --served-model-name qwen']", "command[2]"),
+                (
+                    "sglang",
+                    "command: [python3, -m, sglang.launch_server, --served-model-name, q, team/qwen]",
+                    "command[3]",
+                ),
+            )
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "deployment": engine("command: [sh, -c, 'exec vllm serve m']")},
+            "error",
+            f"{CONTAINER}.command[2]",
+            20,
+            "sets no --served-model-name: InferenceGateway edge asks for team/qwen",
+            'Add --served-model-name="$MODELPLANE_SERVED_MODEL_NAME" to the command',
+            id="script without a served name",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "service": entries(33), "deployment": change(DEPLOYMENT, "tier: gold", "part: x0")},
+            "error",
+            "spec.endpoints",
+            5,
+            "has 33 items, and InferenceGateway edge, in mode Model, takes 32",
+            "Divide it into several",
+            id="too many entries",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": change(POLICY, "spec: {", "spec: {services: {matchLabels: {a: b}}, ")},
+            "warning",
+            "spec.services.matchLabels",
+            4,
+            "matches no ModelService in namespace team",
+            "labels of ModelServices of this namespace",
+            id="policy without services",
+        ),
+        pytest.param(
+            {"gateway": OPEN, "policy": POLICY},
+            "warning",
+            "spec",
+            4,
+            "selects services of InferenceGateway edge, which has no auth",
+            "Add auth to InferenceGateway edge",
+            id="policy without keys",
+        ),
+        pytest.param(
+            {"path": PATH, "policy": POLICY},
+            "warning",
+            "spec",
+            4,
+            "has no effect: no gateway in mode Model serves the ModelServices",
+            "with auth",
+            id="policy without a gateway",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": spending("Overflow")},
+            "warning",
+            "spec.budgets[0].whenSpent",
+            4,
+            "has no next priority to send requests to in ModelService qwen",
+            "or write Refuse",
+            id="overflow without a next priority",
+        ),
+    ],
+)
+def test_problems(changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str) -> None:
+    problems = tuple(each for each in fleet(**changed).problems if "matches no endpoint" not in each.message)
+    problem = only(problems)
+    assert (problem.severity, problem.path, problem.line) == (severity, path, line)
+    assert says in problem.message
+    assert hint in problem.hint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gateway": GATEWAY},
+        {"gateway": GATEWAY, "policy": POLICY},
+        {"gateway": GATEWAY, "policy": spending("Refuse")},
+        {"gateway": OPEN, "path": PATH},
+        {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+        # No gateway in the manifests may be one on the control cluster.
+        {"policy": POLICY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+        # A gateway that does not serve the service has no say in it.
+        {"gateway": EXPOSED, "deployment": engine("args: [--served-model-name=qwen]")},
+        {"path": PATH, "deployment": engine("args: [--served-model-name=qwen]")},
+        {"gateway": GATEWAY, "deployment": engine("args: [--model=m]")},
+        {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name, qwen, team/qwen]")},
+        {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)]")},
+        {"gateway": GATEWAY, "deployment": engine("command: [sh, -c, 'exec vllm serve m $FLAGS']")},
+        {"gateway": GATEWAY, "deployment": engine("command: [vllm, serve, m], args: [--config=/a.yaml]")},
+        {"gateway": GATEWAY, "deployment": engine("command: [/bin/own-server]")},
+        {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
+        {"gateway": GATEWAY, "endpoint": endpoint("{url: 'http://203.0.113.9'}")},
+        {
+            "gateway": GATEWAY,
+            "service": SERVICE + SAAS,
+            "endpoint": endpoint(
+                "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
+            ),
+        },
+    ],
+)
+def test_no_problem(changed: dict[str, str]) -> None:
+    assert [str(problem) for problem in fleet(**changed).problems] == []
+
+
+def test_the_second_gateway_of_a_cluster_reaches_nothing() -> None:
+    gateways = {"a": change(OPEN, "edge", "a"), "b": change(GATEWAY, "edge", "b")}
+    found = {(each.ref.name, each.path) for each in fleet(**gateways, policy=POLICY).problems if each.ref}
+    assert found == {("b", "spec.clusterName"), ("acme", "spec")}
+
+
+def test_manifests_of_the_fleet_gateway_have_no_problems() -> None:
+    folder = DATA / "fleet-gateway"
+    sources = [Source(path.name, path.read_bytes()) for path in sorted(folder.glob("*.yaml"))]
+    loaded = load([*sources, Source("cluster.yaml", CLUSTER.encode())])
+    assert {resource.kind for resource in loaded.resources} > {"InferenceGateway", "CallerPolicy", "ModelEndpoint"}
+    assert [str(problem) for problem in loaded.problems if "InferenceClass" not in str(problem)] == []

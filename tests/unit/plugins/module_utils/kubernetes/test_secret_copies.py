@@ -1,0 +1,83 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Secrets that gateways in mode Model get: certificates of their type, and the keys of all callers in one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
+
+SYSTEM = "modelplane-system"
+CALLERS = {
+    "cluster": "hub",
+    "from": {"namespace": SYSTEM, "matchLabels": {"keys": "eu", "a": "b"}},
+    "to": {"namespace": SYSTEM, "name": "inference-gateway-callers"},
+}
+
+
+class Control:
+    """A control cluster with these Secrets, or one that does not answer."""
+
+    def __init__(self, *secrets: dict[str, Any], silent: bool = False) -> None:
+        self.secrets, self.silent = secrets, silent
+        self.asked: list[str] = []
+
+    def list(self, api_version: str, kind: str, *, namespace: str, labels: str) -> Any:
+        self.asked.append(f"{api_version} {kind} {namespace} {labels}")
+        if self.silent:
+            raise Unreachable("does not answer", cluster="control")
+        return SimpleNamespace(items=self.secrets)
+
+    def get(self, _api_version: str, _kind: str, name: str, _namespace: str) -> Any:
+        return next((each for each in self.secrets if each["metadata"]["name"] == name), None)
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": SYSTEM}, "data": data}
+
+
+def sources(control: Control) -> Sources:
+    return Sources(cast(Client, control))
+
+
+def test_the_keys_of_all_callers_are_in_one_secret() -> None:
+    control = Control(secret("b", carol="Yw==", alice="bmV3"), secret("a", alice="YQ==", bob="Yg=="))
+    found = copies([CALLERS, {**CALLERS, "cluster": "other"}], "hub", sources(control))
+    assert control.asked == ["v1 Secret modelplane-system a=b,keys=eu"]
+    (copied,) = found.desired
+    assert copied["metadata"]["name"] == "inference-gateway-callers"
+    assert copied["data"] == {"alice": "YQ==", "bob": "Yg==", "carol": "Yw=="}
+    assert copied["type"] == "Opaque"
+
+
+def test_keys_that_cannot_be_read_stay_as_they_are() -> None:
+    found = copies([CALLERS], "hub", sources(Control(silent=True)))
+    assert found.desired == ()
+    assert [key.name for key in found.held] == ["inference-gateway-callers"]
+    assert "does not answer" in found.notes[0]
+
+
+def test_a_certificate_keeps_its_type() -> None:
+    entries = [
+        {
+            "cluster": "hub",
+            "from": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
+            "to": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
+            "type": "kubernetes.io/tls",
+        }
+        for key in ("tls.crt", "tls.key")
+    ]
+    values = {"tls.crt": "Yw==", "tls.key": "aw=="}
+    (copied,) = copies(entries, "hub", sources(Control(secret("eu-tls", **values)))).desired
+    assert (copied["type"], copied["data"]) == ("kubernetes.io/tls", values)
+
+
+def test_a_copy_has_the_labels_of_what_it_is_for() -> None:
+    labels = {"modelplane.ai/gateway": "eu", "modelplane.ai/cluster": "hub"}
+    (copied,) = copies([{**CALLERS, "labels": labels}], "hub", sources(Control())).desired
+    ours = {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/namespace": SYSTEM}
+    assert copied["metadata"]["labels"] == {**labels, **ours}
