@@ -112,7 +112,11 @@ def with_kept_needs(components: Sequence[Component], choices: Choices, observed:
     values of the releases (`observed` as in `actions`)."""
     if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
         return choices
-    ours = {each["name"]: each["values"] for each in observed["releases"] if each["name"] in observed["recorded"]}
+    ours = {
+        release["name"]: release["values"]
+        for release in observed["releases"]
+        if release["name"] in observed["recorded"]
+    }
     kept = {
         need
         for component in components
