@@ -24,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     DEPLOYMENT_LABEL,
     PUBLISHED_LABEL,
@@ -46,7 +45,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import (
     Catalogue,
     PricingError,
@@ -78,7 +76,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     StoreError,
     cluster_files,
     document_text,
-    file_text,
     is_state,
     is_whole_report,
     object_path,
@@ -86,6 +83,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import EarlierObjects
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.object_files import (
+    control_files,
+    workload_files,
+)
 
 _FEWEST_REPLICAS = 100
 DRAIN_TAINT = "modelplane.ai/drain"
@@ -666,70 +667,9 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
         files = {name: text for name, text in status_files(before).items() if name in kept}
     else:
         placed += [("status", value) for value in outcome.statuses]
-    files.update(_control_files(placed, before, known))
+    files.update(control_files(placed, before, known))
     of_clusters = cluster_files(before)
     for cluster in decided.workloads:
-        files.update(_cluster_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
+        files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
     files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
-    return files
-
-
-def _control_files(
-    placed: Iterable[tuple[str, Object]], before: Mapping[str, str], known: KnownFiles | None
-) -> dict[str, str]:
-    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to."""
-    if known is None:
-        return _texts(placed, before)
-    there: dict[str, dict[str, str]] = {}
-    for name, text in before.items():
-        there.setdefault(name.rpartition("/")[0], {})[name] = text
-    groups: dict[str, list[tuple[str, Object]]] = {}
-    for top, value in placed:
-        groups.setdefault(object_path(top, value).rpartition("/")[0], []).append((top, value))
-    files: dict[str, str] = {}
-    for folder, values in groups.items():
-        inputs = [json.dumps(values, default=repr)]
-        files.update(_known_files(known, folder, inputs, there.get(folder, {}), partial(_texts, values)))
-    return files
-
-
-def _cluster_files(
-    workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
-) -> Mapping[str, str]:
-    """Return the files of a workload cluster."""
-    inputs = list(workloads.inputs(cluster)) if known else ()
-
-    def composed(before: Mapping[str, str]) -> dict[str, str]:
-        return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
-
-    found = _known_files(known, cluster, inputs, before, composed)
-    if found is before:
-        workloads.keep_size(cluster, len(before))
-    return found
-
-
-def _known_files(
-    known: KnownFiles | None,
-    group: str,
-    inputs: Sequence[str],
-    before: Mapping[str, str],
-    make: Callable[[Mapping[str, str]], dict[str, str]],
-) -> Mapping[str, str]:
-    """Return the files that are made of these inputs: those of `before`, where they are known to be these."""
-    if known is not None and known.prove(group, inputs, sorted(before.items())):
-        return before
-    found = make(before)
-    if known is not None:
-        known.note(group, inputs, sorted(found.items()))
-    return found
-
-
-def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:
-    """Return the files of objects, each with the folder that it belongs to."""
-    files = {}
-    for top, value in placed:
-        name = object_path(top, value)
-        text = file_text(name, to_yaml(value))
-        last = before.get(name)
-        files[name] = last if last == text else text
     return files

@@ -1,0 +1,76 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Files of the objects of a plan. Those that are known to be what they would become are not made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import file_text, object_path
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
+
+
+def control_files(
+    placed: Iterable[tuple[str, Object]], before: Mapping[str, str], known: KnownFiles | None
+) -> dict[str, str]:
+    """Return the files of objects that are in no workload cluster, each given with the folder that it belongs to."""
+    if known is None:
+        return _texts(placed, before)
+    there: dict[str, dict[str, str]] = {}
+    for name, text in before.items():
+        there.setdefault(name.rpartition("/")[0], {})[name] = text
+    groups: dict[str, list[tuple[str, Object]]] = {}
+    for top, value in placed:
+        groups.setdefault(object_path(top, value).rpartition("/")[0], []).append((top, value))
+    files: dict[str, str] = {}
+    for folder, values in groups.items():
+        inputs = [json.dumps(values, default=repr)]
+        files.update(_known_files(known, folder, inputs, there.get(folder, {}), partial(_texts, values)))
+    return files
+
+
+def workload_files(
+    workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
+) -> Mapping[str, str]:
+    """Return the files of a workload cluster."""
+    inputs = list(workloads.inputs(cluster)) if known else ()
+
+    def composed(before: Mapping[str, str]) -> dict[str, str]:
+        return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
+
+    found = _known_files(known, cluster, inputs, before, composed)
+    if found is before:
+        workloads.keep_size(cluster, len(before))
+    return found
+
+
+def _known_files(
+    known: KnownFiles | None,
+    group: str,
+    inputs: Sequence[str],
+    before: Mapping[str, str],
+    make: Callable[[Mapping[str, str]], dict[str, str]],
+) -> Mapping[str, str]:
+    """Return the files that are made of these inputs: those of `before`, where they are known to be these."""
+    if known is not None and known.prove(group, inputs, sorted(before.items())):
+        return before
+    found = make(before)
+    if known is not None:
+        known.note(group, inputs, sorted(found.items()))
+    return found
+
+
+def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of objects, each with the folder that it belongs to."""
+    files = {}
+    for top, value in placed:
+        name = object_path(top, value)
+        text = file_text(name, to_yaml(value))
+        last = before.get(name)
+        files[name] = last if last == text else text
+    return files
