@@ -37,6 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     fields,
     first_address,
     is_true,
+    label,
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -138,7 +139,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
-    of_models = _of_model_gateways(client, cluster)
+    of_models = _of_model_gateways(client, cluster, gateway)
     missing, warnings = _missing_from_stack(client, cluster, gateway, version)
     if is_routed(gateway) and not admitted_host(route):
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
@@ -282,15 +283,17 @@ def _composed(client: Client) -> list[dict[str, Any]]:
     ]
 
 
-def _of_model_gateways(client: Client, cluster: ExpectedCluster) -> list[Object | None]:
+def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object | None) -> list[Object | None]:
     """Read what gateways in mode Model have to know of a cluster, and of the one that it hosts: its address, the
     certificates of CAs, and which routes the AI gateway accepted."""
     namespace, found = constants.SYSTEM_NAMESPACE, list[Object | None]()
     if cluster.has_door:
         found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
         found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
-    if cluster.hosts_gateway:
+    if cluster.hosts_gateway or label(gateway, names.GATEWAY_LABEL):
+        # A gateway that has left the manifests may have to stay.
         found.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
+    if cluster.hosts_gateway:
         found += listed(client, *_AI_ROUTE)
     return found
 

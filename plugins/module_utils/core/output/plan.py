@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
@@ -309,6 +310,11 @@ def _held(placement: Placement) -> list[str]:
     return [f"held: {placement.reason}"] if placement.state == "held" else []
 
 
+def _kept(plan: Plan) -> set[Ref]:
+    """Return the resources of which all that is composed stays."""
+    return {*plan.context.fleet.held, *plan.models.moved}
+
+
 def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:
     """Return why replicas have no place, for the lines below a row. `document`: where all reasons are."""
     reasons = [f"{pending.reason}: {pending.message}"]
@@ -366,7 +372,9 @@ def document(plan: Plan) -> PlanDocument:
         pending=pending(plan),
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
         clusters=sorted(plan.workloads),
-        held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(plan.context.fleet.held)],
+        held=[
+            api.construct(HeldResource, **asdict(ref)) for ref in sorted({*plan.context.fleet.held, *plan.models.moved})
+        ],
         leaving=removals(plan, "leaving"),
         blocked_clusters=sorted(plan.blocked_clusters) or None,
         services=[_service(routed) for routed in plan.traffic.services],

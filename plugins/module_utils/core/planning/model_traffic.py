@@ -39,6 +39,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import (
+    ROUTE,
+    MovedGateway,
+    moved_gateways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity, text
@@ -59,8 +64,8 @@ class ModelTraffic:
     """Objects of gateways in mode Model by workload cluster, and what they serve.
 
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
-    gateways that are not composed, each with the reason. `hosts` are the clusters with a gateway, `doors` those where
-    one listens for it.
+    gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
+    `hosts` are the clusters with a gateway, `doors` those where one listens for it.
     """
 
     routes: tuple[RoutedModel, ...] = ()
@@ -68,6 +73,7 @@ class ModelTraffic:
     control: tuple[Object, ...] = ()
     copies: tuple[tuple[str, SecretCopy], ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    moved: tuple[Ref, ...] = ()
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     doors: frozenset[str] = frozenset()
@@ -81,8 +87,7 @@ def model_traffic(
 ) -> ModelTraffic:
     """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
     refused, serving = _gateways(context, platforms)
-    kept = _kept(context)
-    if not context.fleet.model_gateways and not kept:
+    if not context.fleet.model_gateways and not _kept(context):
         return ModelTraffic()
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     doors = {key: _door(context, name, platforms.get(name)) for key, name in clusters.items()}
@@ -91,9 +96,11 @@ def model_traffic(
         cluster: [_routed(context, service, gateway, index, doors) for service in _services(context, gateway)]
         for cluster, gateway in serving.items()
     }
-    inside = _cluster_gateways(context, platforms, serving, clusters.values())
+    moved = tuple(moved_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
+    hosts = frozenset([*serving, *(gateway.cluster for gateway in moved)])
+    inside = _cluster_gateways(context, platforms, _clients(context, serving.values(), moved), hosts, clusters.values())
     objects: dict[str, list[Object]] = {}
-    for place, value in kept:
+    for place, value in _kept(context, moved):
         objects.setdefault(place, []).append(value)
     for cluster, gateway in serving.items():
         objects.setdefault(cluster, []).extend(_gateway_objects(context, gateway, served[cluster]))
@@ -106,8 +113,9 @@ def model_traffic(
         control=tuple(written(model_route(each.route)) for each in routed),
         copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
         refused=refused,
-        warnings=(*_warnings(context), *_named_callers(routed)),
-        hosts=frozenset(serving),
+        moved=tuple(gateway.ref for gateway in moved),
+        warnings=(*_warnings(context), *_named_callers(routed), *(gateway.warning for gateway in moved)),
+        hosts=hosts,
         doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
     )
 
@@ -143,9 +151,13 @@ def _gateways(
     return refused, serving
 
 
-def _kept(context: Context) -> list[tuple[str, Object]]:
-    """Return the objects of earlier runs on workload clusters that stay, as the manifests that they are of have errors:
-    those of gateways, of gateways on clusters, and of services."""
+def _routes(served: Iterable[RoutedModel]) -> list[Object]:
+    return [value for each in served for value in each.objects if identity(value)[1] == ROUTE]
+
+
+def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[str, Object]]:
+    """Return the objects of earlier runs on workload clusters that stay: of gateways that were moved, and of gateways,
+    gateways on clusters and services whose manifests have errors."""
     held = context.fleet.held
     refs = [ref for ref in held if ref.kind in ("InferenceGateway", "ModelService")]
     refs += [
@@ -153,7 +165,9 @@ def _kept(context: Context) -> list[tuple[str, Object]]:
         for gateway in context.fleet.model_gateways
         if Ref("InferenceCluster", "", gateway.spec.cluster_name or "") in held
     ]
-    return [(place, value) for ref in sorted(refs) for place, value in context.earlier(ref) if place]
+    refs += [gateway.ref for gateway in moved]
+    found = {(place, identity(value)): value for ref in sorted(refs) for place, value in context.earlier(ref) if place}
+    return [(place, value) for (place, __), value in found.items()]
 
 
 def _door(context: Context, name: str, platform: Platform | None) -> ClusterDoor:
@@ -260,21 +274,29 @@ def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(labels.items()))
 
 
+def _clients(
+    context: Context, gateways: Iterable[api.InferenceGateway], moved: Iterable[MovedGateway]
+) -> dict[str, str]:
+    """Return the certificates (PEM) of the CAs by which clusters know gateways, by name, as far as they are known."""
+    found = {gateway.name: gateway.certificate for gateway in moved}
+    found.update((gateway.name, _client_authority(context, gateway)) for gateway in gateways)
+    return {name: certificate for name, certificate in found.items() if certificate}
+
+
 def _cluster_gateways(
     context: Context,
     platforms: Mapping[str, Platform],
-    serving: Mapping[str, api.InferenceGateway],
+    clients: Mapping[str, str],
+    hosts: frozenset[str],
     used: Iterable[str],
 ) -> dict[str, Sequence[Object]]:
     """Return the objects of clusters with engines by which gateways in mode Model reach them."""
-    if not serving:
+    if not hosts:
         return {}
-    clients = {gateway.name: _client_authority(context, gateway) for gateway in serving.values()}
-    known = {name: certificate for name, certificate in clients.items() if certificate}
     has_path = context.fleet.path_gateway is not None
     with_replicas = frozenset(used)
     return {
-        name: mtls.cluster_gateway_objects(platform.resource, known, plain=has_path and name in serving)
+        name: mtls.cluster_gateway_objects(platform.resource, clients, plain=has_path and name in hosts)
         for name, platform in platforms.items()
         if platform.resource.spec.node_pools or name in with_replicas
     }

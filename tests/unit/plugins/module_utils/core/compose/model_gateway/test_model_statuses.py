@@ -15,7 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     Observed,
     ObservedCluster,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -180,3 +182,59 @@ def test_beside_a_gateway_in_mode_path_services_have_both() -> None:
     kinds = {value["kind"] for value in built.plan.control}
     assert {"HTTPRoute", "ModelRoute", "GatewayClass"} <= kinds
     assert built("AIGatewayRoute", "chat")
+
+
+OLD = Ref("InferenceGateway", "", "eu")
+
+
+def moved(*services: dict[str, Any], gateways: bool = True, **clusters: list[Object]) -> Built:
+    """The fleet after its gateway was moved from cluster hub to cluster rim, with what was observed of the clusters."""
+    before = build(fleet(service()))
+    composed = [("hub", value) for value in before.objects["hub"].values()]
+
+    def earlier(ref: Ref) -> list[tuple[str, Object]]:
+        return [(place, value) for place, value in composed if is_of(value, ref)]
+
+    new = document("InferenceGateway", "rim", {"clusterName": "rim"})
+    documents = fleet(*(services or (service(),)), cluster("rim"), *([new] if gateways else []))
+    left = [each for each in documents if (each["kind"], each["metadata"]["name"]) != ("InferenceGateway", "eu")]
+    return build(left, observed=seen(**clusters), earlier=earlier)
+
+
+def is_of(value: Object, ref: Ref) -> bool:
+    return ref == OLD and value["metadata"].get("labels", {}).get("modelplane.ai/gateway") == ref.name
+
+
+RIM = [gateway("inference-gateway", "198.51.100.3", **{"modelplane.ai/gateway": "rim"})]
+
+
+def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_services() -> None:
+    for there in ([], [gateway("inference-gateway", "", **{"modelplane.ai/gateway": "rim"})], RIM):
+        built = moved(hub=HUB, rim=there, east=EAST)
+        assert built("AIGatewayRoute", "chat")["metadata"]["labels"]["modelplane.ai/gateway"] == "eu"
+        assert built.plan.models.moved == (OLD,)
+        held = plan_output.document(built.plan).held
+        assert [(each.kind, each.name) for each in held] == [("InferenceGateway", "eu")]
+        (warning,) = (each for each in built.plan.warnings if "has left the manifests" in each)
+        assert ("ml-team/chat" in warning) == (there is RIM)
+    built = moved(hub=HUB, rim=[*RIM, ACCEPTED], east=EAST)
+    assert "hub" not in built.objects or not built.of("AIGatewayRoute")
+    assert built.plan.models.moved == ()
+
+
+def test_clusters_let_in_a_gateway_that_was_moved() -> None:
+    known = built_clients(moved(hub=HUB, rim=RIM, east=EAST))
+    assert certificate("new clients") in known
+    assert certificate("new clients") not in built_clients(
+        moved(hub=HUB, rim=[*RIM, ACCEPTED, authority("inference-gateway-ca", "rim")], east=EAST)
+    )
+
+
+def built_clients(built: Built) -> str:
+    return str(built("ConfigMap", "cluster-gateway-clients", SYSTEM, "east")["data"]["ca.crt"])
+
+
+def test_a_gateway_stays_for_no_service_that_has_left_and_for_no_gateway_that_never_comes() -> None:
+    other = service(name="other")
+    assert moved(other, hub=HUB, rim=RIM, east=EAST).plan.models.moved == ()
+    assert moved(gateways=False, hub=HUB, rim=[], east=EAST).plan.models.moved == ()

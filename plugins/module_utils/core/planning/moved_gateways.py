@@ -1,0 +1,114 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Gateways in mode Model that left the manifests, and stay until those that take their place answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    first_address,
+    identity,
+    is_true,
+    label,
+    text,
+)
+
+ROUTE = "AIGatewayRoute"
+
+
+@dataclass(frozen=True)
+class MovedGateway:
+    """Gateway that stays on a cluster. `certificate`: that of the CA (PEM) by which clusters know it. `waits_for`: what
+    has to be there before it is removed."""
+
+    name: str
+    cluster: str
+    certificate: str
+    waits_for: str
+
+    @property
+    def ref(self) -> Ref:
+        """Reference to it."""
+        return Ref(api.InferenceGateway.KIND, "", self.name)
+
+    @property
+    def warning(self) -> str:
+        """Message that says why it stays."""
+        return (
+            f"InferenceGateway {self.name} has left the manifests, and stays on cluster {self.cluster} until "
+            f"{self.waits_for}"
+        )
+
+
+def moved_gateways(
+    context: Context, serving: Mapping[str, api.InferenceGateway], routes: Mapping[str, Sequence[Object]]
+) -> Iterator[MovedGateway]:
+    """Yield the gateways that stay. `serving` are those of the manifests, `routes` their AIGatewayRoutes, by cluster.
+
+    Without any gateway in the manifests, none takes the place of another one: then all are removed."""
+    if context.observed is None or not serving:
+        return
+    refs = [*context.fleet.held, *(gateway.ref for gateway in context.fleet.model_gateways)]
+    known = {names.label_value(ref.name) for ref in refs if ref.kind == api.InferenceGateway.KIND}
+    ready = _answering(context, serving)
+    for cluster in sorted(set(context.observed.clusters) - set(serving)):
+        seen = context.observed_cluster(cluster)
+        gateway = seen.objects.find("Gateway", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY) if seen else None
+        name = label(gateway, names.GATEWAY_LABEL)
+        if seen is None or not name or name in known:
+            continue
+        waits_for = _missing(context, Ref(api.InferenceGateway.KIND, "", name), cluster, ready, routes)
+        if waits_for:
+            authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
+            yield MovedGateway(name, cluster, text(authority, "data", constants.CA_KEY), waits_for)
+
+
+def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) -> dict[str, api.InferenceGateway]:
+    """Return the gateways that have an address and their configuration, by cluster."""
+    found = {}
+    for cluster, gateway in serving.items():
+        seen = context.observed_cluster(cluster)
+        live = seen.objects.find("Gateway", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY) if seen else None
+        is_own = label(live, names.GATEWAY_LABEL) == names.label_value(gateway.name)
+        if context.declared(cluster) or (is_own and first_address(live) and is_true(live, "Programmed")):
+            found[cluster] = gateway
+    return found
+
+
+def _missing(
+    context: Context,
+    ref: Ref,
+    cluster: str,
+    ready: Mapping[str, api.InferenceGateway],
+    routes: Mapping[str, Sequence[Object]],
+) -> str:
+    """Return what has to be there before a gateway is removed, "" for nothing.
+
+    A service that has left the fleet, or that no gateway selects, needs no other way."""
+    if not ready:
+        return "another gateway of the manifests answers"
+    accepted = {
+        identity(route)[2:] for place in ready for route in routes.get(place, ()) if _accepts(context, place, route)
+    }
+    served = {
+        (names.workload_namespace(service.namespace), service.name): service
+        for service in context.fleet.services.values()
+        if any(gateway.serves(service.labels) for gateway in ready.values())
+    }
+    before = {
+        identity(value)[2:] for place, value in context.earlier(ref) if place == cluster and identity(value)[1] == ROUTE
+    }
+    missing = sorted(served[key].model_name for key in before & set(served) - accepted)
+    return f"another one answers for {', '.join(missing)}" if missing else ""
+
+
+def _accepts(context: Context, cluster: str, route: Object) -> bool:
+    seen = context.observed_cluster(cluster)
+    return context.declared(cluster) or (seen is not None and is_true(seen.objects.like(route), "Accepted"))
