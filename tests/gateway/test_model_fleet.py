@@ -22,6 +22,10 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
+    GatewayChoices,
+    gateway_objects,
+)
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, Objects
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
 from cryptography import x509
@@ -50,6 +54,13 @@ SPREAD = {"north": 7, "south": 2, "paid": 1}
 REQUESTS = 10_000
 FIELDS = {"caller", "service", "endpoint", "served_model", "response_model", "status", "duration_ms", "start_time"}
 COUNTED = ("input_tokens", "output_tokens", "total_tokens")
+CHOICES = GatewayChoices(
+    model_gateway=True,
+    image_registry="mirror.example/docker.io",
+    image_pull_secrets=["mirror"],
+    annotations={"example.org/pool": "public"},
+)
+"""Of the variables of the cluster, as the serving stack has them."""
 IMPROBABLE = 1e-12
 """Chance that a test fails although weights are right."""
 
@@ -102,6 +113,7 @@ def fleet(
     gateway_cluster.apply(secret({"name": "paid-key", "namespace": "ml-team"}, {"token": PROVIDER_KEYS["paid"]}))
     gateway_cluster.apply(secret({"name": "claude-key", "namespace": "ml-team"}, {"apiKey": PROVIDER_KEYS["claude"]}))
     gateway_cluster.apply(engine_service(engines["own"].address))
+    gateway_cluster.apply([*gateway_objects(CHOICES)])
     made.know_clients()
     made.install()
     return made
@@ -132,6 +144,22 @@ def healthy(engines: Mapping[str, Engine]) -> Iterator[None]:
     for engine in engines.values():
         engine.answer, engine.hangs, engine.pause = 200, False, 0.0
         engine.released.set()
+
+
+@pytest.mark.usefixtures("clients")
+def test_the_variables_of_a_cluster_hold_for_its_gateways(gateway_cluster: GatewayCluster) -> None:
+    for name in ("inference-gateway", "cluster-gateway"):
+        owned = f"gateway.envoyproxy.io/owning-gateway-name={name}"
+        [deployment] = gateway_cluster.cluster.objects.list("apps/v1", "Deployment", ENVOY_SYSTEM, owned)
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["imagePullSecrets"] == [{"name": "mirror"}]
+        assert pod["dnsConfig"] == {"options": [{"name": "ndots", "value": "1"}]}
+        assert len(pod["topologySpreadConstraints"]) == 2
+        [image] = [each["image"] for each in pod["containers"] if each["name"] == "envoy"]
+        assert image.startswith("mirror.example/docker.io/envoyproxy/envoy:")
+        [service] = gateway_cluster.cluster.objects.list("v1", "Service", ENVOY_SYSTEM, owned)
+        assert (service["metadata"]["name"], service["spec"]["type"]) == (name, "LoadBalancer")
+        assert service["metadata"]["annotations"]["example.org/pool"] == "public"
 
 
 def seen(engines: Mapping[str, Engine]) -> Counter[str]:

@@ -187,9 +187,14 @@ def test_budgets_of_a_gateway_that_stays_follow_what_is_asked() -> None:
 
 
 def test_a_gateway_in_mode_model_takes_the_place_of_the_workload_gateway() -> None:
-    (only,) = gateway_objects(GatewayChoices(model_gateway=True))
-    assert (only["kind"], only["metadata"]["name"]) == ("GatewayClass", "envoy")
-    assert "parametersRef" not in only["spec"]
+    proxy, proxied = gateway_objects(
+        GatewayChoices(model_gateway=True, exposure="Route", image_pull_secrets=["mirror"])
+    )
+    assert (proxied["kind"], proxied["metadata"]["name"]) == ("GatewayClass", "envoy")
+    assert proxied["spec"]["parametersRef"]["name"] == proxy["metadata"]["name"] == "envoy"
+    provider = proxy["spec"]["provider"]["kubernetes"]
+    assert provider["envoyDeployment"]["pod"]["imagePullSecrets"] == [{"name": "mirror"}]
+    assert "name" not in provider["envoyService"]
     variant = next(each for each in COMPONENTS if each["key"] == "gateway")["variants"]["gateway"]
     assert planned(*HOST)["gateway"]["objects"] == variant["objects"]
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -18,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
-_PROXY = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": constants.WORKLOAD_GATEWAY}
 _METADATA = {"name": constants.WORKLOAD_GATEWAY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}
 _PODS = {
     "gateway.envoyproxy.io/owning-gateway-name": constants.WORKLOAD_GATEWAY,
@@ -64,23 +63,18 @@ class GatewayChoices:
 
 def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
     """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it; for a gateway in mode
-    Model its GatewayClass alone. Raises api.InvalidResource for invalid listeners, ValueError for other choices."""
+    Model its GatewayClass, with an EnvoyProxy that its own one is merged over. Raises api.InvalidResource for invalid
+    listeners, ValueError for other choices."""
     if choices.exposure not in _EXPOSURES:
         raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
     if choices.model_gateway:
-        return (_class(constants.MODEL_GATEWAY_CLASS),)
+        return _of_model_gateway(replace(choices, exposure=_LOAD_BALANCER))
     listeners = _listeners(choices)
     metadata = dict(_METADATA)
     is_routed = choices.exposure == ROUTE[1]
     annotations = {"annotations": {constants.EXPOSURE_ANNOTATION: ROUTE[1]}} if is_routed else {}
     return (
-        {
-            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-            "kind": "EnvoyProxy",
-            "metadata": dict(_METADATA),
-            "spec": merged(_proxy(choices), choices.proxy),
-        },
-        _class(choices.class_name, parametersRef={**_PROXY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}),
+        *_proxied_class(choices, choices.class_name, constants.WORKLOAD_GATEWAY),
         {
             "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
             "kind": "Gateway",
@@ -92,6 +86,25 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
         },
         *([_route(choices, listeners)] if is_routed else ()),
         *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
+    )
+
+
+def _of_model_gateway(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
+    name = constants.MODEL_GATEWAY_CLASS
+    return _proxied_class(choices, name, name)
+
+
+def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a GatewayClass with its EnvoyProxy."""
+    metadata = {"name": proxy, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}
+    return (
+        {
+            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+            "kind": "EnvoyProxy",
+            "metadata": metadata,
+            "spec": merged(_proxy(choices), choices.proxy),
+        },
+        _class(name, parametersRef={"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", **metadata}),
     )
 
 

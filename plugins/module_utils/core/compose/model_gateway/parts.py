@@ -49,7 +49,10 @@ def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]
 
 
 def proxy(metadata: Mapping[str, Any], **spec: Any) -> Object:
-    """Return the EnvoyProxy of a Gateway of the same name and namespace; `spec` has more of its fields."""
+    """Return the EnvoyProxy of a Gateway of the same name and namespace; `spec` has more of its fields.
+
+    It is merged over that of the GatewayClass, which has what the variables of the cluster say: where images come from,
+    annotations and source ranges of load balancers."""
     pods = {
         "gateway.envoyproxy.io/owning-gateway-name": name_of(metadata),
         "gateway.envoyproxy.io/owning-gateway-namespace": metadata["namespace"],
@@ -78,12 +81,18 @@ def proxy(metadata: Mapping[str, Any], **spec: Any) -> Object:
             "provider": {
                 "type": "Kubernetes",
                 "kubernetes": {
-                    "envoyService": {"externalTrafficPolicy": "Cluster"},
+                    # That of the class may have other ones, for a Route of OpenShift.
+                    "envoyService": {
+                        "type": "LoadBalancer",
+                        "name": name_of(metadata),
+                        "externalTrafficPolicy": "Cluster",
+                    },
                     "envoyDeployment": deployment,
                     "envoyPDB": {"maxUnavailable": 1},
                 },
             },
             "shutdown": {"drainTimeout": _DRAIN},
+            "mergeType": MERGED,
             **spec,
         },
     )

@@ -62,7 +62,8 @@ DEPLOYMENT = "spec.provider.kubernetes.envoyDeployment"
 @pytest.mark.parametrize(
     ("kind", "name", "path", "expected"),
     [
-        ("EnvoyProxy", GATEWAY, "spec.provider.kubernetes.envoyService", {"externalTrafficPolicy": "Cluster"}),
+        ("EnvoyProxy", GATEWAY, "spec.provider.kubernetes.envoyService.externalTrafficPolicy", "Cluster"),
+        ("EnvoyProxy", GATEWAY, "spec.mergeType", "StrategicMerge"),
         ("EnvoyProxy", GATEWAY, f"{DEPLOYMENT}.replicas", 2),
         (
             "EnvoyProxy",
