@@ -96,10 +96,10 @@ def gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     if gateway.mode != "Model":
         return
     name = gateway.spec.cluster_name
-    first = next(each for each in fleet.ways.gateways if each.spec.cluster_name == name)
-    if first.name != gateway.name:
-        message = f"is the cluster of InferenceGateway {first.name} too, and has one gateway only: this one is not made"
-        hint = f"Name another cluster, or remove {first.name} or this one"
+    first = min([gateway.name, *(each.name for each in fleet.ways.gateways if each.spec.cluster_name == name)])
+    if first != gateway.name:
+        message = f"is the cluster of InferenceGateway {first} too, and has one gateway only: this one is not made"
+        hint = f"Name another cluster, or remove {first} or this one"
         yield warning(message, "spec.clusterName", hint, short(name))
 
 
