@@ -244,16 +244,24 @@ def test_a_cluster_without_the_ai_gateway_is_named_and_the_rest_goes_on(live: Li
     assert live.is_true("InferenceGateway", "us"), "all that the cluster serves is there"
 
 
-def test_a_gateway_moves_by_another_one_that_answers_before_the_first_goes(live: LiveFleet, tmp_path: Path) -> None:
+def test_a_gateway_that_moves_stays_until_the_new_one_answers(live: LiveFleet) -> None:
+    live.write("gateway.yaml", "")
+    found = run(live, "-e", "fleet_wait=5")
+    said = " ".join(found.output.split())
+    assert "InferenceGateway eu has left the manifests, and stays on cluster east until" in said
+    east = live.workloads["east"]
+    assert east.get(AI, "AIGatewayRoute", "chat", TEAM)
+    held = {key[1] for key, text in secrets(east).items() if found_in(text, *CALLERS.values(), PROVIDER, TLS)}
+    assert {"inference-gateway-callers", "models-tls"} < held
+    clients = east.get("v1", "ConfigMap", "cluster-gateway-clients", SYSTEM)
+    assert clients
+    assert clients["data"]["ca.crt"] == "".join(authority(name, "inference-gateway-ca") for name in INSIDE)
+
+
+def test_a_gateway_that_moved_leaves_nothing_behind(live: LiveFleet, tmp_path: Path) -> None:
     _install(live.workloads["west"], tmp_path / "ai", of_the_ai_gateway())
     controller = ModelGatewayController(live.workloads["west"], AI_KINDS)
     try:
-        run(live).ok()
-        assert [routing(live, name)["ready"] for name in ("eu", "us")] == ["True", "True"]
-        clients = live.workloads["east"].get("v1", "ConfigMap", "cluster-gateway-clients", SYSTEM)
-        assert clients
-        assert clients["data"]["ca.crt"] == "".join(authority(name, "inference-gateway-ca") for name in INSIDE)
-        live.write("gateway.yaml", "")
         run(live).ok()
     finally:
         controller.stop()

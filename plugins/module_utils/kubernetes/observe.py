@@ -291,9 +291,8 @@ def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object
         found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
         found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
     if cluster.hosts_gateway or label(gateway, names.GATEWAY_LABEL):
-        # A gateway that has left the manifests may have to stay.
+        # One that has left the manifests may have to stay.
         found.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
-    if cluster.hosts_gateway:
         found += listed(client, *_AI_ROUTE)
     return found
 

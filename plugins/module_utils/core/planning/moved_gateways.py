@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.con
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
+    Objects,
     first_address,
     identity,
     is_true,
@@ -64,7 +65,8 @@ def moved_gateways(
         name = label(gateway, names.GATEWAY_LABEL)
         if seen is None or not name or name in known:
             continue
-        waits_for = _missing(context, Ref(api.InferenceGateway.KIND, "", name), cluster, ready, routes)
+        before = {identity(route)[2:] for route in _routes_of(seen.objects, name)}
+        waits_for = _missing(context, before, ready, routes)
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
             yield MovedGateway(name, cluster, text(authority, "data", constants.CA_KEY), waits_for)
@@ -82,14 +84,18 @@ def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) ->
     return found
 
 
+def _routes_of(objects: Objects, gateway: str) -> Iterable[Object]:
+    return (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
+
+
 def _missing(
     context: Context,
-    ref: Ref,
-    cluster: str,
+    before: Collection[tuple[str, str]],
     ready: Mapping[str, api.InferenceGateway],
     routes: Mapping[str, Sequence[Object]],
 ) -> str:
-    """Return what has to be there before a gateway is removed, "" for nothing.
+    """Return what has to be there before a gateway is removed, "" for nothing. `before` are the namespaces and names of
+    its AIGatewayRoutes.
 
     A service that has left the fleet, or that no gateway selects, needs no other way."""
     if not ready:
@@ -102,10 +108,7 @@ def _missing(
         for service in context.fleet.services.values()
         if any(gateway.serves(service.labels) for gateway in ready.values())
     }
-    before = {
-        identity(value)[2:] for place, value in context.earlier(ref) if place == cluster and identity(value)[1] == ROUTE
-    }
-    missing = sorted(served[key].model_name for key in before & set(served) - accepted)
+    missing = sorted(served[key].model_name for key in set(before) & set(served) - accepted)
     return f"another one answers for {', '.join(missing)}" if missing else ""
 
 

@@ -205,28 +205,29 @@ def is_of(value: Object, ref: Ref) -> bool:
     return ref == OLD and value["metadata"].get("labels", {}).get("modelplane.ai/gateway") == ref.name
 
 
+SERVED = {**ACCEPTED, "metadata": {**ACCEPTED["metadata"], "labels": OURS}}
 RIM = [gateway("inference-gateway", "198.51.100.3", **{"modelplane.ai/gateway": "rim"})]
 
 
 def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_services() -> None:
     for there in ([], [gateway("inference-gateway", "", **{"modelplane.ai/gateway": "rim"})], RIM):
-        built = moved(hub=HUB, rim=there, east=EAST)
+        built = moved(hub=[*HUB, SERVED], rim=there, east=EAST)
         assert built("AIGatewayRoute", "chat")["metadata"]["labels"]["modelplane.ai/gateway"] == "eu"
         assert built.plan.models.moved == (OLD,)
         held = plan_output.document(built.plan).held
         assert [(each.kind, each.name) for each in held] == [("InferenceGateway", "eu")]
         (warning,) = (each for each in built.plan.warnings if "has left the manifests" in each)
         assert ("ml-team/chat" in warning) == (there is RIM)
-    built = moved(hub=HUB, rim=[*RIM, ACCEPTED], east=EAST)
+    built = moved(hub=[*HUB, SERVED], rim=[*RIM, ACCEPTED], east=EAST)
     assert "hub" not in built.objects or not built.of("AIGatewayRoute")
     assert built.plan.models.moved == ()
 
 
 def test_clusters_let_in_a_gateway_that_was_moved() -> None:
-    known = built_clients(moved(hub=HUB, rim=RIM, east=EAST))
+    known = built_clients(moved(hub=[*HUB, SERVED], rim=RIM, east=EAST))
     assert certificate("new clients") in known
     assert certificate("new clients") not in built_clients(
-        moved(hub=HUB, rim=[*RIM, ACCEPTED, authority("inference-gateway-ca", "rim")], east=EAST)
+        moved(hub=[*HUB, SERVED], rim=[*RIM, ACCEPTED, authority("inference-gateway-ca", "rim")], east=EAST)
     )
 
 
@@ -236,5 +237,5 @@ def built_clients(built: Built) -> str:
 
 def test_a_gateway_stays_for_no_service_that_has_left_and_for_no_gateway_that_never_comes() -> None:
     other = service(name="other")
-    assert moved(other, hub=HUB, rim=RIM, east=EAST).plan.models.moved == ()
-    assert moved(gateways=False, hub=HUB, rim=[], east=EAST).plan.models.moved == ()
+    assert moved(other, hub=[*HUB, SERVED], rim=RIM, east=EAST).plan.models.moved == ()
+    assert moved(gateways=False, hub=[*HUB, SERVED], rim=[], east=EAST).plan.models.moved == ()
