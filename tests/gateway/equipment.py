@@ -38,7 +38,7 @@ VALUES: Values = {
     "topologyInjector": {"enabled": False},
     "config": {
         "envoyGateway": {
-            "extensionApis": {"enableBackend": True},
+            "extensionApis": {"enableBackend": True, "enableEnvoyPatchPolicy": True},
             "rateLimit": {
                 "backend": {"type": "Redis", "redis": {"url": f"redis.{SYSTEM}.svc.cluster.local:6379"}},
                 "failClosed": True,

@@ -132,8 +132,9 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
         gateway_cluster.wait_for(f"{model} is refused", lambda m=model: made.everywhere(m, "dave", 403))
     for model in ("chat", "mixed", "spread", "patient", "open", "qwen", "of-alice"):
         gateway_cluster.wait_for(f"{model} answers", lambda m=model: made.everywhere(m, "alice", 200))
-    for model in ("each", "together", "first", "second", "third", "bought", "all-bought"):
+    for model in ("each", "together", "first", "second", "third", "bought", "all-bought", "minutely"):
         gateway_cluster.wait_for(f"{model} is limited", lambda m=model: made.everywhere(m, "alice", 200, 429))
+    gateway_cluster.wait_for("nowhere is routed", lambda: made.everywhere("nowhere", "alice", 503))
     gateway_cluster.wait_for("claude answers", lambda: made.everywhere("claude", "alice", 200, path=ANTHROPIC))
     return made
 
@@ -445,11 +446,86 @@ def test_tokens_of_providers_are_counted(
     assert clients.statuses("all-bought", "alice", "dave") == [429, 429]
 
 
-def test_a_refusal_says_when_to_ask_again(gateway_cluster: GatewayCluster, clients: Clients) -> None:
+@dataclass(frozen=True)
+class Said:
+    """Error of a refusal, in the format of both doors."""
+
+    status: int
+    type: str
+    code: str
+
+    @classmethod
+    def by(cls, answer: Answer) -> Said:
+        body = answer.json
+        assert body.keys() == {"type", "error"}
+        assert body["type"] == "error"
+        assert body["error"].keys() == {"type", "code", "message", "param"}
+        assert answer.headers["content-type"] == "application/json"
+        return cls(answer.status, body["error"]["type"], body["error"]["code"])
+
+
+@pytest.mark.parametrize("path", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
+    ("model", "caller", "per", "window"),
+    [("together", "alice", 3, 86_400), ("minutely", "alice", 1, 60)],
+)
+def test_a_spent_budget_says_when_to_ask_again(
+    gateway_cluster: GatewayCluster, clients: Clients, path: str, model: str, caller: str, per: int, window: int
+) -> None:
+    """Clients wait for a minute by themselves, and not for a day."""
     empty_budgets(gateway_cluster)
-    refused = [clients.ask("together", "alice") for _ in range(4)][-1]
-    assert (refused.status, refused.headers["x-ratelimit-limit"].partition(",")[0]) == (429, "3")
-    assert 0 < int(refused.headers["x-ratelimit-reset"]) <= 86_400
+    # In a minute that ends meanwhile the budget is whole again.
+    answers = [clients.ask(model, caller, path=path, max_tokens=9) for _ in range(2 * per + 1)]
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert Said.by(refused) == Said(429, "rate_limit_error", "rate_limit_exceeded")
+    headers = refused.headers
+    assert headers["x-ratelimit-limit"].partition(",")[0] == str(per)
+    assert headers["x-ratelimit-remaining"] == "0"
+    assert 0 < int(headers["retry-after"]) <= window
+    assert headers["retry-after"] == headers["x-ratelimit-reset"]
+    assert f"Ask again in {headers['retry-after']} seconds" in refused.json["error"]["message"]
+    assert headers.get("x-should-retry") == (None if int(headers["retry-after"]) <= 60 else "false")
+
+
+@pytest.mark.parametrize("path", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
+    ("model", "caller", "expected"),
+    [
+        ("open", "", Said(401, "authentication_error", "invalid_api_key")),
+        ("of-bob", "alice", Said(403, "permission_error", "permission_denied")),
+        ("none", "alice", Said(404, "not_found_error", "model_not_found")),
+        ("nowhere", "alice", Said(503, "api_error", "model_unavailable")),
+    ],
+)
+def test_refusals_are_errors_in_the_format_of_clients(
+    clients: Clients, path: str, model: str, caller: str, expected: Said
+) -> None:
+    said = Said.by(clients.ask(model, caller, path=path))
+    # Models without a route are those of the oldest route, whose policy may know callers.
+    assert said == expected or (model == "none" and said.status == 403)
+
+
+def test_without_redis_budgets_are_refused_in_the_format_of_clients(
+    gateway_cluster: GatewayCluster, clients: Clients
+) -> None:
+    program = gateway_cluster.kubelet.running(ENVOY_SYSTEM, {"app": "redis"})[0].processes["redis"]
+    program.pause()
+    try:
+        assert Said.by(clients.ask("minutely", "bob")) == Said(500, "api_error", "budget_unavailable")
+    finally:
+        program.resume()
+    gateway_cluster.wait_for("budgets are counted", lambda: clients.ask("minutely", "bob").status in (200, 429))
+
+
+def test_errors_of_engines_stay_theirs(clients: Clients, engines: Mapping[str, Engine]) -> None:
+    """With answers in between, as too many errors in a row would eject the engine."""
+    connection = clients.gateway.connection()
+    for status in (401, 403, 404, 500, 503, 504):
+        engines["own"].answer = status
+        answer = clients.ask("qwen", "alice", over=connection)
+        assert (answer.status, "fails on demand" in answer.json["error"]["message"]) == (status, True)
+        engines["own"].answer = 200
+        assert clients.ask("qwen", "alice", over=connection).status == 200
 
 
 def test_a_limit_of_an_engine_is_passed_on(
@@ -457,7 +533,9 @@ def test_a_limit_of_an_engine_is_passed_on(
 ) -> None:
     empty_budgets(gateway_cluster)
     engines["own"].answer = 429
-    assert "fails on demand" in clients.ask("together", "alice").json["error"]["message"]
+    answer = clients.ask("together", "alice")
+    assert (answer.status, "fails on demand" in answer.json["error"]["message"]) == (429, True)
+    assert not {"retry-after", "x-should-retry"} & answer.headers.keys()
 
 
 # Engines of the fleet, behind the gateway of their cluster
@@ -753,7 +831,9 @@ def test_with_certificates_keys_travel_by_tls_alone(
 
     gateway_cluster.wait_for("models are served by TLS", served)
     gateway_cluster.wait_for("the plain port redirects", lambda: clients.ask("open", "alice").status == 301)
-    assert ask("") == 401
+    over = gateway.connection(443, context, host="models.example")
+    for keyless in (clients.ask("open", over=over), clients.ask("open")):
+        assert Said.by(keyless).status == 401
     answer = clients.ask("open", "alice")
     assert (answer.status, answer.headers["location"].partition(":")[0]) == (301, "https")
     assert gateway.request("/healthz").json == {"status": "ok"}

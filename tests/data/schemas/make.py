@@ -41,6 +41,7 @@ DESIRED = [
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_backends.yaml", "v1alpha1"),
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_backendtrafficpolicies.yaml", "v1alpha1"),
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_clienttrafficpolicies.yaml", "v1alpha1"),
+    (ENVOY_GATEWAY, "gateway.envoyproxy.io_envoypatchpolicies.yaml", "v1alpha1"),
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_envoyproxies.yaml", "v1alpha1"),
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_httproutefilters.yaml", "v1alpha1"),
     (ENVOY_GATEWAY, "gateway.envoyproxy.io_securitypolicies.yaml", "v1alpha1"),

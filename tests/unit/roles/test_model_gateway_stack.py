@@ -109,7 +109,7 @@ def test_a_cluster_with_a_gateway_has_a_pair_that_is_supported_together() -> Non
     assert found["cert-manager"]["values"]["clusterResourceNamespace"] == constants.SYSTEM_NAMESPACE
     assert found["trust-manager"]["values"]["app"]["trust"]["namespace"] == constants.SYSTEM_NAMESPACE
     envoy = found["envoy-gateway"]["values"]["config"]["envoyGateway"]
-    assert envoy["extensionApis"] == {"enableBackend": True}
+    assert envoy["extensionApis"] == {"enableBackend": True, "enableEnvoyPatchPolicy": True}
     assert "extensionManager" in envoy
     assert "rateLimit" not in envoy
 

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     system_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import refusals
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 NAME = constants.MODEL_GATEWAY
@@ -82,6 +83,7 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
         *([_callers(gateway)] if gateway.spec.auth else ()),
         _failover(gateway),
         _client_traffic(gateway),
+        refusals(gateway_metadata(gateway, f"{NAME}-refusals"), HTTP, *([HTTPS] if gateway.spec.tls else ())),
         *_health(gateway),
         *([_redirect(gateway)] if gateway.spec.tls else ()),
         *_client_authority(gateway),

@@ -52,6 +52,7 @@ def test_api_servers_take_them(built: Built) -> None:
         "Certificate",
         "ClientTrafficPolicy",
         "ClusterIssuer",
+        "EnvoyPatchPolicy",
         "EnvoyProxy",
         "Gateway",
         "HTTPRouteFilter",

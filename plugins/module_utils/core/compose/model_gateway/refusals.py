@@ -1,0 +1,131 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Refusals of a gateway in mode Model in the format of errors that clients of OpenAI and of Anthropic read.
+
+Envoy writes them into answers that it made itself, never into those of endpoints. Its own setting for that, the
+`local_reply_config` of a listener, keeps the headers of an answer; the custom responses of a BackendTrafficPolicy lose
+`x-ratelimit-reset`, and are those of the route that a request matches before its model is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+WAIT = 60
+"""Seconds that clients may wait for a budget by themselves. They would for hours: Anthropic's honor any Retry-After."""
+
+_RESET = "x-ratelimit-reset"
+_SPENT = 'response.code_details == "request_rate_limited"'
+_LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
+_EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter"
+_MANAGERS = "$..filters[?(@.name=='envoy.filters.network.http_connection_manager')].typed_config"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Answer of the gateway: when it is given (CEL), and what it says.
+
+    `type` is one of Anthropic's, `code` one of OpenAI's where these have one. `%` begins an operator of Envoy."""
+
+    when: str
+    type: str
+    code: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def mapper(self) -> dict[str, Any]:
+        """Entry of the listener's setting that makes this answer of one that Envoy gives."""
+        error = {"type": self.type, "code": self.code, "message": self.message, "param": None}
+        added = [
+            {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+            for key, value in self.headers.items()
+        ]
+        expression = {"@type": _EXPRESSION, "expression": self.when}
+        return {
+            "filter": {"extension_filter": {"name": "when", "typed_config": expression}},
+            **({"headers_to_add": added} if added else {}),
+            "body_format_override": {"json_format": {"type": "error", "error": error}},
+        }
+
+
+def _spent(when: str, headers: Mapping[str, str]) -> Refusal:
+    message = (
+        f"The budget for this model is spent. Ask again in %RESP({_RESET})% seconds, or ask the operator of this "
+        "gateway for a larger one."
+    )
+    retry = {"retry-after": f"%RESP({_RESET})%"}
+    return Refusal(when, "rate_limit_error", "rate_limit_exceeded", message, {**retry, **headers})
+
+
+REFUSALS = (
+    _spent(f'{_SPENT} && int(response.headers["{_RESET}"]) > {WAIT}', {"x-should-retry": "false"}),
+    _spent(_SPENT, {}),
+    Refusal(
+        "response.code == 401",
+        "authentication_error",
+        "invalid_api_key",
+        "The API key is missing or unknown. Send the key that the operator of this gateway gave you in the header "
+        "Authorization, as a Bearer token, or in x-api-key.",
+    ),
+    Refusal(
+        "response.code == 403",
+        "permission_error",
+        "permission_denied",
+        "This API key may not use this model. Check the name of the model, or ask the operator of this gateway for "
+        "access.",
+    ),
+    Refusal(
+        'response.code == 404 && response.code_details in ["direct_response", "route_not_found"]',
+        "not_found_error",
+        "model_not_found",
+        "There is no such model or path. Name a model as <namespace>/<service>; GET /v1/models lists them.",
+    ),
+    Refusal(
+        'response.code_details == "rate_limiter_error"',
+        "api_error",
+        "budget_unavailable",
+        "Budgets cannot be checked now, so the request was refused. Try again later.",
+    ),
+    Refusal(
+        "response.code == 503",
+        "api_error",
+        "model_unavailable",
+        "No endpoint of this model can be reached. Try again later.",
+    ),
+    Refusal(
+        "response.code == 504",
+        "timeout_error",
+        "timeout",
+        "The model did not answer in time. Try again, or ask for a stream or a shorter answer.",
+    ),
+)
+"""In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
+
+
+def refusals(metadata: Mapping[str, Any], *listeners: str) -> Object:
+    """Return the patch that lets listeners of the gateway refuse in the format of its clients."""
+    config = {"mappers": [each.mapper for each in REFUSALS]}
+    return parts.envoy_object(
+        "EnvoyPatchPolicy",
+        metadata,
+        {
+            "targetRef": parts.named("Gateway", constants.MODEL_GATEWAY, constants.GATEWAY_GROUP),
+            "type": "JSONPatch",
+            "jsonPatches": [
+                {
+                    "type": _LISTENER,
+                    "name": f"{constants.SYSTEM_NAMESPACE}/{constants.MODEL_GATEWAY}/{listener}",
+                    # With TLS and without it managers of connections are at different places.
+                    "operation": {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": config},
+                }
+                for listener in listeners
+            ],
+        },
+    )

@@ -1,0 +1,77 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Refusals of a gateway in mode Model. tests/gateway/test_model_fleet.py has the answers of Envoy."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    REFUSALS,
+    Refusal,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_fleet import SYSTEM, build, fleet, gateway
+
+NAME = "inference-gateway-refusals"
+TLS = {"certificateRefs": [{"name": "eu-tls"}]}
+ANTHROPIC = {
+    "api_error",
+    "authentication_error",
+    "billing_error",
+    "invalid_request_error",
+    "not_found_error",
+    "overloaded_error",
+    "permission_error",
+    "rate_limit_error",
+    "timeout_error",
+}
+"""Types of errors that Anthropic has published."""
+
+
+@pytest.mark.parametrize(
+    ("own", "listeners"),
+    [(gateway(), ["http"]), (gateway(tls=TLS), ["http", "https"])],
+)
+def test_every_listener_of_the_gateway_refuses_so(own: dict[str, Any], listeners: list[str]) -> None:
+    spec = build(fleet(eu=own))("EnvoyPatchPolicy", NAME, SYSTEM)["spec"]
+    target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "inference-gateway"}
+    assert (spec["type"], spec["targetRef"]) == ("JSONPatch", target)
+    assert [patch["name"] for patch in spec["jsonPatches"]] == [f"{SYSTEM}/inference-gateway/{n}" for n in listeners]
+
+
+def test_only_answers_of_envoy_itself_are_written() -> None:
+    spec = build(fleet())("EnvoyPatchPolicy", NAME, SYSTEM)["spec"]
+    [patch] = spec["jsonPatches"]
+    assert patch["type"] == "type.googleapis.com/envoy.config.listener.v3.Listener"
+    operation = patch["operation"]
+    assert (operation["op"], operation["path"]) == ("add", "/local_reply_config")
+    # Without formats for all: what none of them fits stays as it is.
+    assert operation["value"] == {"mappers": [each.mapper for each in REFUSALS]}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: each.when)
+def test_both_kinds_of_clients_read_the_body(refusal: Refusal) -> None:
+    body = refusal.mapper["body_format_override"]["json_format"]
+    assert (body.keys(), body["type"]) == ({"type", "error"}, "error")
+    error = body["error"]
+    assert error.keys() == {"type", "code", "message", "param"}
+    assert error["type"] in ANTHROPIC
+    # It says what to do. Envoy takes other percent signs for operators that it does not know, and refuses the listener.
+    assert error["message"].count(". ") == 1
+    assert "%" not in re.sub(r"%RESP\(x-ratelimit-reset\)%", "", error["message"])
+
+
+def test_a_spent_budget_says_when_it_returns() -> None:
+    long, short = (
+        {each["header"]["key"]: each["header"]["value"] for each in refusal.mapper["headers_to_add"]}
+        for refusal in REFUSALS[:2]
+    )
+    assert short == {"retry-after": "%RESP(x-ratelimit-reset)%"}
+    assert long == {**short, "x-should-retry": "false"}
+    assert all("headers_to_add" not in refusal.mapper for refusal in REFUSALS[2:])
