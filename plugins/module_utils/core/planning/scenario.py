@@ -98,7 +98,8 @@ class Scenario:
         if placement.replica:
             return self.resources[placement.namespace, placement.replica]
         deployment = self.context.fleet.deployments[placement.namespace, placement.deployment]
-        return model_replica(deployment, placement.cluster, placement.index, placement.engines)
+        served = self.context.served_name(deployment)
+        return model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
 
 
 def running_replica(placement: Placement, name: str) -> Replica:

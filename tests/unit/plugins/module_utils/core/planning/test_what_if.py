@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from asked_fleet import as_text, ask, cluster, deployment, moves, numbers, planned, service
+from asked_fleet import as_text, ask, cluster, deployment, moves, numbers, planned, resource, service
 
 
 def test_replicas_of_a_lost_cluster_are_placed_elsewhere_and_all_else_stays() -> None:
@@ -31,6 +31,16 @@ def test_replicas_of_a_lost_cluster_are_placed_elsewhere_and_all_else_stays() ->
     assert numbers(found.deployments) == {"one": (2, 1, 2), "two": (1, 0, 1)}
     assert numbers(found.services) == {"one": (2, 1, 2)}
     assert not found.pending
+
+
+def test_replicas_that_a_question_places_are_those_that_a_plan_would_have() -> None:
+    gateway = resource("InferenceGateway", "eu", {"clusterName": "b"})
+    rest = [cluster("b", gpu=1), deployment("one", 1), service("one", "one"), gateway]
+    found = ask(planned(cluster("a", gpu=1), *rest), {"lose": ["a"]})
+    (expected,) = planned(*rest).replicas
+    assert found.after.resources == {("team", expected.name): expected}
+    (variable,) = expected.spec.engines[0].members[0].template.spec.containers[0].env or ()
+    assert (variable.name, variable.value) == ("MODELPLANE_SERVED_MODEL_NAME", "team/one")
 
 
 def test_what_finds_no_place_is_refused_with_the_reason_in_the_order_of_priority() -> None:
