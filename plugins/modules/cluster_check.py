@@ -185,7 +185,7 @@ failed_clusters:
   sample: [onprem]
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -198,10 +198,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import planned_stack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, desired_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot, desired_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
@@ -235,7 +236,9 @@ def work(module: AnsibleModule) -> None:
         desired = _desired(module)
 
         def checked(client: Client) -> dict[str, Any]:
-            return _checked(client, desired(client.name), module.params["recorded_in"] or "")
+            first = desired(client.name, None)
+            snapshot = take_snapshot(client, first, module.params["recorded_in"] or "")
+            return _checked(snapshot, desired(client.name, snapshot) if module.params["components"] else first)
 
         found = per_cluster.on_each(module, checked)
         for name, result in found.items():
@@ -243,8 +246,7 @@ def work(module: AnsibleModule) -> None:
         per_cluster.end(module, found)
 
 
-def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, Any]:
-    snapshot = take_snapshot(client, desired, recorded_in)
+def _checked(snapshot: Snapshot, desired: Desired) -> dict[str, Any]:
     findings = checks.check(snapshot, desired)
     wrong = errors(findings)
     is_openshift = snapshot.openshift is not None
@@ -253,28 +255,24 @@ def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, An
         "failed": bool(wrong),
         "msg": "\n".join(map(str, wrong)),
         "findings": [finding.wire() for finding in findings],
-        "report": report(client.name, findings),
+        "report": report(desired.name, findings),
         "installed": bool(snapshot.recorded),
         "openshift": is_openshift,
         "engine_rights": engine_rights(desired.engine_constraint) if is_openshift else [],
     }
 
 
-def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
-    """Return a function from the name of a cluster to its desired state. Raises ArgumentsError."""
+def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]:
+    """Return a function from the name of a cluster to its desired state, which keeps what a snapshot of the cluster
+    says it has to. Raises ArgumentsError."""
     params = module.params
     resources = _resources(module)
     given = rights.bound(params["rights"])
 
-    def of(name: str) -> Desired:
+    def of(name: str, snapshot: Snapshot | None) -> Desired:
         plain = desired_of(name, resources)
         choices = {"drivers": plain.expected.drivers, **params["choices"]}
-        planned: Sequence[Mapping[str, Any]] = ()
-        problems: Sequence[str] = ()
-        try:
-            planned = stack.plan(params["components"], stack.Choices(**choices))
-        except stack.StackError as error:
-            problems = error.problems
+        planned, problems = planned_stack(params["components"], Choices(**choices), snapshot)
         return desired_of(
             name,
             resources,
@@ -290,7 +288,7 @@ def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
         )
 
     try:
-        of("")
+        of("", None)
     except KeyError as error:
         raise cluster_options.ArgumentsError(f"components: one has no {error.args[0]}, which is required") from None
     except (TypeError, ValueError) as error:

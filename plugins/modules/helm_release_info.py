@@ -10,7 +10,7 @@ module: helm_release_info
 short_description: Gather the Helm releases of clusters
 version_added: 0.1.0
 description:
-  - Reads the latest revision of every release in all namespaces from the Secrets of Helm 3 and 4, with four requests
+  - Reads the latest revision of every release in all namespaces from the Secrets of Helm 3 and 4, with six requests
     for each cluster and without Helm.
 options:
   kinds:
@@ -73,6 +73,10 @@ clusters:
       description: Whether it is OpenShift.
       type: bool
       returned: when the cluster could be asked
+    has_model_gateway:
+      description: Whether the objects of a gateway in mode C(Model) are where those of a workload gateway would be.
+      type: bool
+      returned: when the cluster could be asked
     foreign_namespaces:
       description: Namespaces without the label C(app.kubernetes.io/managed-by=modelplane.fleet).
       type: list
@@ -110,6 +114,7 @@ clusters:
       load_balancer_annotations: {}
       devices: true
       openshift: false
+      has_model_gateway: false
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
       foreign_namespaces: [default, kube-system]
       recorded: [mp-lws]
@@ -138,6 +143,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_r
     definitions,
     releases,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -162,6 +168,7 @@ def work(module: AnsibleModule) -> None:
             "openshift": client.serves(*CONSTRAINTS),
             "releases": releases(client, time.time(), module.params["kinds"]),
             "definitions": definitions(client),
+            "has_model_gateway": has_model_gateway(client),
             "recorded": _recorded(client, module.params["recorded_in"] or ""),
             "foreign_namespaces": [
                 text(value, "metadata", "name")

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
     STACK_GATEWAY,
@@ -158,6 +160,12 @@ def routing(live: LiveFleet, gateway_name: str) -> Object:
     return {"ready": conditions["RoutingReady"]["status"], "endpoints": route["status"]["endpoints"]}
 
 
+def has_gateway(live: LiveFleet, name: str) -> bool:
+    """What the serving stack sees of a gateway in mode Model on a cluster."""
+    with connect(Connection(name, kubeconfig=live.kubeconfigs[name]), write_cache=False) as client:
+        return has_model_gateway(client)
+
+
 def of_kind(plane: ControlPlane, kind: str) -> list[str]:
     return [name for name in everything(plane) if name.startswith(f"{kind}.")]
 
@@ -271,7 +279,9 @@ def test_a_gateway_that_moved_leaves_nothing_behind(live: LiveFleet, tmp_path: P
     assert not [key for key, text in secrets(east).items() if found_in(text, *CALLERS.values(), PROVIDER, TLS)]
     left = {key[1] for key in secrets(east) if found_in(secrets(east)[key], PRIVATE_KEY)}
     assert left == {"cluster-gateway", "cluster-gateway-ca"}, "the other gateway comes in by these"
+    assert [has_gateway(live, name) for name in ("east", "west")] == [False, True]
     east.apply(STACK_GATEWAY)
+    assert not has_gateway(live, "east"), "a workload gateway has the same name"
 
 
 def test_the_last_gateway_takes_everything_with_it_and_models_stay(live: LiveFleet) -> None:
@@ -284,6 +294,7 @@ def test_the_last_gateway_takes_everything_with_it_and_models_stay(live: LiveFle
         assert not kinds & {"aigateway.envoyproxy.io", "cert-manager.io", "gateway.envoyproxy.io"}
         assert "trust.cert-manager.io" not in kinds
         assert not [key for key, text in secrets(plane).items() if found_in(text, *PLANTED)]
+        assert not has_gateway(live, plane.name)
         until("ConfigMaps go with their Bundles", lambda plane=plane: not _authorities(plane))
     assert len(live.pods("east")) + len(live.pods("west")) >= 2
     assert [key for key in contents(live) if key.startswith("control: ModelRoute")] == []

@@ -229,6 +229,11 @@ def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_c
     again = east.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system")
     assert again is not None
     assert again["data"] == secret["data"]
+    # Nothing of the gateway is on the cluster when it is gone, so the workload gateway comes back.
+    (stack.live.manifests / "gateway.yaml").unlink()
+    stack.run("--limit", "east").ok()
+    assert releases(stack.live, "east") == {**before["east"], **trusted, **counted}
+    assert east.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is not None
 
 
 @pytest.mark.interrupted

@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import (
     constraint_names,
@@ -66,6 +67,8 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
         definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
         recorded=read.try_to("ConfigMap", lambda: _recorded(client, recorded_in), []),
+        # Where it may not be read, versions stay all the same.
+        has_model_gateway=read.try_to("Gateway", lambda: has_model_gateway(client), False),
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
         openshift=_constraints(client, read) if is_openshift(client) else None,

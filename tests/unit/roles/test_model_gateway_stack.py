@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.filter.stack_plan import stack_plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import planned_stack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
@@ -43,7 +46,7 @@ def versions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {key: found[key]["version"] for key in PAIR}
 
 
-def installed(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def installed(found: dict[str, dict[str, Any]], has_model_gateway: bool = True) -> dict[str, Any]:
     """The observed state of a cluster where the plan was carried out."""
     releases = [
         {
@@ -59,7 +62,13 @@ def installed(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         for entry in found.values()
         if entry.get("release") and not entry["why"]
     ]
-    return {"releases": releases, "definitions": {}, "recorded": [release["name"] for release in releases]}
+    recorded = [release["name"] for release in releases]
+    return {
+        "releases": releases,
+        "definitions": {},
+        "recorded": recorded,
+        "has_model_gateway": has_model_gateway,
+    }
 
 
 def later(observed: dict[str, Any], *gateway_needs: str, **choices: Any) -> dict[str, dict[str, Any]]:
@@ -160,7 +169,7 @@ def test_a_version_that_lacks_what_routes_need_is_refused() -> None:
     assert planned(versions={"ai-gateway": "v1.0.0"})["ai-gateway"]["version"] == "v1.0.0"
 
 
-def test_a_gateway_that_left_keeps_its_stack() -> None:
+def test_a_gateway_that_leaves_keeps_its_stack() -> None:
     before = planned(*STRICT)
     after = later(installed(before))
     assert versions(after) == PAIR
@@ -168,6 +177,40 @@ def test_a_gateway_that_left_keeps_its_stack() -> None:
     assert after["gateway"]["objects"] == before["gateway"]["objects"]
     # Until it is said what the cluster needs.
     assert versions(later(installed(before), keeps_needs=False)) == OLD_PAIR
+
+
+def test_a_cluster_whose_gateway_is_gone_gets_its_workload_gateway_again() -> None:
+    before = planned(*STRICT)
+    after = later(installed(before, has_model_gateway=False))
+    assert versions(after) == PAIR
+    assert {entry["action"] for entry in after.values() if entry.get("release") and not entry["why"]} == {"none"}
+    assert after["gateway"]["objects"] == planned()["gateway"]["objects"] != before["gateway"]["objects"]
+    # One that is asked for takes its place, though it is not there yet.
+    gone, there = (later(installed(before, has), *HOST)["gateway"] for has in (False, True))
+    assert gone == there
+
+
+def test_who_plans_learns_that_a_gateway_leaves() -> None:
+    def leaves(has_model_gateway: bool, *gateway_needs: str) -> object:
+        observed = installed(planned(*HOST), has_model_gateway)
+        components = [{**each, "objects": []} if "objects" in each else each for each in COMPONENTS]
+        return stack_plan(components, {"gateway_needs": list(gateway_needs)}, observed)["gateway_leaves"]
+
+    assert leaves(True)
+    assert leaves(True, "certificates")
+    assert not leaves(True, *HOST)
+    assert not leaves(False)
+
+
+@pytest.mark.parametrize("has_model_gateway", [True, False])
+def test_a_check_plans_as_the_role_does(has_model_gateway: bool) -> None:
+    observed = installed(planned(*STRICT), has_model_gateway)
+    decided, problems = planned_stack(COMPONENTS, Choices(), Snapshot(**observed))
+    assert (actions(decided, observed, 900.0), problems) == (list(later(observed).values()), ())
+    assert versions({entry["key"]: entry for entry in planned_stack(COMPONENTS, Choices(), None)[0]}) == OLD_PAIR
+    # What was needed may be too new for what variables say.
+    (problem,) = planned_stack(COMPONENTS, Choices(versions={"ai-gateway": "v1.0.0"}), Snapshot(**observed))[1]
+    assert "ai-gateway: version v1.0.0 is too old" in problem
 
 
 def test_a_cluster_that_never_had_a_gateway_keeps_nothing() -> None:

@@ -9,7 +9,7 @@ function (`compose.stack.actions`). A release that it would install beside that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
@@ -26,7 +26,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
+    Choices,
+    Component,
+    StackError,
+    actions,
+    plan,
+    with_kept_needs,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
@@ -55,6 +62,19 @@ IMAGES: Mapping[str, tuple[str, ...]] = {
 }
 """Images of the controller of each component."""
 _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-plugin")
+
+
+def planned_stack(
+    components: Sequence[Component], choices: Choices, snapshot: Snapshot | None
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the components as the role would plan them, and the problems that keep it from that. Without a snapshot it
+    is not known what earlier runs needed."""
+    if snapshot is not None:
+        choices = with_kept_needs(components, choices, snapshot.seen)
+    try:
+        return plan(components, choices), ()
+    except StackError as error:
+        return [], error.problems
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:

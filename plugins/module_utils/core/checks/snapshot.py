@@ -84,9 +84,9 @@ class Snapshot:
 
     `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
     and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `releases`,
-    `definitions` and `recorded`: as the module helm_release_info returns them. `objects`: single CRDs, by name.
-    `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: names of the
-    SecurityContextConstraints; None on clusters that are not OpenShift.
+    `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info returns them. `objects`: single
+    CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: names of
+    the SecurityContextConstraints; None on clusters that are not OpenShift.
     `unread`: kinds that could not be read, and why.
     """
 
@@ -104,6 +104,7 @@ class Snapshot:
     releases: Sequence[Mapping[str, Any]] = ()
     definitions: Mapping[str, str] = field(default_factory=dict)
     recorded: Sequence[str] = ()
+    has_model_gateway: bool = False
     objects: Mapping[str, Object] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()
     openshift: frozenset[str] | None = None
@@ -111,8 +112,13 @@ class Snapshot:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """As `compose.stack.actions` takes it."""
-        return {"releases": self.releases, "definitions": self.definitions, "recorded": self.recorded}
+        """As `compose.stack.actions` and `with_kept_needs` take it."""
+        return {
+            "releases": self.releases,
+            "definitions": self.definitions,
+            "recorded": self.recorded,
+            "has_model_gateway": self.has_model_gateway,
+        }
 
 
 def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:

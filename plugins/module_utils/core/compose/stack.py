@@ -35,7 +35,8 @@ _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 class Choices:
     """Choices that the variables of a cluster make. `variables`: prefix of the variables for these components.
     `drivers`: those of the cluster's devices. `gateway_needs`: what gateways in mode Model need there;
-    `keeps_needs`: whether needs of earlier runs stay. `stack`: `spec` of its ServingStack. `archives`: names of the
+    `keeps_needs`: whether needs of earlier runs stay; `gateway_left`: whether they are all that is left of a gateway
+    in mode Model. `stack`: `spec` of its ServingStack. `archives`: names of the
     files in `charts_dir`."""
 
     variables: str = "serving_stack"
@@ -45,6 +46,7 @@ class Choices:
     drivers: Sequence[str] = ()
     gateway_needs: Sequence[str] = ()
     keeps_needs: bool = True
+    gateway_left: bool = False
     stack: Mapping[str, Any] = field(default_factory=dict)
     charts_dir: str = ""
     archives: Sequence[str] = ()
@@ -84,7 +86,7 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         entry = {**component, "removed": removed, "holds": _holds(key, components)}
         why = _not_installed(component, state, choices)
         for variant in _variants(component, choices):
-            if "objects" in variant:
+            if "objects" in variant and not choices.gateway_left:
                 entry["objects"] = variant["objects"]
         entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
@@ -108,8 +110,9 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 def with_kept_needs(components: Sequence[Component], choices: Choices, observed: Mapping[str, Any]) -> Choices:
     """Return the choices with what a gateway in mode Model needed that has left the cluster since.
 
-    It serves until another one answers, and CRDs of the Gateway API must not be downgraded. The needs are those in the
-    values of the releases (`observed` as in `actions`)."""
+    CRDs of the Gateway API must not be downgraded, so versions and values stay. Objects of components take the place of
+    the gateway's once those are gone: until then it serves. The needs are those in the values of the releases
+    (`observed` as in `actions`, with `has_model_gateway`)."""
     if not choices.keeps_needs or GATEWAY in choices.gateway_needs:
         return choices
     ours = {
@@ -123,7 +126,8 @@ def with_kept_needs(components: Sequence[Component], choices: Choices, observed:
         for need, variant in (component.get("variants") or {}).items()
         if "values" in variant and _includes(ours.get(f"{PREFIX}{component['chart']}"), variant["values"])
     }
-    return replace(choices, gateway_needs=sorted(kept.union(choices.gateway_needs)))
+    left = GATEWAY in kept and not observed["has_model_gateway"]
+    return replace(choices, gateway_needs=sorted(kept.union(choices.gateway_needs)), gateway_left=left)
 
 
 def _includes(values: Any, part: Any) -> bool:
