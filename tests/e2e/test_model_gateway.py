@@ -161,7 +161,7 @@ def routing(live: LiveFleet, gateway_name: str) -> Object:
 
 
 def has_gateway(live: LiveFleet, name: str) -> bool:
-    """What the serving stack sees of a gateway in mode Model on a cluster."""
+    """Return whether the serving stack sees a gateway in mode Model on a cluster."""
     with connect(Connection(name, kubeconfig=live.kubeconfigs[name]), write_cache=False) as client:
         return has_model_gateway(client)
 

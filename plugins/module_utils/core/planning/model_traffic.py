@@ -16,11 +16,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, mtls
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    DIVIDED,
+    UNDIVIDED,
     KeySecret,
     Rights,
     allowed_callers,
     caller_objects,
     counts_tokens_of_callers,
+    divided_budgets,
     rights,
     selects,
 )
@@ -114,7 +117,12 @@ def model_traffic(
         copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
         refused=refused,
         moved=tuple(gateway.ref for gateway in moved),
-        warnings=(*_warnings(context), *_named_callers(routed), *(gateway.warning for gateway in moved)),
+        warnings=(
+            *_warnings(context),
+            *_named_callers(routed),
+            *_divided_budgets(context, serving.values(), routed),
+            *(gateway.warning for gateway in moved),
+        ),
         hosts=hosts,
         doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
     )
@@ -324,6 +332,23 @@ def _warnings(context: Context) -> Iterable[str]:
                     f"CallerPolicy {policy.namespace}/{policy.name}: requests beyond budget {budget.name} are refused, "
                     "as Envoy Gateway cannot send them to the next priority: write whenSpent: Refuse"
                 )
+
+
+def _divided_budgets(
+    context: Context, gateways: Iterable[api.InferenceGateway], routed: Iterable[RoutedModel]
+) -> Iterable[str]:
+    """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
+    services = [each.route.service for each in routed if each.objects]
+    namespaces = sorted({service.namespace for service in services})
+    found: dict[str, str] = {}
+    for gateway in gateways:
+        for each in (each for namespace in namespaces for each in _rights(context, gateway, namespace)):
+            budgets = divided_budgets(each, services, context.fleet.policies.values())
+            if budgets and each.policy.spec.caller_selector:
+                policy = f"CallerPolicy {each.policy.namespace}/{each.policy.name}"
+                shown = ", ".join(budget.name for budget in budgets)
+                found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
+    return [message for __, message in sorted(found.items())]
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:

@@ -13,13 +13,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
     InferenceGateway,
     ModelService,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
     model_mode_obstacle,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    DIVIDED,
+    UNDIVIDED,
+    Rights,
+    divided_budgets,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
@@ -206,6 +214,22 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
             yield warning(message, place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
+    named = tuple(caller.name for caller in policy.spec.callers or ())
+    others = [each for each in fleet.of_kind("CallerPolicy") if each.namespace == policy.namespace]
+    divided = divided_budgets(Rights(policy, None if EVERY_CALLER in named else named), services, others)
+    for index, budget in enumerate(policy.spec.budgets or ()):
+        if budget in divided:
+            yield warning(DIVIDED, f"spec.budgets[{index}].scope", UNDIVIDED[:1].upper() + UNDIVIDED[1:], budget.scope)
+
+
+def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
+    """Yield callers whose names are those of other callers' next keys."""
+    for index, caller in enumerate(policy.spec.callers or ()):
+        if caller.name.endswith(NEXT_SUFFIX):
+            known = caller_of(caller.name)
+            message = f"is the name of a next key, and not of a caller: names must not end in {NEXT_SUFFIX}"
+            hint = f"Write {known}, whose keys are both valid while they are rotated" if known else "Name a caller"
+            yield Problem(message, f"spec.callers[{index}].name", short(caller.name), hint)
 
 
 def _overflows(policy: CallerPolicy, services: Sequence[ModelService]) -> Iterator[Problem]:

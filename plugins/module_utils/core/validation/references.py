@@ -66,6 +66,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
     endpoint_usable,
     gateway_superseded,
     gateway_twice,
+    policy_callers,
     policy_services,
     route_by_hand,
     service_routes,
@@ -691,5 +692,5 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "ModelService": (_service_endpoints, service_priorities, service_shadows, service_routes),
     "ModelEndpoint": (endpoint_target, endpoint_usable),
     "ModelRoute": (route_by_hand,),
-    "CallerPolicy": (policy_services,),
+    "CallerPolicy": (policy_services, policy_callers),
 }

@@ -28,6 +28,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
+DIVIDED = "is not one limit for all callers together, but one for each group of them, as one cannot hold all names"
+UNDIVIDED = "name fewer callers, or select services that no other CallerPolicy selects"
+"""Hint for divided budgets."""
 MOST_RULES = 256
 """Budgets that the policy of a group of routes can hold (CustomResourceDefinition of Envoy Gateway)."""
 
@@ -165,13 +168,36 @@ def _retry(group: Iterable[Route]) -> dict[str, Any]:
     return {} if most == DEFAULT_TIERS else {"retry": {"numRetries": retries(most)}}
 
 
-def _rate_limit(group: Sequence[Route], policies: Iterable[Rights]) -> dict[str, Any]:
+def _rate_limit(group: Sequence[Route], policies: Sequence[Rights]) -> dict[str, Any]:
     rules: list[dict[str, Any]] = []
     for each in policies:
         covered = [route for route in group if each.covers(route.service)]
+        services, others = [route.service for route in covered], [other.policy for other in policies]
+        is_alone = not _share(each.policy, services, others)
         for budget in each.budgets if covered else ():
-            rules += _budget_rules(each, budget, covered, whole=len(covered) == len(group))
+            # Where no other policy lets callers in, names are not needed.
+            everyone = is_alone and budget.scope == "Policy" and len(_patterns(each.callers)) > 1
+            counted = Rights(each.policy, None) if everyone else each
+            rules += _budget_rules(counted, budget, covered, whole=len(covered) == len(group))
     return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
+
+
+def divided_budgets(
+    each: Rights, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
+) -> list[Budget]:
+    """Return the budgets for all callers of a policy together that are several, each for some of them: those of names
+    that no single pattern can hold, where other policies let in callers who must not be counted."""
+    if len(_patterns(each.callers)) < 2 or not _share(each.policy, services, policies):
+        return []
+    return [budget for budget in each.budgets if budget.scope == "Policy"]
+
+
+def _share(
+    policy: api.CallerPolicy, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
+) -> bool:
+    """Return whether another policy selects a service that this one selects."""
+    others = [other for other in policies if other.name != policy.name]
+    return any(selects(policy, service) and any(selects(other, service) for other in others) for service in services)
 
 
 def _budget_rules(each: Rights, budget: Budget, covered: Sequence[Route], *, whole: bool) -> Iterator[dict[str, Any]]:
@@ -196,7 +222,7 @@ def _budget_rules(each: Rights, budget: Budget, covered: Sequence[Route], *, who
         yield rule
 
 
-def _patterns(callers: tuple[str, ...] | None) -> list[list[dict[str, str]]]:
+def _patterns(callers: Sequence[str] | None) -> list[list[dict[str, str]]]:
     """Return the header matches of callers, each for one rule; an empty one matches every caller."""
     if callers is None:
         return [[]]

@@ -35,6 +35,9 @@ kind: CallerPolicy
 metadata: {name: acme, namespace: team}
 spec: {callers: [{name: acme}]}
 """
+OTHER_POLICY = change(POLICY, "{name: acme, ", "{name: b, ")
+MANY = ", ".join(f"{{name: a{'x' * 60}{index}}}" for index in range(20))
+"""More callers than the pattern of a rule can name."""
 ROUTE = """\
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelRoute
@@ -63,9 +66,9 @@ def entries(number: int) -> str:
     return change(SERVICE, "  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}\n", written)
 
 
-def spending(when: str) -> str:
-    budget = f"budgets: [{{name: a, unit: Tokens, limit: 5, per: Day, whenSpent: {when}}}]"
-    return change(POLICY, "[{name: acme}]}", f"[{{name: acme}}], {budget}}}")
+def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") -> str:
+    budget = f"budgets: [{{name: a, unit: Tokens, limit: 5, per: Day, whenSpent: {when}, scope: {scope}}}]"
+    return change(POLICY, "[{name: acme}]}", f"[{callers}], {budget}}}")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +244,24 @@ def spending(when: str) -> str:
             "or write Refuse",
             id="overflow without a next priority",
         ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": change(POLICY, "{name: acme}]", "{name: acme}, {name: acme.next}]")},
+            "error",
+            "spec.callers[1].name",
+            4,
+            "is the name of a next key, and not of a caller: names must not end in .next",
+            "Write acme, whose keys are both valid while they are rotated",
+            id="caller named like a next key",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": spending("Refuse", "Policy", MANY), "other": OTHER_POLICY},
+            "warning",
+            "spec.budgets[0].scope",
+            4,
+            "is not one limit for all callers together, but one for each group of them",
+            "Name fewer callers, or select services that no other CallerPolicy selects",
+            id="a budget of more names than a pattern holds",
+        ),
     ],
 )
 def test_problems(changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str) -> None:
@@ -257,6 +278,11 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY},
         {"gateway": GATEWAY, "policy": POLICY},
         {"gateway": GATEWAY, "policy": spending("Refuse")},
+        {"gateway": GATEWAY, "policy": change(POLICY, "{name: acme}]", "{name: next.acme}, {name: acmenext}]")},
+        # No one else is let in, so names are not needed.
+        {"gateway": GATEWAY, "policy": spending("Refuse", "Policy", MANY)},
+        {"gateway": GATEWAY, "policy": spending("Refuse", "Caller", MANY), "other": OTHER_POLICY},
+        {"gateway": GATEWAY, "policy": spending("Refuse", "Policy"), "other": OTHER_POLICY},
         {"gateway": OPEN, "path": PATH},
         {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         # No gateway in the manifests may be one on the control cluster.

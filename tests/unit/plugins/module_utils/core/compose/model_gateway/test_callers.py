@@ -233,6 +233,22 @@ def test_names_that_no_pattern_can_hold_are_in_several() -> None:
         assert sum(bool(re.fullmatch(each, caller["name"])) for each in patterns) == 1
 
 
+def test_a_budget_for_many_callers_together_is_one_where_no_one_else_is_let_in() -> None:
+    callers = frozenset(f"{index:02}-{'x' * 60}" for index in range(40))
+    labels = {"modelplane.ai/keys": "eu", "team": "research"}
+    observed = Observed(secret_keys={(SYSTEM, "research"): callers}, secret_labels={(SYSTEM, "research"): labels})
+    shared = policy(callerSelector=GROUP, budgets=[{**BUDGET, "scope": "Policy"}])
+    documents = fleet(service(provider_entry("a")), provider("a"), shared)
+    alone = build(documents, observed=observed)
+    (rule,) = budgets(alone)
+    assert "clientSelectors" not in rule
+    assert set(allowed(alone)["team"]) == {*callers, "alice", "bob"}
+    beside = build([*documents, policy("more", callers=[{"name": "carol"}])], observed=observed)
+    assert len(budgets(beside)) > 1
+    said = "CallerPolicy ml-team/team: budget day is not one limit for all callers together"
+    assert [sum(said in each for each in built.plan.warnings) for built in (alone, beside)] == [0, 1]
+
+
 def test_budgets_keep_the_retries_of_their_route() -> None:
     tiers = [provider_entry(name, priority=index) for index, name in enumerate(("a", "b", "c"))]
     built = build(fleet(service(*tiers), *map(provider, "abc"), policy(budgets=[BUDGET])))
