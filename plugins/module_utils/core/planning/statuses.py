@@ -24,11 +24,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     model_route as composed_route,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
+    RoutedService,
+    missing_credential,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -194,16 +198,24 @@ def _replicas(plan: Plan) -> Iterator[_Status]:
 def _endpoints(plan: Plan, observed: Observed) -> Iterator[_Status]:
     context = plan.context
     backend = backend_of(context.fleet.path_gateway)
+    has_path = context.fleet.serves_paths
+    by_models = {
+        (each.route.service.namespace, member.endpoint.name): each.problems.get(member.endpoint.name, "")
+        for each in plan.models.routes
+        for member in each.route.resolution.members
+    }
     for endpoint in (*plan.traffic.endpoints, *context.fleet.external.values()):
         finding = endpoint_problem(endpoint)
+        key = (endpoint.namespace, endpoint.name)
         waiting = "" if finding else missing_credential(context, endpoint)
         status = model_endpoint(
             endpoint,
             endpoint_objects(endpoint, context.composing, backend),
             observed.seen,
             finding,
-            waiting=waiting,
-            has_path=context.fleet.serves_paths,
+            waiting=waiting if has_path else waiting or by_models.get(key, ""),
+            has_path=has_path,
+            is_selected=key in by_models,
             previous=_before(plan, endpoint.ref),
         )
         yield _Subject.of(endpoint), status
@@ -222,15 +234,34 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
             continue
         status = model_service(
             service,
-            routed.resolution,
+            _resolution(plan, routed),
             routed.objects,
             plan.traffic.address,
             observed.seen,
             models=by_service.get((routed.namespace, routed.name), []) if fleet.model_gateways else None,
             has_path=fleet.serves_paths,
+            refused=_refused(plan, service),
             previous=_before(plan, service.ref),
         )
         yield _Subject.of(service), status
+
+
+def _resolution(plan: Plan, routed: RoutedService) -> Resolution:
+    """Return the endpoints of a service as the gateways that serve it use them: in mode Model all use the same ones."""
+    key = (routed.namespace, routed.name)
+    by_models = (
+        each.route.resolution
+        for each in plan.models.routes
+        if (each.route.service.namespace, each.route.service.name) == key
+    )
+    return routed.resolution if plan.context.fleet.serves_paths else next(by_models, routed.resolution)
+
+
+def _refused(plan: Plan, service: api.ModelService) -> str:
+    """Return why gateways that select a service are not made."""
+    selecting = (each.name for each in plan.context.fleet.model_gateways if each.serves(service.labels))
+    reasons = (f"{name} is not made: {plan.models.refused[name]}" for name in selecting if name in plan.models.refused)
+    return "; ".join(reasons)
 
 
 def _routes(plan: Plan) -> Iterator[_RouteStatus]:

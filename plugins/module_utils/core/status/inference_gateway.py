@@ -80,6 +80,9 @@ def model_gateway(
     composed. `is_declared`: the cluster is not observed, and assumed to be as declared.
     """
     before = earlier(gateway.status, previous)
+    if refused:
+        # An address that it had is that of the other gateway by now.
+        return Status((ready(False, before, refused),), api.construct(InferenceGatewayStatus))
     namespace = constants.SYSTEM_NAMESPACE
     seen = observed.find("Gateway", namespace, constants.MODEL_GATEWAY) if observed else None
     if label(seen, names.GATEWAY_LABEL) != names.label_value(gateway.name):
@@ -94,8 +97,6 @@ def model_gateway(
     wire = {"address": address, "endpoints": endpoints, "clientCACertificate": certificate}
     fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
     cluster = gateway.spec.cluster_name or ""
-    if refused:
-        return Status((ready(False, before, refused),), fields)
     if is_declared:
         return Status((ready(True, before, declared_message(cluster)),), fields)
     if observed is None:

@@ -184,7 +184,11 @@ _MODEL_ENDPOINT = (
         "The gateway can reach the backend.",
         (
             Reason("True", "BackendConfigured", "The objects that lead to the backend exist and are accepted."),
-            Reason("False", "WaitingForBackend", "An object or a Secret is missing, or the gateway rejects an object."),
+            Reason(
+                "False",
+                "WaitingForBackend",
+                "An object or a Secret is missing, or the gateway rejects an object or cannot use the endpoint.",
+            ),
             Reason("False", "InvalidURL", "`spec.url` or `spec.origin` cannot be used."),
             _NOT_OBSERVED,
         ),
@@ -207,7 +211,9 @@ _MODEL_SERVICE = (
         (
             Reason("True", "RouteConfigured", "The gateway has accepted all routes of the service."),
             Reason("False", "Configuring", "No endpoint can be used, or the gateway has not accepted a route yet."),
-            Reason("False", "WaitingForGateway", "The InferenceGateway has no address yet."),
+            Reason(
+                "False", "WaitingForGateway", "The InferenceGateway has no address yet, or none serves the service."
+            ),
             _NOT_OBSERVED,
         ),
     ),
@@ -222,6 +228,7 @@ _MODEL_ROUTE = (
             Reason("True", "RouteAccepted", "The gateway has accepted the route."),
             Reason("False", "NoReadyEndpoints", "No endpoint can be used; the message says why."),
             Reason("False", "WaitingForRoute", "The gateway has not accepted the route yet."),
+            Reason("False", "WaitingForGateway", "The gateway has accepted the route, and has no address yet."),
             _NOT_OBSERVED,
         ),
     ),

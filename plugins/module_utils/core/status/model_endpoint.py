@@ -49,13 +49,14 @@ def model_endpoint(
     *,
     waiting: str = "",
     has_path: bool = True,
+    is_selected: bool = True,
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelEndpointStatus]:
     """Return the status of a ModelEndpoint that is composed into `desired` on the control cluster.
 
     `control` are the observed objects there, None when it was not observed. `finding` is the error in its URL,
     `waiting` a missing requirement, such as a Secret that does not exist. Without `has_path` all gateways are in mode
-    Model, which need nothing on the control cluster.
+    Model, which need nothing on the control cluster; `is_selected` says whether a service on one of them selects it.
     """
     before = earlier(endpoint.status, previous)
     nothing = api.construct(ModelEndpointStatus)
@@ -78,7 +79,10 @@ def model_endpoint(
         message = "; ".join(missing)
         conditions = (Condition(_ROUTING, "False", "WaitingForBackend", message), ready(False, before, message))
         return Status(conditions, nothing)
-    return Status((Condition(_ROUTING, "True", "BackendConfigured"), ready(True, before)), routing)
+    message = (
+        "" if has_path or is_selected else "No ModelService on an InferenceGateway selects it, so it gets no requests"
+    )
+    return Status((Condition(_ROUTING, "True", "BackendConfigured", message), ready(True, before)), routing)
 
 
 def _missing(desired: Sequence[Object], control: Objects) -> list[str]:

@@ -41,7 +41,7 @@ def model_route(
     is that of the gateway. `is_declared`: the cluster is not observed, and assumed to be as declared.
     """
     before = earlier(route.status, previous)
-    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared)
+    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared, bool(address))
     if routing.held or routing.status == "Unknown":
         overall = hold("Ready", before, unknown("Ready", routing.message))
     else:
@@ -66,6 +66,7 @@ def _routing(
     endpoints: Mapping[str, str],
     before: Mapping[str, Any],
     is_declared: bool,
+    has_address: bool,
 ) -> Condition:
     composed = next((value for value in desired if identity(value)[1] == "AIGatewayRoute"), None)
     if composed is None:
@@ -82,4 +83,7 @@ def _routing(
         gateway = route.spec.gateway_name
         message = f"Waiting for InferenceGateway {gateway} to accept AIGatewayRoute {identity(composed)[3]}"
         return Condition(_ROUTING, "False", "WaitingForRoute", message)
+    if not has_address:
+        message = f"Waiting for InferenceGateway {route.spec.gateway_name} to have an address"
+        return Condition(_ROUTING, "False", "WaitingForGateway", message)
     return Condition(_ROUTING, "True", "RouteAccepted")

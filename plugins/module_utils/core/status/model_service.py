@@ -74,6 +74,7 @@ def model_service(
     *,
     models: Sequence[Condition] | None = None,
     has_path: bool = True,
+    refused: str = "",
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelServiceStatus]:
     """Return the status of a ModelService.
@@ -82,14 +83,14 @@ def model_service(
     gateway, "" while there is none. `control` are the observed objects of the control cluster, None when it was not
     observed. `accepted` returns True for an observed route that the gateway accepted. `models` are the RoutingReady
     conditions of its ModelRoutes, None in a fleet that has no gateway in mode Model; without `has_path` they are what
-    counts.
+    counts, and `refused` says of gateways that select it why they are not made.
     """
     before = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
     if models is None or has_path:
         routing = _routing(resolution, desired, gateway, control, accepted, before)
     else:
-        routing = _by_models(models)
+        routing = _by_models(models, refused)
     if routing.held or routing.status == "Unknown":
         overall = hold("Ready", before, unknown("Ready", routing.message))
     else:
@@ -158,10 +159,10 @@ def _routing(
     return Condition(_ROUTING, "True", "RouteConfigured", _unresolved(routes, control))
 
 
-def _by_models(models: Sequence[Condition]) -> Condition:
+def _by_models(models: Sequence[Condition], refused: str) -> Condition:
     """Return the condition of a service that only gateways in mode Model serve."""
     if not models:
-        message = "No InferenceGateway serves it: none selects its labels"
+        message = f"No InferenceGateway serves it: {refused or 'none selects its labels'}"
         return Condition(_ROUTING, "False", "WaitingForGateway", message)
     missing = [each for each in models if each.status != "True"]
     if not missing:

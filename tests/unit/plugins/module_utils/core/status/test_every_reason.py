@@ -80,15 +80,14 @@ def service(*usable: bool, accepted: str = "True", routes: bool = True, gateway:
     return model_service(seen.SERVICE, seen.resolution(*usable), composed, gateway, Objects([route]))
 
 
-def route(accepted: str = "True", *, composed: bool = True, is_seen: bool = True) -> Status:
+def route(accepted: str = "True", *, composed: bool = True, is_seen: bool = True, address: str = "192.0.2.1") -> Status:
     desired = [
         {"apiVersion": "aigateway.envoyproxy.io/v1beta1", "kind": "AIGatewayRoute", "metadata": {"name": "chat"}}
     ]
     shown = {**desired[0], "status": {"conditions": [{"type": "Accepted", "status": accepted}]}}
     endpoints = {"east": "", "saas": ""} if composed else {"east": "cluster east has no hostname yet"}
-    return model_route(
-        ROUTE, "hub", desired if composed else [], Objects([shown]) if is_seen else None, endpoints=endpoints
-    )
+    observed = Objects([shown]) if is_seen else None
+    return model_route(ROUTE, "hub", desired if composed else [], observed, endpoints=endpoints, address=address)
 
 
 def cache(*phases: str, token_missing: bool = False) -> Status:
@@ -482,6 +481,7 @@ ROWS: list[Row] = [
     ("ModelRoute", "RoutingReady", "True", "RouteAccepted", "", route),
     ("ModelRoute", "RoutingReady", "False", "NoReadyEndpoints", "no hostname yet", lambda: route(composed=False)),
     ("ModelRoute", "RoutingReady", "False", "WaitingForRoute", "to accept AIGatewayRoute chat", lambda: route("False")),
+    ("ModelRoute", "RoutingReady", "False", "WaitingForGateway", "to have an address", lambda: route(address="")),
     ("ModelRoute", "RoutingReady", "Unknown", "NotObserved", "cluster hub", lambda: route(is_seen=False)),
     ("ModelRoute", "Ready", "True", "Available", "", route),
     ("ModelRoute", "Ready", "False", "Creating", "to accept", lambda: route("False")),

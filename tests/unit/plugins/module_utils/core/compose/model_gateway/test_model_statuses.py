@@ -79,6 +79,11 @@ def shown(built: Built) -> dict[tuple[str, str], Mapping[str, Any]]:
     return {(value["kind"], value["metadata"]["name"]): value["status"] for value in found}
 
 
+def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return found
+
+
 def test_a_cluster_has_a_hostname_once_it_asks_for_certificates_and_its_ca_is_known() -> None:
     for objects, known in ((EAST, True), (EAST[:1], False), (EAST[1:], False)):
         status = shown(build(fleet(service()), observed=seen(hub=HUB, east=objects)))["InferenceCluster", "east"]
@@ -135,8 +140,12 @@ def test_requests_for_replicas_get_past_a_gateway_that_their_cluster_hosts() -> 
 
 
 def test_a_gateway_that_is_not_composed_says_why() -> None:
-    second = document("InferenceGateway", "us", {"clusterName": "hub"})
-    (ready,) = shown(build(fleet(second), observed=seen(hub=HUB)))["InferenceGateway", "us"]["conditions"]
+    was = {"address": "198.51.100.1", "clientCACertificate": certificate("of before")}
+    second = {**document("InferenceGateway", "us", {"clusterName": "hub"}), "status": was}
+    status = shown(build(fleet(second), observed=seen(hub=HUB)))["InferenceGateway", "us"]
+    assert "address" not in status, "it is that of the other gateway"
+    assert "clientCACertificate" not in status
+    (ready,) = status["conditions"]
     assert (ready["status"], ready["message"]) == (
         "False",
         "cluster hub has InferenceGateway eu already: name another cluster",
@@ -167,6 +176,44 @@ def test_a_service_that_no_gateway_selects_says_so() -> None:
     status = shown(build(fleet(service(), eu=selecting), observed=seen(hub=HUB)))["ModelService", "chat"]
     messages = {each["type"]: each.get("message") for each in status["conditions"]}
     assert messages["RoutingReady"] == "No InferenceGateway serves it: none selects its labels"
+
+
+def test_a_service_says_why_the_gateway_that_selects_it_is_not_made() -> None:
+    selecting = {"clusterName": "hub", "serviceSelector": {"matchLabels": {"tier": "gold"}}}
+    gateways = {name: document("InferenceGateway", name, selecting) for name in ("eu", "us")}
+    gateways["eu"]["spec"]["serviceSelector"] = {"matchLabels": {"tier": "other"}}
+    built = build(fleet(service(labels={"tier": "gold"}), gateways["us"], eu=gateways["eu"]), observed=seen(hub=HUB))
+    routing = condition(shown(built)["ModelService", "chat"], "RoutingReady")
+    assert (routing["status"], routing["reason"]) == ("False", "WaitingForGateway")
+    said = "us is not made: cluster hub has InferenceGateway eu already: name another cluster"
+    assert routing["message"] == f"No InferenceGateway serves it: {said}"
+
+
+def test_a_model_is_not_served_by_a_gateway_without_an_address() -> None:
+    documents = fleet(service(provider_entry("a")), provider("a"))
+    without = gateway("inference-gateway", "", **OURS)
+    found = shown(build(documents, observed=seen(hub=[without, ACCEPTED])))
+    for key in (("ModelRoute", child_name("chat", "eu")), ("ModelService", "chat")):
+        routing = condition(found[key], "RoutingReady")
+        assert routing["status"] == condition(found[key], "Ready")["status"] == "False"
+        assert routing["message"] == "Waiting for InferenceGateway eu to have an address"
+    assert found["ModelService", "chat"]["routes"] == {"total": 1, "ready": 0}
+    assert "address" not in found["ModelRoute", child_name("chat", "eu")]
+
+
+def test_endpoints_say_whether_gateways_in_mode_model_use_them() -> None:
+    used, unusable, unselected = provider("a"), provider("b", url="http://192.0.2.1"), provider("c")
+    entries = [provider_entry("b"), provider_entry("a", priority=1)]
+    found = shown(build(fleet(service(*entries), used, unusable, unselected), observed=seen(hub=[*HUB, ACCEPTED])))
+    routing = {name: condition(found["ModelEndpoint", name], "RoutingReady") for name in "abc"}
+    assert {name: each["status"] for name, each in routing.items()} == {"a": "True", "b": "False", "c": "True"}
+    assert routing["b"]["reason"] == "WaitingForBackend"
+    assert routing["b"]["message"].startswith("gateways in mode Model reach backends by DNS name only")
+    assert "message" not in routing["a"]
+    assert routing["c"]["message"] == "No ModelService on an InferenceGateway selects it, so it gets no requests"
+    resolved = condition(found["ModelService", "chat"], "EndpointsResolved")["message"]
+    assert "1 waiting for Backend: b" in resolved
+    assert "requests go to priority 1" in resolved
 
 
 def test_without_a_gateway_in_mode_path_the_control_cluster_has_no_paths() -> None:
