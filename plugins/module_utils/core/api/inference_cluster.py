@@ -35,6 +35,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_sett
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
+    LabelValue,
+    template_label_rules,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
     Resource,
     Spec,
@@ -297,6 +301,26 @@ def _nebius_fabrics(spec: Any) -> list[Violation]:
     ]
 
 
+class PlacementMetadata(Model):
+    """Metadata of what is made for replicas on the cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = template_label_rules(
+        reserved=("IC-17",), syntax=("IC-18",), prefix=("IC-19",), value=("IC-20",)
+    )
+
+    labels: dict[str, LabelValue] | None = Field(
+        default=None,
+        max_length=16,
+        description="Labels for ModelEndpoints of replicas; those of the deployment's template override them.",
+    )
+
+
+class ClusterPlacement(Model):
+    """Properties that replicas get because they are on the cluster."""
+
+    metadata: PlacementMetadata | None = Field(default=None, description="Metadata of what is made for them.")
+
+
 class InferenceClusterSpec(Spec):
     """Origin and pools of the cluster."""
 
@@ -325,6 +349,9 @@ class InferenceClusterSpec(Spec):
     )
     node_pools: Annotated[list[NodePool], ListMap(("name",))] | None = Field(
         default=None, min_length=1, max_length=8, description="GPU pools; the system pool is added by itself."
+    )
+    placement: ClusterPlacement | None = Field(
+        default=None, description="What replicas get because they are on the cluster."
     )
 
 
@@ -405,3 +432,9 @@ class InferenceCluster(Resource):
 
     spec: InferenceClusterSpec = Field(description="Where the cluster comes from and which pools it has.")
     status: InferenceClusterStatus | None = Field(default=None, description="What is known of the cluster.")
+
+    @property
+    def placement_labels(self) -> Mapping[str, str]:
+        """Labels of ModelEndpoints because their replicas are on the cluster."""
+        metadata = self.spec.placement.metadata if self.spec.placement else None
+        return (metadata.labels if metadata else None) or {}

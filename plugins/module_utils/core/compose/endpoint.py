@@ -17,13 +17,17 @@ _HTTP_PORT = 80
 _HTTPS_PORT = 443
 
 
-def model_endpoint(replica: api.ModelReplica, gateway_url: str) -> api.ModelEndpoint:
-    """Return the ModelEndpoint of a ModelReplica behind a gateway, with the replica's name and labels.
+def model_endpoint(
+    replica: api.ModelReplica, gateway_url: str, cluster: api.InferenceCluster | None = None
+) -> api.ModelEndpoint:
+    """Return the ModelEndpoint of a ModelReplica behind a gateway, with the replica's name and labels, and with those
+    that its cluster gives, which override none.
 
     `gateway_url` has no path and does not end with a slash.
     """
     path = path_prefix(replica.namespace, replica.name)
-    labels = {**replica.labels, **Owner.of(replica).labels()}
+    given = cluster.placement_labels if cluster else {}
+    labels = {**given, **replica.labels, **Owner.of(replica).labels()}
     return api.construct(
         api.ModelEndpoint,
         api_version=api.ModelEndpoint.group_version(),

@@ -54,7 +54,7 @@ class Context:
     @cached_property
     def ways(self) -> Ways:
         """Return the ways from gateways in mode Model to endpoints."""
-        return Ways(self.fleet.model_gateways, self.fleet.services.values())
+        return Ways(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
         """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when

@@ -197,5 +197,6 @@ def usable_endpoints(
 def _endpoint(context: Context, replica: api.ModelReplica, cluster: Cluster | None) -> api.ModelEndpoint | None:
     """Return the ModelEndpoint of a replica that serves; that of earlier runs where the gateway is not known."""
     if cluster is not None and cluster.gateway_address:
-        return model_endpoint(replica, cluster.gateway_url or http_url(cluster.gateway_address))
+        url = cluster.gateway_url or http_url(cluster.gateway_address)
+        return model_endpoint(replica, url, context.fleet.clusters.get(cluster.name))
     return context.fleet.endpoints.get((replica.namespace, replica.name)) if cluster else None

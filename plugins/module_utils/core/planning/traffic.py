@@ -82,7 +82,7 @@ def composed_endpoints(
         if cluster not in urls:
             endpoints += [existing] if existing else []
         elif urls[cluster]:
-            endpoints.append(model_endpoint(replica, urls[cluster]))
+            endpoints.append(model_endpoint(replica, urls[cluster], context.fleet.clusters.get(cluster)))
     return tuple(endpoints)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
     CallerPolicy,
+    InferenceCluster,
     InferenceGateway,
     ModelService,
 )
@@ -42,6 +43,12 @@ _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 """Labels of replicas that are not known before they are placed."""
 
 
+def label_sets_of_placement(clusters: Iterable[InferenceCluster]) -> list[Mapping[str, str]]:
+    """Return what clusters give to endpoints of replicas: first no labels, then each set of labels once."""
+    given = {tuple(sorted(cluster.placement_labels.items())) for cluster in clusters}
+    return [{}, *(dict(pairs) for pairs in sorted(given) if pairs)]
+
+
 class Way(NamedTuple):
     """Service by which a gateway in mode Model reaches something."""
 
@@ -52,11 +59,17 @@ class Way(NamedTuple):
 
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
-    cluster the first one by name."""
+    cluster the first one by name. `clusters` give labels to endpoints."""
 
-    def __init__(self, gateways: Iterable[InferenceGateway], services: Iterable[ModelService]) -> None:
+    def __init__(
+        self,
+        gateways: Iterable[InferenceGateway],
+        services: Iterable[ModelService],
+        clusters: Iterable[InferenceCluster] = (),
+    ) -> None:
         by_name = sorted((each for each in gateways if each.mode == "Model"), key=lambda each: each.name, reverse=True)
         self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
+        self._given = label_sets_of_placement(clusters)
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
         for gateway, service in ((found[0], each) for each in services if (found := self.of(each))):
             for entry in service.spec.endpoints:
@@ -74,6 +87,13 @@ class Ways:
     def to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
         """Return a way to an endpoint with these labels, or with `placed` False to a replica that may be placed on any
         cluster; None when there is none."""
+        for given in () if placed else self._given[1:]:
+            way = self._to(namespace, {**given, **labels}, placed=False)
+            if way:
+                return way
+        return self._to(namespace, labels, placed=placed)
+
+    def _to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
         for key, value in (*sorted(labels.items()), ("", "")) if self._by_label else ():
             for way in self._by_label.get((namespace, key, value), ()):
                 asked = way.selector.items()

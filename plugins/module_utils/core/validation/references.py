@@ -66,6 +66,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
     endpoint_usable,
     gateway_superseded,
     gateway_twice,
+    label_sets_of_placement,
     policy_callers,
     policy_services,
     route_by_hand,
@@ -266,7 +267,8 @@ class _Fleet:
     @cached_property
     def ways(self) -> Ways:
         """Return the ways from all gateways in mode Model."""
-        return Ways(self.of_kind("InferenceGateway"), self.of_kind("ModelService"))
+        clusters = self.of_kind("InferenceCluster")
+        return Ways(self.of_kind("InferenceGateway"), self.of_kind("ModelService"), clusters)
 
     @cached_property
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -310,13 +312,15 @@ class _Fleet:
         return found
 
     def _label_sets(self) -> Iterator[tuple[Any, Mapping[str, str]]]:
-        for kind in ("ModelEndpoint", "ModelReplica"):
-            for resource in self.of_kind(kind):
-                yield resource, resource.labels
+        for endpoint in self.of_kind("ModelEndpoint"):
+            yield endpoint, endpoint.labels
+        given = label_sets_of_placement(self.of_kind("InferenceCluster"))
+        for replica in self.of_kind("ModelReplica"):
+            yield from ((replica, {**more, **replica.labels}) for more in given)
         for deployment in self.of_kind("ModelDeployment"):
             metadata = deployment.spec.template.metadata
             labels = dict(metadata.labels or {}) if metadata else {}
-            yield deployment, {**labels, DEPLOYMENT_LABEL: deployment.name}
+            yield from ((deployment, {**more, **labels, DEPLOYMENT_LABEL: deployment.name}) for more in given)
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
         """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""

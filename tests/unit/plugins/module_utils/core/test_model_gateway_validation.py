@@ -35,6 +35,7 @@ kind: CallerPolicy
 metadata: {name: acme, namespace: team}
 spec: {callers: [{name: acme}]}
 """
+HERE = CLUSTER + "  placement: {metadata: {labels: {where: here}}}\n"
 OTHER_POLICY = change(POLICY, "{name: acme, ", "{name: b, ")
 MANY = ", ".join(f"{{name: a{'x' * 60}{index}}}" for index in range(20))
 """More callers than the pattern of a rule can name."""
@@ -191,6 +192,20 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
             )
         ),
         pytest.param(
+            {
+                "gateway": GATEWAY,
+                "cluster": HERE,
+                "service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{where: here}"),
+                "deployment": engine("args: [--served-model-name=qwen]"),
+            },
+            "error",
+            f"{CONTAINER}.args[0]",
+            20,
+            f"has another {NAMED}: InferenceGateway edge asks for team/qwen",
+            "Write --served-model-name",
+            id="served name where a service selects by a label of a cluster",
+        ),
+        pytest.param(
             {"gateway": GATEWAY, "deployment": engine("command: [sh, -c, 'exec vllm serve m']")},
             "error",
             f"{CONTAINER}.command[2]",
@@ -297,6 +312,8 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "deployment": engine("command: [vllm, serve, m], args: [--config=/a.yaml]")},
         {"gateway": GATEWAY, "deployment": engine("command: [/bin/own-server]")},
         {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
+        {"service": change(SERVICE, "qwen}}", "qwen, where: here}}"), "cluster": HERE},
+        {"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{where: here}"), "cluster": HERE},
         {"gateway": GATEWAY, "endpoint": endpoint("{url: 'http://203.0.113.9'}")},
         {
             "gateway": GATEWAY,

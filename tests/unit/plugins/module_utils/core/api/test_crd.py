@@ -154,6 +154,7 @@ ADDITIONS = {
     r"InferenceGateway status\.(endpoints|clientCACertificate)(\..*)?": "gateways in mode Model",
     r"ModelService (spec\.timeouts|status\.(model|routes))(\..*)?": "gateways in mode Model",
     r"ModelEndpoint spec\.(origin|api|model)(\..*)?": "gateways in mode Model",
+    r"InferenceCluster spec\.placement(\..*)?": "services select endpoints by region",
     r"InferenceCluster status\.gateway\.(hostname|caCertificate)": "gateways in mode Model",
     r"ModelRoute .*": "gateways in mode Model",
     r"CallerPolicy .*": "who may call what, and how much",

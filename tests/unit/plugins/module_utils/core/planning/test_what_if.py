@@ -43,6 +43,17 @@ def test_replicas_that_a_question_places_are_those_that_a_plan_would_have() -> N
     assert (variable.name, variable.value) == ("MODELPLANE_SERVED_MODEL_NAME", "team/one")
 
 
+def test_a_service_may_select_the_endpoints_of_a_region() -> None:
+    def there(name: str, region: str) -> api.Resource:
+        wire = api.wire(cluster(name, gpu=1))
+        return api.parse({**wire, "spec": {**wire["spec"], "placement": {"metadata": {"labels": {"where": region}}}}})
+
+    endpoints = [{"selector": {"matchLabels": {"where": "here"}}}]
+    local = resource("ModelService", "local", {"endpoints": endpoints}, namespace="team")
+    fleet = planned(there("a", "here"), there("b", "far"), there("c", "here"), deployment("one", 2), local)
+    assert numbers(ask(fleet, {"lose": ["b"]}).services) == {"local": (1, 1, 2)}
+
+
 def test_what_finds_no_place_is_refused_with_the_reason_in_the_order_of_priority() -> None:
     fleet = planned(cluster("a", gpu=2), cluster("b", gpu=1), deployment("late", 1), deployment("first", 1, priority=5))
     found = ask(fleet, {"lose": "a"})

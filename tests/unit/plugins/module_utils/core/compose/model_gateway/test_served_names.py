@@ -12,7 +12,19 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import DEPLOYMENT, Document, build, document, entry, fleet, gateway, provider, provider_entry, service
+from model_fleet import (
+    DEPLOYMENT,
+    Document,
+    build,
+    cluster,
+    document,
+    entry,
+    fleet,
+    gateway,
+    provider,
+    provider_entry,
+    service,
+)
 
 VARIABLE = {"name": "MODELPLANE_SERVED_MODEL_NAME", "value": "ml-team/qwen"}
 FLAG = "--served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)"
@@ -70,6 +82,35 @@ def test_an_engine_that_no_gateway_reaches_stays_as_it_is(documents: tuple[Docum
     found = engine(*documents, eu=selecting, qwen=deployment(args=["--model=m"]))
     assert "env" not in found
     assert found["args"] == ["--model=m"]
+
+
+def in_region(name: str, region: str) -> Document:
+    changed = cluster(name, "203.0.113.10")
+    changed["spec"]["placement"] = {"metadata": {"labels": {"where": region, "app.kubernetes.io/managed-by": "me"}}}
+    return changed
+
+
+def test_services_select_replicas_by_labels_that_their_clusters_give() -> None:
+    here = service({"selector": {"matchLabels": {"where": "here"}}})
+    clusters = {"east": in_region("east", "here"), "west": in_region("west", "there")}
+    built = build(fleet(here, **clusters))
+    endpoints = {each.labels["modelplane.ai/cluster"]: each for each in built.plan.traffic.endpoints}
+    assert {name: each.labels["where"] for name, each in endpoints.items()} == {"east": "here", "west": "there"}
+    assert endpoints["east"].labels["app.kubernetes.io/managed-by"] == "modelplane.fleet"
+    rules = built("AIGatewayRoute", "chat")["spec"]["rules"]
+    (backend,) = (each["name"] for rule in rules for each in rule["backendRefs"])
+    assert endpoints["east"].name in backend
+    # It is asked for by its name, which the engine has to know.
+    assert engine(here, **clusters)["env"] == [VARIABLE]
+
+
+def test_labels_of_a_template_override_those_of_a_cluster() -> None:
+    written = deployment()
+    written["spec"]["template"]["metadata"] = {"labels": {"where": "anywhere"}}
+    built = build(fleet(service(), east=in_region("east", "here"), qwen=written))
+    assert {each.labels["where"] for each in built.plan.traffic.endpoints} == {"anywhere"}
+    without = build(fleet(service(), qwen=written)).plan.traffic.endpoints
+    assert built.plan.traffic.endpoints[0].labels.keys() == without[0].labels.keys()
 
 
 def test_a_gateway_in_mode_path_asks_for_no_name() -> None:
