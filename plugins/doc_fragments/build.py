@@ -82,6 +82,14 @@ options:
         something where the network of the cluster enforces them.
     type: bool
     default: true
+  export_pools:
+    description:
+      - Whether InferencePools ask for requests from other clusters, by the annotation
+        C(inference.networking.x-k8s.io/export). A draft of the Gateway API Inference Extension, for controllers that
+        this collection does not install.
+    type: bool
+    default: false
+    version_added: 0.1.0
   network_sources:
     description: Namespaces of workload clusters whose pods O(network_policies) lets in.
     type: dict

@@ -45,6 +45,7 @@ NETWORK: dict[str, Any] = {
         "type": "dict",
         "options": {name: {"type": "list", "elements": "str"} for name in ("gateway", "metrics")},
     },
+    "export_pools": {"type": "bool", "default": False},
 }
 OF_FLEET: dict[str, Any] = {
     "fleet_resources": {"type": "list", "elements": "str"},

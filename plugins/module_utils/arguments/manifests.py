@@ -154,7 +154,8 @@ def _composing(params: Mapping[str, Any]) -> Composing:
     chosen: dict[str, Any] = {f"{name}_image": image for name, image in (params.get("images") or {}).items() if image}
     sources = params.get("network_sources") or {}
     chosen |= {f"{name}_namespaces": tuple(given) for name, given in sources.items() if given is not None}
-    chosen |= {name: params[name] for name in ("stream_grace", "network_policies") if params.get(name) is not None}
+    plain = ("stream_grace", "network_policies", "export_pools")
+    chosen |= {name: params[name] for name in plain if params.get(name) is not None}
     return Composing(**chosen)
 
 

@@ -19,6 +19,7 @@ class Options:
     `stream_grace` is the time in seconds that a pod of a removed replica keeps serving, so that its streams finish.
     `network_policies` composes NetworkPolicies for the pods of replicas. They admit, among others, pods of
     `gateway_namespaces` (workload gateways) and of `metrics_namespaces` (scrapers of metrics).
+    `export_pools` asks for InferencePools in all clusters of a ClusterSet.
     """
 
     picker_image: str = constants.PICKER_IMAGE
@@ -27,5 +28,6 @@ class Options:
     egress_image: str = constants.EGRESS_IMAGE
     stream_grace: int = constants.STREAM_GRACE_SECONDS
     network_policies: bool = True
+    export_pools: bool = False
     gateway_namespaces: tuple[str, ...] = constants.GATEWAY_POD_NAMESPACES
     metrics_namespaces: tuple[str, ...] = constants.METRICS_NAMESPACES

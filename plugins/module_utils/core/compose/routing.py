@@ -11,16 +11,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
 
-def inference_pool(owner: Owner) -> dict[str, Any]:
+def inference_pool(owner: Owner, *, exported: bool = False) -> dict[str, Any]:
     """Return the InferencePool of a replica: its serving pods, from which its endpoint picker chooses.
 
     A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
-    is down the gateway chooses a pod itself (FailOpen).
+    is down the gateway chooses a pod itself (FailOpen). One that is `exported` may get requests from other clusters.
     """
+    annotations = {"annotations": {constants.EXPORT_ANNOTATION: constants.EXPORTED_TO}} if exported else {}
     return {
         "apiVersion": f"{constants.POOL_GROUP}/v1",
         "kind": "InferencePool",
-        "metadata": owner.metadata(owner.pool_name),
+        "metadata": {**owner.metadata(owner.pool_name), **annotations},
         "spec": {
             "selector": {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
             "targetPorts": [{"number": constants.ENGINE_PORT}],

@@ -70,7 +70,7 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
         *claims,
         *workloads,
         *budgets,
-        inference_pool(owner),
+        inference_pool(owner, exported=options.export_pools),
         *pickers,
         *replica_policies(owner, workloads, options, linked=is_disaggregated(spec)),
         http_route(owner),

@@ -234,6 +234,20 @@ def test_network_policies_go_when_they_are_turned_off(fleet: Fleet) -> None:
     assert changes.added == ()
 
 
+def test_pools_are_exported_where_that_is_asked_for(fleet: Fleet) -> None:
+    fleet.run()
+    before = fleet.objects("InferencePool")
+    assert not any("annotations" in pool["metadata"] for pool in before)
+    changes = fleet.run(composing=Composing(export_pools=True)).changes
+    assert [name for name in changes.changed if "inferencepool" not in name] == ["report.html"]
+    assert (changes.added, changes.removed) == ((), ())
+    exported = fleet.objects("InferencePool")
+    annotations = {"inference.networking.x-k8s.io/export": "ClusterSet"}
+    assert exported == [{**pool, "metadata": {**pool["metadata"], "annotations": annotations}} for pool in before]
+    fleet.run()
+    assert fleet.objects("InferencePool") == before
+
+
 def test_an_edit_of_the_image_changes_the_replica_in_place(fleet: Fleet) -> None:
     fleet.run()
     fleet.edit("qwen", "v0.23.0", "v0.24.0")
