@@ -14,6 +14,8 @@ description:
     changes; the playbook C(loop) waits with it.
   - It compares the inputs of a reconciliation, that is resources, workloads, routes and gateways, see
     M(modelplane.fleet.cluster_info).
+  - New values in Secrets of the control cluster count too, as keys of callers that were rotated, and keys of providers.
+    They are noticed by the versions of these Secrets, and are in no result.
 options:
   resources:
     description: Files, folders and glob patterns with the manifests of the fleet.

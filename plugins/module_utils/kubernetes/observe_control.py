@@ -53,7 +53,9 @@ _CHART_LABEL = "app.kubernetes.io/name"
 
 @dataclass(frozen=True)
 class ControlSnapshot:
-    """Snapshot of the control cluster. `entry` is `control` of an observation; `warnings` are for people."""
+    """Snapshot of the control cluster. `entry` is `control` of an observation; `warnings` are for people.
+    `secret_versions` are the resourceVersions of Secrets, by which new values are noticed without being read into
+    anything."""
 
     entry: Mapping[str, Any]
     version: str = ""
@@ -61,6 +63,7 @@ class ControlSnapshot:
     warnings: Sequence[str] = ()
     requests: int = 0
     resources: Sequence[Object] = field(default=(), repr=False)
+    secret_versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
@@ -80,8 +83,9 @@ def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
-    secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets))
-    callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys])
+    versions: dict[str, str] = {}
+    secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets), versions)
+    callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys], versions)
     objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
     return ControlSnapshot(
         entry={
@@ -95,6 +99,7 @@ def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
         warnings=[*client.warnings, *warnings, *unread, *([_UNKNOWN.format(unknown)] if unknown else [])],
         requests=sum(client.requests.values()),
         resources=resources,
+        secret_versions=versions,
     )
 
 
@@ -181,9 +186,9 @@ def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
     return {key: one.get(key, frozenset()) | other.get(key, frozenset()) for key in {*one, *other}}
 
 
-def _secrets(client: Client, desired: SecretKeys) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the keys of Secrets that have a value. Secrets that we may not read are taken to have what is expected of
-    them: a running endpoint must not be withdrawn because of a missing permission."""
+def _secrets(client: Client, desired: SecretKeys, versions: dict[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the keys of Secrets that have a value, and add their versions. Secrets that we may not read are taken to
+    have what is expected of them: a running endpoint must not be withdrawn because of a missing permission."""
     found, unread = [], []
     for key, keys in sorted(desired.items()):
         namespace, name = key
@@ -195,11 +200,15 @@ def _secrets(client: Client, desired: SecretKeys) -> tuple[list[dict[str, Any]],
             continue
         if secret is not None:
             found.append(_secret(key, {entry for entry, value in fields(secret, "data").items() if value}))
+            versions[f"{namespace}/{name}"] = text(secret, "metadata", "resourceVersion")
     return found, unread
 
 
-def _caller_keys(client: Client, callers: Iterable[Mapping[str, str]]) -> tuple[list[dict[str, Any]], str]:
-    """Return the labels and the names of the keys of Secrets with keys of callers, or why they could not be read."""
+def _caller_keys(
+    client: Client, callers: Iterable[Mapping[str, str]], versions: dict[str, str]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the labels and the names of the keys of Secrets with keys of callers, or why they could not be read. Add
+    the versions of these Secrets."""
     found: dict[str, dict[str, Any]] = {}
     for labels in sorted({label_selector(each) for each in callers}):
         try:
@@ -211,6 +220,7 @@ def _caller_keys(client: Client, callers: Iterable[Mapping[str, str]]) -> tuple[
             keys = {entry for entry, value in fields(secret, "data").items() if value}
             entry = _secret((names.SYSTEM_NAMESPACE, name), keys)
             found[name] = {**entry, "labels": dict(sorted(fields(secret, "metadata", "labels").items()))}
+            versions[f"{names.SYSTEM_NAMESPACE}/{name}"] = text(secret, "metadata", "resourceVersion")
     return [found[name] for name in sorted(found)], ""
 
 

@@ -33,12 +33,16 @@ def of_manifests(paths: Sequence[str]) -> str:
 
 
 def of_snapshot(snapshot: FleetSnapshot) -> dict[str, str]:
-    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason."""
+    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason.
+
+    That of the control cluster has the versions of Secrets: gateways and replicas need what is new in them, as a key
+    that was rotated, and their values are in no snapshot."""
     digests = {
         f"cluster {name}": "unreachable" if observed.unreachable else digest(dict(observed.entry))
         for name, observed in snapshot.clusters.items()
     }
-    return {**digests, CONTROL: digest(dict(snapshot.control.entry))}
+    control = {**snapshot.control.entry, "secretVersions": dict(snapshot.control.secret_versions)}
+    return {**digests, CONTROL: digest(control)}
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     no_control,
     observe_control,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import observe_fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
+    FleetSnapshot,
+    observe_fleet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import watch
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "status"))
@@ -548,6 +552,27 @@ def test_which_callers_have_keys_and_not_the_keys() -> None:
     }
     assert observed.secret_keys[SYSTEM, "team-b"] == {"carol"}
     assert "aHVudGVyMg" not in str(snapshot)
+
+
+def test_new_values_in_secrets_are_changes_that_show_no_value() -> None:
+    keyed = {"metadata": {"name": "key", "namespace": "ml-team", "resourceVersion": "7"}, "data": {"apiKey": "aHVu"}}
+    callers = keys_of("team-a", {"keys": "eu", "a": "b"}, alice="aHVudGVyMg==")
+    callers["metadata"]["resourceVersion"] = "5"
+    secrets = {"key": {"apiVersion": "v1", "kind": "Secret", **keyed}, "callers": callers}
+
+    def part(**versions: str) -> Mapping[str, str]:
+        there = deepcopy(secrets)
+        for name, version in versions.items():
+            there[name]["metadata"]["resourceVersion"] = version
+        control = observe_control(MemoryClient([CALLERS, *there.values()]), expected([CALLERS, KEYED]))
+        assert "aHVu" not in str(control)
+        return watch.of_snapshot(FleetSnapshot(control, {}))
+
+    before = part()
+    assert watch.changed(before, part()) == []
+    assert watch.changed(before, part(callers="6")) == ["control"]
+    assert watch.changed(before, part(key="8")) == ["control"]
+    assert "aHVu" not in str(before)
 
 
 def test_callers_whose_keys_may_not_be_read_are_unknown_not_gone() -> None:
