@@ -40,26 +40,35 @@ class Sources:
         self._refused: dict[tuple[str, str], Forbidden] = {}
         self.error: ApiError | None = None
 
-    def labelled(self, namespace: str, labels: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-        """The values of all keys (base64) of the Secrets with these labels or, without any, why they are not known.
+    def labelled(self, namespace: str, labels: Mapping[str, Any]) -> tuple[dict[str, str], list[str], str]:
+        """The values of all keys (base64) of the Secrets with these labels, and which were left out; or, without any,
+        why they are not known.
 
-        Of keys with one name it is that of the first Secret, by name."""
+        Of keys with one name it is that of the first Secret, by name. Of several with one value it is the first, as
+        Envoy Gateway refuses all keys where one is there twice."""
         if self._control is None:
-            return {}, "no control cluster is given to copy from"
+            return {}, [], "no control cluster is given to copy from"
         if self.error is None:
             try:
                 found = self._control.list("v1", "Secret", namespace=namespace, labels=label_selector(labels)).items
             except Forbidden as error:
-                return {}, str(error)
+                return {}, [], str(error)
             except ApiError as error:
                 self.error = error
         if self.error is not None:
-            return {}, str(self.error)
+            return {}, [], str(self.error)
         values: dict[str, str] = {}
+        owners: dict[str, str] = {}
+        left_out = []
         for secret in sorted(found, key=lambda each: text(each, "metadata", "name")):
-            for key, value in fields(secret, "data").items():
-                values.setdefault(key, value)
-        return values, ""
+            for key, value in sorted(fields(secret, "data").items()):
+                place = f"{key} of Secret {namespace}/{text(secret, 'metadata', 'name')}"
+                if key not in values and value in owners:
+                    left_out.append(f"{place} is not used: it has the same value as {owners[value]}. Give it another")
+                elif value and key not in values:
+                    values[key] = value
+                    owners[value] = place
+        return values, left_out, ""
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
@@ -90,7 +99,8 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
             continue
         source, target = fields(entry, "from"), fields(entry, "to")
         place = (text(target, "namespace"), text(target, "name"))
-        values, error = _values(source, text(target, "key"), sources)
+        values, left_out, error = _values(source, text(target, "key"), sources)
+        notes += left_out
         if error:
             held.add(Key("", "Secret", *place))
             notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {error}")
@@ -106,13 +116,14 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
     return Copies(tuple(desired), frozenset(held), tuple(sorted(set(notes))))
 
 
-def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], str]:
-    """Return what one entry of a plan copies, by key; empty with the reason when it cannot be read."""
+def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict[str, str], list[str], str]:
+    """Return what one entry of a plan copies, by key, and what was left out; empty with the reason when it cannot be
+    read."""
     namespace, labels = text(source, "namespace"), fields(source, "matchLabels")
     if labels:
         return sources.labelled(namespace, labels)
     value, error = sources.value(namespace, text(source, "name"), text(source, "key"))
-    return {key: value}, error
+    return {key: value}, [], error
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str], kind: str, labels: Mapping[str, str]) -> Object:

@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_en
     EndpointTLS,
     ModelEndpointSpec,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import private_headers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
@@ -35,20 +36,6 @@ _CLUSTER = "endpoint"
 _AUTHORIZATION = "authorization"
 _MAX_REQUESTS = 65536
 """Envoy refuses more than 1,024 concurrent requests by default; a token stream is a request that lasts minutes."""
-
-_CALLERS_KEYS = (_AUTHORIZATION, "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key")
-"""Headers with credentials of callers for the fleet."""
-_HOPS = (
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-    "x-forwarded-server",
-    "x-real-ip",
-    "x-request-id",
-)
-"""Headers that disclose the internal network."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +90,8 @@ def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
 
     Envoy removes headers after it has written the credential, whose own header is therefore kept.
     """
-    removed = [name for name in (*_CALLERS_KEYS, *_HOPS) if name != credential.header.lower()]
+    private = (*private_headers.KEYS, *private_headers.CREDENTIALS, *private_headers.HOPS)
+    removed = [name for name in private if name != credential.header.lower()]
     action = {"cluster": _CLUSTER, "timeout": "0s", "idle_timeout": "0s", "host_rewrite_literal": target.authority}
     return {
         "name": _CLUSTER,

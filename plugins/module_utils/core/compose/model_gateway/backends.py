@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_en
     ANTHROPIC,
     APIKey,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import model_mode_obstacle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url
@@ -26,6 +26,9 @@ CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"
 """Certificate by which backends prove to clusters that requests are the gateway's, in each namespace with backends."""
 SECRET_KEY = "apiKey"
 """Key in the Secret of a credential: the AI gateway reads no other."""
+_PRIVATE = (*private_headers.CREDENTIALS, *private_headers.HOPS)
+"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
+same header."""
 
 Key = tuple[str, str]
 Doors = Mapping[Key, ClusterDoor]
@@ -104,9 +107,10 @@ def backend_objects(metadata: Mapping[str, Any], found: Target, *, names_callers
         "schema": {"name": found.schema, "prefix": found.prefix},
         "backendRef": parts.named("Backend", name, constants.ENVOY_GROUP),
     }
-    if not (found.cluster or names_callers):
+    if not found.cluster:
         # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
-        service["headerMutation"] = {"remove": [constants.CALLER_HEADER]}
+        caller = () if names_callers else (constants.CALLER_HEADER,)
+        service["headerMutation"] = {"remove": [*caller, *_PRIVATE]}
     yield _ai_object("AIServiceBackend", metadata, service)
     if found.key:
         yield _ai_object("BackendSecurityPolicy", metadata, _key_policy(found, name))

@@ -83,7 +83,8 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
         *([_callers(gateway)] if gateway.spec.auth else ()),
         _failover(gateway),
         _client_traffic(gateway),
-        refusals(gateway_metadata(gateway, f"{NAME}-refusals"), HTTP, *([HTTPS] if gateway.spec.tls else ())),
+        refusals(gateway_metadata(gateway, f"{NAME}-refusals"), *_listeners(gateway)),
+        _hidden_addresses(gateway),
         *_health(gateway),
         *([_redirect(gateway)] if gateway.spec.tls else ()),
         *_client_authority(gateway),
@@ -93,6 +94,21 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
 def certificate_secrets(gateway: api.InferenceGateway) -> list[str]:
     """Return the names of the Secrets with the certificates of a gateway, on the control cluster and on its own."""
     return [reference.name for reference in gateway.spec.tls.certificate_refs] if gateway.spec.tls else []
+
+
+def _listeners(gateway: api.InferenceGateway) -> list[str]:
+    return [HTTP, *([HTTPS] if gateway.spec.tls else ())]
+
+
+def _hidden_addresses(gateway: api.InferenceGateway) -> Object:
+    """Return the patch that hides addresses of callers from endpoints: the AI gateway cannot remove headers of Envoy."""
+    operation = {"op": "add", "path": "/request_headers_to_remove", "value": ["x-envoy-external-address"]}
+    return parts.patches(
+        gateway_metadata(gateway, f"{NAME}-addresses"),
+        "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+        operation,
+        _listeners(gateway),
+    )
 
 
 def _namespace() -> Object:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -46,6 +46,23 @@ def gateway_target(name: str) -> list[dict[str, str]]:
 def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
     """Return an object of Envoy Gateway's own kinds."""
     return {"apiVersion": ENVOY_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
+
+
+def patches(metadata: Mapping[str, Any], kind: str, operation: Mapping[str, Any], listeners: Iterable[str]) -> Object:
+    """Return the EnvoyPatchPolicy that changes resources of a kind of the Model gateway in Envoy's configuration, those
+    of these listeners."""
+    place = f"{constants.SYSTEM_NAMESPACE}/{constants.MODEL_GATEWAY}"
+    return envoy_object(
+        "EnvoyPatchPolicy",
+        metadata,
+        {
+            "targetRef": named("Gateway", constants.MODEL_GATEWAY, constants.GATEWAY_GROUP),
+            "type": "JSONPatch",
+            "jsonPatches": [
+                {"type": kind, "name": f"{place}/{listener}", "operation": dict(operation)} for listener in listeners
+            ],
+        },
+    )
 
 
 def proxy(metadata: Mapping[str, Any], **spec: Any) -> Object:

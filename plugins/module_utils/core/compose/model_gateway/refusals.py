@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -112,20 +111,6 @@ REFUSALS = (
 def refusals(metadata: Mapping[str, Any], *listeners: str) -> Object:
     """Return the patch that lets listeners of the gateway refuse in the format of its clients."""
     config = {"mappers": [each.mapper for each in REFUSALS]}
-    return parts.envoy_object(
-        "EnvoyPatchPolicy",
-        metadata,
-        {
-            "targetRef": parts.named("Gateway", constants.MODEL_GATEWAY, constants.GATEWAY_GROUP),
-            "type": "JSONPatch",
-            "jsonPatches": [
-                {
-                    "type": _LISTENER,
-                    "name": f"{constants.SYSTEM_NAMESPACE}/{constants.MODEL_GATEWAY}/{listener}",
-                    # With TLS and without it managers of connections are at different places.
-                    "operation": {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": config},
-                }
-                for listener in listeners
-            ],
-        },
-    )
+    # With TLS and without it managers of connections are at different places.
+    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": config}
+    return parts.patches(metadata, _LISTENER, operation, listeners)

@@ -54,6 +54,16 @@ def test_the_keys_of_all_callers_are_in_one_secret() -> None:
     assert copied["type"] == "Opaque"
 
 
+def test_a_key_of_two_callers_is_that_of_the_first_and_shown_to_no_one() -> None:
+    control = Control(secret("b", carol="YQ==", dave="", erin="ZQ=="), secret("a", alice="YQ==", bob="Yg=="))
+    found = copies([CALLERS], "hub", sources(control))
+    assert found.desired[0]["data"] == {"alice": "YQ==", "bob": "Yg==", "erin": "ZQ=="}
+    (note,) = found.notes
+    assert note.startswith(
+        f"carol of Secret {SYSTEM}/b is not used: it has the same value as alice of Secret {SYSTEM}/a"
+    )
+
+
 def test_keys_that_cannot_be_read_stay_as_they_are() -> None:
     found = copies([CALLERS], "hub", sources(Control(silent=True)))
     assert found.desired == ()

@@ -146,7 +146,23 @@ def test_a_provider_gets_its_key_and_nothing_about_the_caller(schema: str, kind:
     assert built("AIServiceBackend", name)["spec"] == {
         "schema": {"name": schema, "prefix": "/api/v1"},
         "backendRef": {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name},
-        "headerMutation": {"remove": ["x-modelplane-caller"]},
+        "headerMutation": {
+            "remove": [
+                "x-modelplane-caller",
+                "proxy-authorization",
+                "cookie",
+                "api-key",
+                "x-goog-api-key",
+                "forwarded",
+                "x-forwarded-for",
+                "x-forwarded-host",
+                "x-forwarded-port",
+                "x-forwarded-proto",
+                "x-forwarded-server",
+                "x-real-ip",
+                "x-request-id",
+            ]
+        },
     }
     secret = child_name(name, "credential")
     assert built("BackendSecurityPolicy", name)["spec"] == {
