@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import ordered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
@@ -54,6 +56,7 @@ class ComposedFleet:
         self.folder = folder / "build"
         self._manifests = folder / "manifests"
         self.built: list[Object] = []
+        self._applied: list[Object] = []
         self.clients, self.servers = (Authority(name, folder) for name in ("clients", "servers"))
         for each in (self.folder, self._manifests):
             each.mkdir()
@@ -71,14 +74,22 @@ class ComposedFleet:
         self.built = Build(str(self.folder)).objects(HUB)
 
     def install(self) -> None:
-        """Build, and apply what was built: namespaces, Secrets, the rest."""
+        """Build, and apply what was built: namespaces, Secrets, the rest. Then delete what is built no more."""
         self.build()
         namespaces = [each for each in self.built if each["kind"] == "Namespace"]
         self.cluster.apply(namespaces)
         self.copy_secrets()
         self.certify()
         left_out = {"Namespace"} | CERTIFICATES | ENGINES
-        self.cluster.apply([self._double(each) for each in self.built if each["kind"] not in left_out])
+        applied = ordered(self._double(each) for each in self.built if each["kind"] not in left_out)
+        self.cluster.apply(applied)
+        stays = [identity(each) for each in applied]
+        for each in reversed(self._applied):
+            if identity(each) not in stays:
+                metadata = each["metadata"]
+                place = metadata.get("namespace", "")
+                self.cluster.cluster.objects.delete(each["apiVersion"], each["kind"], metadata["name"], place)
+        self._applied = applied
 
     def copy_secrets(self) -> None:
         """Copy the Secrets that the plan names, as applying does."""

@@ -51,6 +51,12 @@ UNKNOWN = {403, 404}
 FLEETS_OWN = ("qwen", "each", "together", "first", "second", "third")
 MODELS = ("open", "of-alice", "of-bob", "chat", "each")
 SHARED = names.child_name("first", "second", "third")
+DETOURS = {
+    "spill": names.child_name("spill", "spill-alone", "eu", "overflow"),
+    "spill-two": names.child_name(names.child_name("spill-two", "eu"), "overflow"),
+    "spill-claude": names.child_name(names.child_name("spill-claude", "eu"), "overflow"),
+}
+"""Policies that count the budgets of services at the door of the gateway's own cluster."""
 SPREAD = {"north": 7, "south": 2, "paid": 1}
 REQUESTS = 10_000
 FIELDS = {"caller", "service", "endpoint", "served_model", "response_model", "status", "duration_ms", "start_time"}
@@ -130,7 +136,7 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
     cluster_gateway = gateway_cluster.gateway("cluster-gateway", SYSTEM)
     fleet.know_cluster(cluster_gateway.address)
     fleet.install()
-    for model in ("of-alice", "of-bob", "each", "first", "second", "third", "bought"):
+    for model in ("of-alice", "of-bob", "each", "first", "second", "third", "bought", "spill", "spill-two"):
         gateway_cluster.wait_for(f"{model} is refused", lambda m=model: made.everywhere(m, "dave", 403))
     for model in ("chat", "mixed", "spread", "patient", "open", "qwen", "of-alice"):
         gateway_cluster.wait_for(f"{model} answers", lambda m=model: made.everywhere(m, "alice", 200))
@@ -138,6 +144,17 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
         gateway_cluster.wait_for(f"{model} is limited", lambda m=model: made.everywhere(m, "alice", 200, 429))
     gateway_cluster.wait_for("nowhere is routed", lambda: made.everywhere("nowhere", "alice", 503))
     gateway_cluster.wait_for("claude answers", lambda: made.everywhere("claude", "alice", 200, path=ANTHROPIC))
+    for model, policy in DETOURS.items():
+        ways = {"path": ANTHROPIC if model == "spill-claude" else OPENAI}
+        gateway_cluster.wait_for(
+            f"{model} is counted at the door",
+            lambda m=model, p=policy, w=ways: all(
+                made.ask(m, "alice", over=made.gateway.connection(pod=pod), **w).status == 200
+                and counters(gateway_cluster, p)
+                and not empty_budgets(gateway_cluster)
+                for pod in made.gateway.pods
+            ),
+        )
     return made
 
 
@@ -542,6 +559,168 @@ def test_a_limit_of_an_engine_is_passed_on(
     assert not {"retry-after", "x-should-retry"} & answer.headers.keys()
 
 
+# How much before the next priority
+
+
+def answered(clients: Clients, model: str, *callers: str, **more: Any) -> list[str]:
+    """Return the engine behind each answer, or the status of one that is a refusal."""
+    found = []
+    for caller in callers:
+        answer = clients.ask(model, caller, **more)
+        text = answer.body.decode()
+        found.append(text.partition("from ")[2].partition('"')[0] if answer.status == 200 else str(answer.status))
+    return found
+
+
+def test_beyond_a_budget_of_tokens_the_next_priority_answers(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine]
+) -> None:
+    """15 an hour for each caller, 12 an answer, over two services of which one has no next priority."""
+    policy = DETOURS["spill"]
+    empty_budgets(gateway_cluster)
+    assert answered(clients, "spill", "alice") == ["own"]
+    got = engines["own"].seen[-1]
+    assert (got.path, got.body["model"], got.headers["x-modelplane-caller"]) == (OPENAI, "ml-team/qwen", "alice")
+    counted(gateway_cluster, policy, TOKENS)
+    assert answered(clients, "spill-alone", "alice") == ["own"]
+    counted(gateway_cluster, policy, 2 * TOKENS)
+    before = seen(engines)
+    assert answered(clients, "spill", "alice", "alice") == ["paid", "paid"]
+    assert seen(engines) - before == {"paid": 2}
+    assert "x-modelplane-caller" not in engines["paid"].seen[-1].headers
+    assert answered(clients, "spill-alone", "alice") == ["429"]
+    assert answered(clients, "spill", "bob", "dave", "") == ["own", "403", "401"]
+    # Whoever a request says that it is of, and wherever it says that it goes.
+    forged = {"x-modelplane-caller": "bob", "x-modelplane-service": "ml-team/spill-two", "x-modelplane-endpoint": "x"}
+    assert answered(clients, "spill", "alice", headers=forged) == ["paid"]
+    counted(gateway_cluster, policy, 2 * TOKENS, TOKENS)
+    # All priorities are in reach, and only the first is in the budget.
+    engines["paid"].answer = 503
+    assert answered(clients, "spill", "alice") == ["south"]
+    engines["south"].answer = 429
+    assert answered(clients, "spill", "alice") == ["429"]
+    counted(gateway_cluster, policy, 2 * TOKENS, TOKENS)
+
+
+@pytest.mark.parametrize("more", [{"stream": True}, {"path": ANTHROPIC, "max_tokens": 9}], ids=["stream", "Anthropic"])
+def test_streams_and_callers_of_anthropic_spend_such_a_budget(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine], more: dict[str, Any]
+) -> None:
+    empty_budgets(gateway_cluster)
+    before = seen(engines)
+    for spent in (1, 2):
+        assert clients.ask("spill", "alice", **more).status == 200
+        counted(gateway_cluster, DETOURS["spill"], spent * TOKENS)
+    assert seen(engines) - before == {"own": 2}
+    assert clients.ask("spill", "alice", **more).status == 200
+    assert seen(engines) - before == {"own": 2, "paid": 1}
+
+
+def test_an_endpoint_of_anthropic_is_in_such_a_budget(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine]
+) -> None:
+    """It gets its key behind the door, and the name of the caller, by which its tokens are counted."""
+    empty_budgets(gateway_cluster)
+    way = {"path": ANTHROPIC, "max_tokens": 9}
+    assert answered(clients, "spill-claude", "alice", **way) == ["claude"]
+    got = engines["claude"].seen[-1]
+    assert (got.path, got.body["model"]) == ("/v1/messages", "claude-large")
+    assert (got.headers["x-api-key"], got.headers["x-modelplane-caller"]) == (PROVIDER_KEYS["claude"], "alice")
+    counted(gateway_cluster, DETOURS["spill-claude"], TOKENS)
+    assert answered(clients, "spill-claude", "alice", **way) == ["paid"]
+    assert "x-modelplane-caller" not in engines["paid"].seen[-1].headers
+
+
+def test_beyond_a_budget_of_requests_the_next_priority_answers_until_one_refuses(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine]
+) -> None:
+    """Four a day of all callers at the first priority, seven of each in all. Each request is in one usage record."""
+    gateway_cluster.wait_for("records are written", lambda: recorded(clients, "spill-two"))
+    empty_budgets(gateway_cluster)
+    before, logged = seen(engines), Counter(recorded(clients, "spill-two"))
+    first = answered(clients, "spill-two", "alice", "bob", "bob", "alice")
+    assert set(first) <= {"north", "south"}
+    assert answered(clients, "spill-two", "bob", *["alice"] * 5) == [*["paid"] * 6]
+    assert answered(clients, "spill-two", "alice", "bob", "carol") == ["429", "paid", "403"]
+    assert seen(engines) - before == {**Counter(first), "paid": 7}
+    for name in {*first, "paid"}:
+        headers = engines[name].seen[-1].headers
+        assert not {"x-modelplane-caller", "x-modelplane-service", "x-modelplane-endpoint"} & headers.keys()
+
+    def expected() -> bool:
+        return (Counter(recorded(clients, "spill-two")) - logged).total() >= 13
+
+    gateway_cluster.wait_for("all records are written", expected)
+    records = Counter(recorded(clients, "spill-two")) - logged
+    tokens = {name: engines[name].input_tokens + engines[name].output_tokens for name in ("north", "south", "paid")}
+    models = {"north": "served-in-the-north", "south": "", "paid": "paid-large"}
+    for name, number in {**Counter(first), "paid": 7}.items():
+        assert sum(count for record, count in records.items() if record[0] == name) == number
+        assert {record[1:] for record in records if record[0] == name} <= {
+            (caller, models[name], str(tokens[name]), 200) for caller in ("alice", "bob")
+        }
+    assert {record[4] for record in records if record[0] not in models} == {403, 429}
+    assert records.total() == 13
+
+
+def recorded(clients: Clients, model: str) -> list[tuple[str, str, str, str, int]]:
+    """Usage records of a service: the engine of the endpoint, the caller, the model there, tokens and status."""
+    found = [each for each in clients.gateway.access_log() if each.get("service") == f"ml-team/{model}"]
+    engine_of = {name: f"-{name}-" for name in ("north", "south", "paid", "claude")}
+    return [
+        (
+            next((name for name, part in engine_of.items() if part in str(each.get("endpoint"))), ""),
+            str(each.get("caller")),
+            str(each.get("served_model") or ""),
+            str(each.get("total_tokens")),
+            int(each["status"]),
+        )
+        for each in found
+    ]
+
+
+def test_a_budget_overflows_and_refuses_again_while_requests_go_on(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
+) -> None:
+    """What the gateway and the door do not know at the same time is answered by another endpoint."""
+    budget, most = fleet.resource("CallerPolicy", "spill-requests")["spec"]["budgets"]
+    limits = budget["limit"], most["limit"]
+    budget["limit"] = most["limit"] = 1_000_000
+    fleet.install()
+    plenty = "1000000"
+    gateway_cluster.wait_for(
+        "the limits have changed",
+        lambda: plenty in clients.ask("spill-two", "bob").headers["x-ratelimit-limit"].partition(",")[0],
+    )
+    empty_budgets(gateway_cluster)
+    with Load(lambda connection: clients.ask("spill-two", "bob", over=connection), clients.gateway) as load:
+        for spent in ("Refuse", "Overflow"):
+            load.more(gateway_cluster)
+            budget["whenSpent"] = spent
+            fleet.install()
+            load.more(gateway_cluster, 600)
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+    budget["limit"], most["limit"] = limits
+    fleet.install()
+
+
+def test_a_dead_first_priority_behind_the_door_is_replaced(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: dict[str, Engine]
+) -> None:
+    empty_budgets(gateway_cluster)
+    for name in ("north", "south"):
+        engines[name].answer = 503
+    assert answered(clients, "spill-two", "alice") == ["paid"]
+    for name in ("north", "south"):
+        engines[name].answer = 200
+    empty_budgets(gateway_cluster)
+    engines["claude"].die()
+    try:
+        assert answered(clients, "spill-claude", "alice", path=ANTHROPIC, max_tokens=9) == ["paid"]
+    finally:
+        engines["claude"] = gateway_cluster.engine("claude", "claude.example")
+
+
 # Engines of the fleet, behind the gateway of their cluster
 
 
@@ -575,13 +754,18 @@ def test_the_gateway_of_a_cluster_refuses_who_has_no_certificate_of_the_gateways
     body = {"model": "ml-team/qwen", "messages": QUESTION}
     before = seen(engines)
     other = Authority("other", tmp_path)
+    # The way of an engine, and that of a budget that overflows.
+    counted_one = {"x-modelplane-service": "ml-team/spill", "x-modelplane-caller": "alice"}
     for context in (trusting(fleet.servers), trusting(fleet.servers, *other.issue("inference-gateway-eu"))):
-        with pytest.raises((OSError, http.client.HTTPException)):
-            door.request(path, body, over=door.connection(443, context, host=host))
+        for way in (path, OPENAI):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                door.request(way, body, counted_one, over=door.connection(443, context, host=host))
     assert not door.listens(80)
     assert seen(engines) == before
     known = trusting(fleet.servers, *fleet.clients.issue("another-gateway"))
     assert door.request(path, body, over=door.connection(443, known, host=host)).status == 200
+    # An endpoint that it does not know is as one that is down.
+    assert door.request(OPENAI, body, counted_one, over=door.connection(443, known, host=host)).status == 503
     # The name is in its certificate, and no other.
     with pytest.raises(ssl.SSLCertVerificationError):
         door.request(path, body, over=door.connection(443, known, host="edge.example"))

@@ -60,7 +60,7 @@ class Budget(Model):
     when_spent: Literal["Refuse", "Overflow"] = Field(
         default="Refuse",
         description="Refuse answers 429 until the span of time ends; Overflow sends requests to endpoints of the next "
-        "priority.",
+        "priority, which the budget does not count, and answers 429 where a service has none.",
     )
     when_unavailable: Literal["Refuse", "Allow"] = Field(
         default="Refuse", description="What happens to requests while use cannot be counted."

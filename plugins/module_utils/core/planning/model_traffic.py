@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GatewayStatus
@@ -13,7 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, mtls
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import (
+    backends,
+    mtls,
+    overflow,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
@@ -49,7 +54,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mov
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    condition_entry,
+    fields,
+    identity,
+    text,
+)
 
 
 @dataclass(frozen=True)
@@ -95,15 +106,23 @@ def model_traffic(
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     doors = {key: _door(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = EndpointIndex([*endpoints, *context.fleet.external.values()])
-    served = {
-        cluster: [_routed(context, service, gateway, index, doors) for service in _services(context, gateway)]
-        for cluster, gateway in serving.items()
-    }
+    served, spilled, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
+    for cluster, gateway in serving.items():
+        found = [_routed(context, service, gateway, index, doors) for service in _services(context, gateway)]
+        door = _door(context, cluster, platforms[cluster])
+        served[cluster], refused_budgets, spills = _with_overflow(context, found, door)
+        refusals += refused_budgets
+        spilled += [cluster] if spills else []
     moved = tuple(moved_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
     hosts = frozenset([*serving, *(gateway.cluster for gateway in moved)])
-    inside = _cluster_gateways(context, platforms, _clients(context, serving.values(), moved), hosts, clusters.values())
+    clients, stays = _clients(context, serving.values(), moved), _kept(context, moved)
+    spilled += [place for place, value in stays if overflow.is_behind_door(value)]
+    inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), spilled)
+    for cluster, gateway in serving.items():
+        if any(map(_listens, inside.get(cluster, ()))):
+            inside[cluster] = [*inside[cluster], *overflow.door_answer_objects(gateway)]
     objects: dict[str, list[Object]] = {}
-    for place, value in _kept(context, moved):
+    for place, value in stays:
         objects.setdefault(place, []).append(value)
     for cluster, gateway in serving.items():
         objects.setdefault(cluster, []).extend(_gateway_objects(context, gateway, served[cluster]))
@@ -118,7 +137,7 @@ def model_traffic(
         refused=refused,
         moved=tuple(gateway.ref for gateway in moved),
         warnings=(
-            *_warnings(context),
+            *refusals,
             *_named_callers(routed),
             *_divided_budgets(context, serving.values(), routed),
             *(gateway.warning for gateway in moved),
@@ -207,10 +226,55 @@ def _routed(
         return not problem
 
     names_callers = any(
-        selects(policy, service) and counts_tokens_of_callers(policy) for policy in context.fleet.policies.values()
+        selects(policy, service) and counts_tokens_of_callers(policy, policy.spec.budgets or ())
+        for policy in context.fleet.policies.values()
     )
     route = Route(service, gateway, resolve(service, index, usable, failover=True), doors, names_callers)
     return RoutedModel(route, problems, route_objects(route))
+
+
+def _with_overflow(
+    context: Context, served: Sequence[RoutedModel], door: ClusterDoor
+) -> tuple[list[RoutedModel], list[str], bool]:
+    """Return the services of a gateway with the detours that their budgets need, warnings of those that overflow
+    nowhere, and whether any budget would. `door` is that of the gateway's cluster."""
+    found: list[RoutedModel] = []
+    refusals: list[str] = []
+    budgets: dict[str, overflow.Overflowing] = {}
+    by_namespace = _policies(context)
+    for namespace, policies in by_namespace.items():
+        # Gateways that ask for no keys know no callers, and refuse all of services with a policy.
+        known = [each.route for each in served if each.route.gateway.spec.auth]
+        beside = [route for route in known if route.service.namespace == namespace]
+        budgets[namespace] = overflow.overflowing(beside, policies)
+    for each in served:
+        namespace = each.route.service.namespace
+        spilling = budgets.get(namespace, {})
+        accepts = functools.partial(_accepts, context, door.cluster, each.route.namespace)
+        policies = by_namespace.get(namespace, [])
+        route = overflow.with_overflow(each.route, spilling, door, policies, accepts)
+        objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else each.objects
+        found.append(replace(each, route=route, objects=objects))
+        refusals += overflow.refusals(route, spilling, door, policies if route.gateway.spec.auth else ())
+    return found, refusals, any(budgets.values())
+
+
+def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
+    """Return the policies of each namespace, sorted."""
+    found: dict[str, list[api.CallerPolicy]] = {}
+    for (namespace, __), policy in sorted(context.fleet.policies.items()):
+        found.setdefault(namespace, []).append(policy)
+    return found
+
+
+def _accepts(context: Context, cluster: str, namespace: str, name: str) -> bool:
+    """Return whether the door of a gateway's cluster has accepted a route: what it said of earlier generations counts
+    too. Nothing changes on a cluster that does not answer."""
+    seen = context.observed_cluster(cluster)
+    if context.declared(cluster) or seen is None or seen.unreachable:
+        return True
+    accepted = condition_entry(seen.objects.find("AIGatewayRoute", namespace, name), "Accepted")
+    return text(accepted, "status") == "True"
 
 
 def _caller_objects(context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[Object]:
@@ -219,13 +283,15 @@ def _caller_objects(context: Context, gateway: api.InferenceGateway, served: Ite
         if each.objects:
             by_namespace.setdefault(each.route.service.namespace, []).append(each.route)
     for namespace, routes in sorted(by_namespace.items()):
-        yield from caller_objects(routes, _rights(context, gateway, namespace))
+        rights_here = _rights(context, gateway, namespace)
+        yield from caller_objects(routes, rights_here)
+        yield from overflow.overflow_budget_objects(routes, rights_here)
 
 
 def _rights(context: Context, gateway: api.InferenceGateway, namespace: str) -> list[Rights]:
     """Return the rights that the policies of a namespace give at a gateway. One that asks for no keys knows no caller,
     whatever a request says."""
-    policies = [policy for key, policy in sorted(context.fleet.policies.items()) if key[0] == namespace]
+    policies = _policies(context).get(namespace, [])
     if gateway.spec.auth is None:
         return [Rights(policy, ()) for policy in policies]
     secrets = _key_secrets(context, gateway.spec.auth.api_key.secret_selector)
@@ -297,17 +363,23 @@ def _cluster_gateways(
     clients: Mapping[str, str],
     hosts: frozenset[str],
     used: Iterable[str],
+    spilled: Collection[str],
 ) -> dict[str, Sequence[Object]]:
-    """Return the objects of clusters with engines by which gateways in mode Model reach them."""
+    """Return the objects by which gateways in mode Model reach clusters with engines, and those of their own clusters
+    that count budgets behind their door (`spilled`)."""
     if not hosts:
         return {}
     has_path = context.fleet.path_gateway is not None
     with_replicas = frozenset(used)
-    return {
-        name: mtls.cluster_gateway_objects(platform.resource, clients, plain=has_path and name in hosts)
-        for name, platform in platforms.items()
-        if platform.resource.spec.node_pools or name in with_replicas
-    }
+    found: dict[str, Sequence[Object]] = {}
+    for name, platform in platforms.items():
+        has_engines = bool(platform.resource.spec.node_pools) or name in with_replicas
+        if has_engines or name in spilled:
+            plain = has_path and name in hosts and has_engines
+            found[name] = mtls.cluster_gateway_objects(
+                platform.resource, clients, plain=plain, hosts_gateway=name in hosts
+            )
+    return found
 
 
 def _listens(value: Object) -> bool:
@@ -321,17 +393,6 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
     written_one = (gateway.status and gateway.status.client_ca_certificate) or ""
     earlier = text(context.statuses.get(gateway.ref), "clientCACertificate")
     return text(observed, "data", constants.CA_KEY) or earlier or written_one
-
-
-def _warnings(context: Context) -> Iterable[str]:
-    """Yield what policies ask for and gateways do not do."""
-    for __, policy in sorted(context.fleet.policies.items()):
-        for budget in policy.spec.budgets or ():
-            if budget.when_spent == "Overflow":
-                yield (
-                    f"CallerPolicy {policy.namespace}/{policy.name}: requests beyond budget {budget.name} are refused, "
-                    "as Envoy Gateway cannot send them to the next priority: write whenSpent: Refuse"
-                )
 
 
 def _divided_budgets(
@@ -354,8 +415,8 @@ def _divided_budgets(
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
     """Yield which endpoints outside of the fleet get the names of callers."""
     for route in (each.route for each in routed):
-        outside = sorted(endpoint.name for endpoint, *__ in route.used if backends.key_of(endpoint) not in route.doors)
-        if route.names_callers and outside:
+        outside = sorted(endpoint.name for endpoint in route.knowing_callers)
+        if outside:
             yield (
                 f"ModelService {route.service.namespace}/{route.service.name}: its endpoints outside of the fleet "
                 f"({', '.join(outside)}) get the names of callers, as a CallerPolicy counts tokens by them: if they "

@@ -166,7 +166,10 @@ func (p *processor) read(headers map[string]string, body []byte) (string, *extpr
 	p.lock.Lock()
 	p.requests[id] = made
 	p.lock.Unlock()
-	set := map[string]string{modelHeader: made.model, pathHeader: headers[":path"], requestHeader: id}
+	set := map[string]string{modelHeader: made.model, requestHeader: id}
+	if headers[pathHeader] == "" {
+		set[pathHeader] = headers[":path"]
+	}
 	return id, &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_RequestBody{RequestBody: &extproc.BodyResponse{
 			Response: &extproc.CommonResponse{HeaderMutation: mutation(set, nil), ClearRouteCache: true},
@@ -181,6 +184,10 @@ func (p *processor) rewrite(headers map[string]string, attributes *structpb.Stru
 	chosen := p.state.get().backends[attributes.Fields[hostAttribute].GetStringValue()]
 	if found == nil || chosen == nil {
 		return immediate(500, failure("server_error", "the gateway does not know this backend yet"))
+	}
+	// As with the original, a request that comes from another gateway is read by the path that it had there.
+	if first, _, _ := strings.Cut(headers[pathHeader], "?"); (first == anthropicPath) != (found.schema == schemaAnthropic) {
+		return immediate(500, failure("server_error", "the request had another path at another gateway: "+first))
 	}
 	if found.schema == schemaOpenAI && chosen.schema == schemaAnthropic {
 		return immediate(400, failure("invalid_request_error", "this model takes requests at /anthropic/v1/messages only"))

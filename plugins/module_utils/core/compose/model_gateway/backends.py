@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -29,6 +29,11 @@ SECRET_KEY = "apiKey"
 _PRIVATE = (*private_headers.CREDENTIALS, *private_headers.HOPS)
 """Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
 same header."""
+SERVICE_HEADER = "x-modelplane-service"
+"""Header that says behind the door of a gateway's own cluster which service a request is for: by then its body names
+the model as the endpoint has it."""
+ENDPOINT_HEADER = "x-modelplane-endpoint"
+"""Header that says there which endpoint a request is for, by the name of its backend."""
 
 Key = tuple[str, str]
 Doors = Mapping[Key, ClusterDoor]
@@ -40,7 +45,7 @@ class Target:
     """Destination of the requests for an endpoint.
 
     `cluster`: of the fleet, "" for other endpoints. `server`: the name in the backend's certificate, "" for plain HTTP.
-    `model`: the name that the backend has for it, "" passes on that of the request."""
+    `model`: the name that the backend has for it, "" passes on that of the request. `headers` are set on requests."""
 
     host: str
     port: int
@@ -50,6 +55,28 @@ class Target:
     model: str = ""
     cluster: str = ""
     key: APIKey | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """Detour of a service's requests for its first priority, by the door of the gateway's own cluster. Budgets are
+    counted behind it, whose refusals the gateway takes for those of an endpoint: it goes to the next priority.
+
+    `budgets` are those, by the names of their policies and their own. `is_ready`: requests take it; until then only the
+    objects behind the door are composed. Foreign backends behind it get the names of callers (`names_callers`) and of
+    the service (`counts_tokens`), where tokens are counted by them."""
+
+    door: ClusterDoor
+    budgets: frozenset[tuple[str, str]]
+    is_ready: bool = True
+    names_callers: bool = False
+    counts_tokens: bool = False
+
+    @property
+    def withheld(self) -> list[str]:
+        """Headers of the detour that foreign backends do not get."""
+        return [ENDPOINT_HEADER, *(() if self.counts_tokens else [SERVICE_HEADER])]
 
 
 def key_of(endpoint: api.ModelEndpoint) -> Key:
@@ -85,6 +112,29 @@ def target(endpoint: api.ModelEndpoint, doors: Doors) -> Target:
     return Target(url.host, url.port, server, spec.prefix, spec.schema_name, spec.model or "", key=key)
 
 
+def detour_name(backend: str) -> str:
+    """Return the name of the backend that leads to this one by the door of the gateway's own cluster."""
+    return names.child_name(backend, "overflow")
+
+
+def detour(found: Target, door: ClusterDoor, service: str, name: str) -> Target:
+    """Return the target that leads to that of an endpoint by the door of the gateway's own cluster.
+
+    What the endpoint speaks and what it calls its model are settled before the door, as without it. `service` is the
+    name of the model, `name` that of the endpoint's backend."""
+    return replace(
+        found,
+        host=door.hostname,
+        port=PORT,
+        server=door.hostname,
+        # The front doors of the AI gateway.
+        prefix="/anthropic/v1" if found.schema == ANTHROPIC else "/v1",
+        cluster=door.cluster,
+        key=None,
+        headers=((SERVICE_HEADER, service), (ENDPOINT_HEADER, name)),
+    )
+
+
 def cluster_ca_name(cluster: str) -> str:
     """Return the name of the ConfigMap with the CA certificate of a cluster."""
     return names.child_name("cluster-ca", cluster)
@@ -95,10 +145,13 @@ def credential_name(backend: str) -> str:
     return names.child_name(backend, "credential")
 
 
-def backend_objects(metadata: Mapping[str, Any], found: Target, *, names_callers: bool = False) -> Iterable[Object]:
+def backend_objects(
+    metadata: Mapping[str, Any], found: Target, *, names_callers: bool = False, withheld: Sequence[str] = ()
+) -> Iterable[Object]:
     """Yield the objects of a backend, which all have this metadata.
 
-    Those of the fleet get the name of who calls, others with `names_callers` only."""
+    Those of the fleet get the name of who calls, others with `names_callers` only, and those no headers that are
+    `withheld`."""
     name = parts.name_of(metadata)
     address = {"fqdn": {"hostname": found.host, "port": found.port}}
     secure = {"tls": _tls(found)} if found.server else {}
@@ -111,6 +164,14 @@ def backend_objects(metadata: Mapping[str, Any], found: Target, *, names_callers
         # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
         caller = () if names_callers else (constants.CALLER_HEADER,)
         service["headerMutation"] = {"remove": [*caller, *_PRIVATE]}
+    # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
+    removed = [] if found.cluster else [*(() if names_callers else [constants.CALLER_HEADER]), *withheld]
+    mutation = {
+        **({"set": [{"name": header, "value": value} for header, value in found.headers]} if found.headers else {}),
+        **({"remove": removed} if removed else {}),
+    }
+    if mutation:
+        service["headerMutation"] = mutation
     yield _ai_object("AIServiceBackend", metadata, service)
     if found.key:
         yield _ai_object("BackendSecurityPolicy", metadata, _key_policy(found, name))

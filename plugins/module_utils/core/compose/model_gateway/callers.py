@@ -8,7 +8,7 @@ A route has one policy of each kind, as Envoy Gateway uses only the oldest of se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,19 +66,37 @@ class Rights:
         return selects(self.policy, service)
 
 
+@dataclass(frozen=True)
+class Counter:
+    """Place where budgets are counted.
+
+    `counts`: whether a budget of a policy is counted here for a service. `header` has the name of the service here.
+    `routes`: the names of its HTTPRoutes; `several`: together they are more than one route of Envoy's. `named`: the
+    name of the policy for such services."""
+
+    counts: Callable[[Rights, Budget, Route], bool]
+    header: str
+    routes: Callable[[Route], Sequence[str]]
+    named: Callable[[Sequence[Route]], str]
+    several: bool = False
+
+    def covered(self, each: Rights, budget: Budget, routes: Iterable[Route]) -> list[Route]:
+        """Return the routes whose requests a budget is for here."""
+        return [route for route in routes if each.covers(route.service) and self.counts(each, budget, route)]
+
+
 def selects(policy: api.CallerPolicy, service: api.ModelService) -> bool:
     """Return True for a service that a policy selects."""
     selector = policy.spec.services
     return service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
 
 
-def counts_tokens_of_callers(policy: api.CallerPolicy) -> bool:
-    """Return whether a policy has a budget of tokens whose use belongs to callers by their names.
+def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]) -> bool:
+    """Return whether one of these budgets of a policy is of tokens whose use belongs to callers by their names.
 
     Tokens are counted when an answer has ended, by the headers that its backend got."""
     is_everyone = any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ())
-    counting = [budget for budget in policy.spec.budgets or () if budget.unit != "Requests"]
-    return any(budget.scope == "Caller" or not is_everyone for budget in counting)
+    return any(budget.unit != "Requests" and (budget.scope == "Caller" or not is_everyone) for budget in budgets)
 
 
 def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret]) -> Rights:
@@ -98,15 +116,30 @@ def caller_objects(routes: Sequence[Route], policies: Sequence[Rights]) -> Itera
         selecting = [each for each in policies if each.covers(route.service)]
         if selecting and all(each.callers is not None for each in selecting):
             yield _authorization(route, selecting)
-    for group in _groups(routes, policies):
-        spec = {**_retry(group), **_rate_limit(group, policies)}
+    yield from counting_objects(routes, policies, GATEWAY, _retry)
+
+
+def counting_objects(
+    routes: Sequence[Route],
+    policies: Sequence[Rights],
+    counter: Counter,
+    more: Callable[[Sequence[Route]], Mapping[str, Any]] = lambda _group: {},
+) -> Iterator[Object]:
+    """Yield the policies that count budgets at a place; `more` of their fields are for the same routes."""
+    for group in _groups(routes, policies, counter):
+        spec = {**more(group), **_rate_limit(group, policies, counter)}
         if spec:
-            yield _traffic(group, spec)
+            yield parts.envoy_object(
+                "BackendTrafficPolicy",
+                group[0].metadata(counter.named(group)),
+                {"targetRefs": _targets(group, counter), "mergeType": parts.MERGED, **spec},
+            )
 
 
-def _targets(routes: Iterable[Route]) -> list[dict[str, str]]:
+def _targets(routes: Iterable[Route], counter: Counter) -> list[dict[str, str]]:
     # The AI gateway makes an HTTPRoute of the same name of each of its routes.
-    return [parts.named("HTTPRoute", route.service.name, constants.GATEWAY_GROUP) for route in routes]
+    named = [name for route in routes for name in counter.routes(route)]
+    return [parts.named("HTTPRoute", name, constants.GATEWAY_GROUP) for name in named]
 
 
 def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
@@ -123,7 +156,7 @@ def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
         "SecurityPolicy",
         route.metadata(route.service.name),
         {
-            "targetRefs": _targets([route]),
+            "targetRefs": _targets([route], GATEWAY),
             "mergeType": parts.MERGED,
             "authorization": {"defaultAction": "Deny", **({"rules": rules} if rules else {})},
         },
@@ -140,26 +173,31 @@ def allowed_callers(seen: Object, policy: str) -> list[str]:
     return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
 
 
-def _groups(routes: Sequence[Route], policies: Sequence[Rights]) -> list[list[Route]]:
+def _groups(routes: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> list[list[Route]]:
     """Return the routes in groups: those that share a budget are in one, whose policy counts for all of them."""
     groups = [[route] for route in routes]
     for each in policies:
-        if each.budgets:
-            joined = [group for group in groups if any(each.covers(route.service) for route in group)]
-            rest = [group for group in groups if group not in joined]
-            groups = [*rest, [route for group in joined for route in group]] if joined else rest
+        joined = [group for group in groups if any(counter.covered(each, budget, group) for budget in each.budgets)]
+        rest = [group for group in groups if group not in joined]
+        groups = [*rest, [route for group in joined for route in group]] if joined else rest
     ordered = [sorted(group, key=lambda route: route.service.name) for group in groups]
     return sorted(ordered, key=lambda group: group[0].service.name)
 
 
-def _traffic(group: Sequence[Route], spec: Mapping[str, Any]) -> Object:
-    first = group[0]
-    name = first.service.name if len(group) == 1 else names.child_name(*(route.service.name for route in group))
-    return parts.envoy_object(
-        "BackendTrafficPolicy",
-        first.metadata(name),
-        {"targetRefs": _targets(group), "mergeType": parts.MERGED, **spec},
-    )
+def _name_at_gateway(group: Sequence[Route]) -> str:
+    first = group[0].service.name
+    return first if len(group) == 1 else names.child_name(*(route.service.name for route in group))
+
+
+def _counts_at_gateway(each: Rights, budget: Budget, route: Route) -> bool:
+    detour = route.overflow
+    return not (detour and detour.is_ready and (each.policy.name, budget.name) in detour.budgets)
+
+
+GATEWAY = Counter(
+    _counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway, several=False
+)
+"""The gateway itself, which refuses requests beyond budgets."""
 
 
 def _retry(group: Iterable[Route]) -> dict[str, Any]:
@@ -168,18 +206,27 @@ def _retry(group: Iterable[Route]) -> dict[str, Any]:
     return {} if most == DEFAULT_TIERS else {"retry": {"numRetries": retries(most)}}
 
 
-def _rate_limit(group: Sequence[Route], policies: Sequence[Rights]) -> dict[str, Any]:
+def _rate_limit(group: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> dict[str, Any]:
     rules: list[dict[str, Any]] = []
     for each in policies:
-        covered = [route for route in group if each.covers(route.service)]
-        services, others = [route.service for route in covered], [other.policy for other in policies]
-        is_alone = not _share(each.policy, services, others)
-        for budget in each.budgets if covered else ():
-            # Where no other policy lets callers in, names are not needed.
-            everyone = is_alone and budget.scope == "Policy" and len(_patterns(each.callers)) > 1
-            counted = Rights(each.policy, None) if everyone else each
-            rules += _budget_rules(counted, budget, covered, whole=len(covered) == len(group))
+        for budget in each.budgets:
+            covered = counter.covered(each, budget, group)
+            if covered:
+                counted = _counted(each, budget, covered, policies)
+                # Every one of a group is asked for by its name, unless the budget is for all of them.
+                named = [route.service.model_name for route in covered] if len(covered) < len(group) else []
+                services = [_one_of(counter.header, named)] if named else []
+                is_shared = counter.several or len(covered) > 1
+                rules += _budget_rules(counted, budget, services, is_shared=is_shared)
     return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
+
+
+def _counted(each: Rights, budget: Budget, covered: Iterable[Route], policies: Iterable[Rights]) -> Rights:
+    """Return the callers of a budget. Where no other policy lets callers in, names are not needed."""
+    services, others = [route.service for route in covered], [other.policy for other in policies]
+    is_alone = not _share(each.policy, services, others)
+    everyone = is_alone and budget.scope == "Policy" and len(_patterns(each.callers)) > 1
+    return Rights(each.policy, None) if everyone else each
 
 
 def divided_budgets(
@@ -200,12 +247,13 @@ def _share(
     return any(selects(policy, service) and any(selects(other, service) for other in others) for service in services)
 
 
-def _budget_rules(each: Rights, budget: Budget, covered: Sequence[Route], *, whole: bool) -> Iterator[dict[str, Any]]:
+def _budget_rules(
+    each: Rights, budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
+) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
-    models = [] if whole else [_one_of(constants.MODEL_HEADER, [route.service.model_name for route in covered])]
     for callers in _patterns(each.callers):
         distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
-        headers = [*distinct, *callers, *models]
+        headers = [*distinct, *callers, *services]
         rule: dict[str, Any] = {
             **({"clientSelectors": [{"headers": headers}]} if headers else {}),
             "limit": {"requests": budget.limit, "unit": budget.per},
@@ -217,7 +265,7 @@ def _budget_rules(each: Rights, budget: Budget, covered: Sequence[Route], *, who
                 "request": {"from": "Number", "number": 0},
                 "response": {"from": "Metadata", "metadata": metadata},
             }
-        if len(covered) > 1:
+        if is_shared:
             rule["shared"] = True
         yield rule
 

@@ -101,7 +101,7 @@ def _listeners(gateway: api.InferenceGateway) -> list[str]:
 
 
 def _hidden_addresses(gateway: api.InferenceGateway) -> Object:
-    """Return the patch that hides addresses of callers from endpoints: the AI gateway cannot remove headers of Envoy."""
+    """Return the patch that hides addresses of callers. The AI gateway cannot remove headers of Envoy."""
     operation = {"op": "add", "path": "/request_headers_to_remove", "value": ["x-envoy-external-address"]}
     return parts.patches(
         gateway_metadata(gateway, f"{NAME}-addresses"),

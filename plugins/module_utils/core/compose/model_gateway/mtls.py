@@ -27,6 +27,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 PORT = 443
 _NAME = constants.CLUSTER_GATEWAY
 _CLIENTS = f"{_NAME}-clients"
+_OF_FIRST_GATEWAY = ("x-ai-eg-original-path", "x-ai-eg-internal-req-id")
+"""Headers by which the AI gateway knows a request again."""
 _PLAIN = {"name": "http", "protocol": "HTTP", "port": 80}
 
 
@@ -80,12 +82,13 @@ def door_objects(gateway: api.InferenceGateway, door: ClusterDoor) -> tuple[Obje
 
 
 def cluster_gateway_objects(
-    cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool = False
+    cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool = False, hosts_gateway: bool = False
 ) -> tuple[Object, ...]:
     """Return the objects of a workload cluster for gateways in mode Model.
 
     `clients` are the CAs (PEM) of those gateways, by name. Nothing listens while none is known. `plain` also listens
-    on port 80, for gateways in mode Path, on a cluster that has no other gateway for them.
+    on port 80, for gateways in mode Path, on a cluster that has no other gateway for them. `hosts_gateway`: there
+    is such a gateway on the same cluster, whose requests it may have to read itself (`overflow.py`).
     """
     certificates = [
         parts.self_signed(_metadata(cluster, f"{_NAME}-selfsigned")),
@@ -108,22 +111,24 @@ def cluster_gateway_objects(
     listening = [
         parts.proxy(_metadata(cluster, _NAME)),
         parts.gateway(_metadata(cluster, _NAME), *listeners),
-        *(_admission(cluster, clients) if clients else ()),
+        *(_admission(cluster, clients, hosts_gateway=hosts_gateway) if clients else ()),
     ]
     return *certificates, *listening
 
 
-def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str]) -> Sequence[Object]:
+def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hosts_gateway: bool) -> Sequence[Object]:
     """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
     target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": "https"}
     known = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
+    # The AI gateway keeps the path of the first gateway, and reads bodies by it: those of another schema here.
+    read_again = {"headers": {"earlyRequestHeaders": {"remove": list(_OF_FIRST_GATEWAY)}}} if hosts_gateway else {}
     return (
         parts.config_map(_metadata(cluster, _CLIENTS), known),
         parts.envoy_object(
             "ClientTrafficPolicy",
             _metadata(cluster, _CLIENTS),
-            {"targetRefs": [target], "tls": {"clientValidation": validation}, **parts.buffers()},
+            {"targetRefs": [target], "tls": {"clientValidation": validation}, **read_again, **parts.buffers()},
         ),
     )
 

@@ -15,7 +15,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_ro
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors, Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
+    Doors,
+    Overflow,
+    Target,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     NAME,
     gateway_metadata,
@@ -41,13 +45,15 @@ _COSTS = (
 @dataclass(frozen=True)
 class Route:
     """ModelService on a gateway in mode Model. `resolution` has the weights of all priorities. `names_callers`: every
-    backend gets the name of who calls, as tokens are counted by that."""
+    backend gets the name of who calls, as tokens are counted by that. `overflow`: requests for the first priority take
+    a detour, where budgets are counted."""
 
     service: api.ModelService
     gateway: api.InferenceGateway
     resolution: Resolution
     doors: Doors
     names_callers: bool = False
+    overflow: Overflow | None = None
 
     @property
     def name(self) -> str:
@@ -74,10 +80,29 @@ class Route:
         """Targets of the endpoints in use, by the names of their backends."""
         return {self.backend_name(each): backends.target(each, self.doors) for each, *__ in self.used}
 
+    @cached_property
+    def first(self) -> Sequence[str]:
+        """Names of the backends of the first priority."""
+        return [self.backend_name(endpoint) for endpoint, __, tier in self.used if not tier]
+
+    @property
+    def knowing_callers(self) -> list[api.ModelEndpoint]:
+        """Endpoints in use outside of the fleet that get the names of callers."""
+        outside = [endpoint for endpoint, *__ in self.used if backends.key_of(endpoint) not in self.doors]
+        return [endpoint for endpoint in outside if self.tells_callers(self.backend_name(endpoint))]
+
+    def tells_callers(self, backend: str) -> bool:
+        """Return whether a backend gets the names of callers wherever it is."""
+        if not self.overflow or backend not in self.first:
+            return self.names_callers
+        return self.overflow.names_callers or (self.names_callers and not self.overflow.is_ready)
+
     @property
     def clusters(self) -> list[ClusterDoor]:
         """Doors to the clusters of the fleet that it sends requests to, by name."""
         found = {self.doors[key] for key in (backends.key_of(each) for each, *__ in self.used) if key in self.doors}
+        if self.overflow:
+            found.add(self.overflow.door)
         return sorted(found, key=lambda door: door.cluster)
 
     @property
@@ -155,27 +180,43 @@ def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
 
 def _backends(route: Route) -> Iterable[Object]:
     for name, found in route.targets.items():
-        yield from backends.backend_objects(route.metadata(name), found, names_callers=route.names_callers)
+        withheld = route.overflow.withheld if route.overflow and name in route.first else ()
+        named = route.tells_callers(name)
+        yield from backends.backend_objects(route.metadata(name), found, names_callers=named, withheld=withheld)
 
 
 def _ai_route(route: Route) -> Object:
     limits = route.service.spec.timeouts
-    match = {"type": "Exact", "name": constants.MODEL_HEADER, "value": route.service.model_name}
     rule = {
-        "matches": [{"headers": [match]}],
-        "backendRefs": _references(route),
-        # The AI gateway ends requests after 60 seconds where nothing is said.
-        "timeouts": {"request": (limits and limits.request) or REQUEST_TIMEOUT},
+        **rule_of(route, {constants.MODEL_HEADER: route.service.model_name}, _references(route)),
         "streamIdleTimeout": (limits and limits.idle) or IDLE_TIMEOUT,
         "modelsOwnedBy": route.service.namespace,
     }
+    return ai_route(route, route.service.name, parent(listener_name(route.gateway)), [rule])
+
+
+def rule_of(route: Route, headers: Mapping[str, str], references: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rule by which requests with these headers go to these backends."""
+    limits = route.service.spec.timeouts
+    matches = [{"type": "Exact", "name": name, "value": value} for name, value in headers.items()]
+    return {
+        "matches": [{"headers": matches}],
+        "backendRefs": references,
+        # The AI gateway ends requests after 60 seconds where nothing is said.
+        "timeouts": {"request": (limits and limits.request) or REQUEST_TIMEOUT},
+        "streamIdleTimeout": IDLE_TIMEOUT,
+    }
+
+
+def ai_route(route: Route, name: str, listener: Mapping[str, str], rules: Sequence[Mapping[str, Any]]) -> Object:
+    """Return the AIGatewayRoute with these rules on a listener."""
     return {
         "apiVersion": backends.AI_API,
         "kind": "AIGatewayRoute",
-        "metadata": route.metadata(route.service.name),
+        "metadata": route.metadata(name),
         "spec": {
-            "parentRefs": [{**parent(listener_name(route.gateway)), "namespace": constants.SYSTEM_NAMESPACE}],
-            "rules": [rule],
+            "parentRefs": [{**listener, "namespace": constants.SYSTEM_NAMESPACE}],
+            "rules": list(rules),
             # Naming the costs also makes the gateway ask backends for the tokens of streams.
             "llmRequestCosts": [{"metadataKey": key, "type": kind} for key, kind in _COSTS],
         },
@@ -186,7 +227,13 @@ def _references(route: Route) -> Sequence[Mapping[str, Any]]:
     references = []
     for endpoint, weight, tier in route.used:
         name = route.backend_name(endpoint)
-        model = route.targets[name].model
-        override = {"modelNameOverride": model} if model else {}
-        references.append({"name": name, "weight": weight, "priority": tier, **override})
+        is_behind = route.overflow and route.overflow.is_ready and not tier
+        way = backends.detour_name(name) if is_behind else name
+        references.append(reference(way, weight, tier, route.targets[name].model))
     return references
+
+
+def reference(name: str, weight: int, tier: int, model: str) -> dict[str, Any]:
+    """Return the reference of a rule to a backend, which has a name of its own for the model unless that is ""."""
+    override = {"modelNameOverride": model} if model else {}
+    return {"name": name, "weight": weight, "priority": tier, **override}

@@ -264,11 +264,6 @@ def test_a_gateway_that_asks_for_no_keys_believes_no_caller(callers: Any) -> Non
     assert built("SecurityPolicy", "chat")["spec"]["authorization"] == {"defaultAction": "Deny"}
 
 
-def test_a_budget_that_cannot_overflow_is_warned_of() -> None:
-    built = build(fleet(service(), policy(budgets=[{**BUDGET, "whenSpent": "Overflow"}])))
-    assert any("are refused" in warning and "budget day" in warning for warning in built.plan.warnings)
-
-
 def test_no_policy_on_a_route_takes_the_place_of_the_gateways() -> None:
     built = build(fleet(service(), service(name="other"), policy(budgets=[BUDGET])))
     on_routes = [

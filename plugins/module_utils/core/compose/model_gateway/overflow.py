@@ -1,0 +1,222 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Budgets beyond which requests go to the next priority of a service (`whenSpent: Overflow`).
+
+Envoy counts budgets before it chooses an endpoint, and answers 429 itself: failover, which begins with an endpoint's
+answer, would never see that. So requests for the first priority of such a service take a detour, by the door of the
+gateway's own cluster (`mtls.py`), and the budget is counted behind it:
+
+    caller ──> gateway ──> door of its cluster ──> first priority      the budget is counted at the door
+                  └──────────────────────────────> next priorities     once the door answers 429, as for any endpoint
+
+The gateway has a backend of its own for the way to each endpoint: weights and attempts stay as they are, and usage
+records name the endpoint. What it sends to the door says in headers which service and which endpoint a request is for.
+Only gateways have a certificate for the door, so that these headers, and who calls, are believed there. Usage records
+are those of the gateway alone: the log of the door has none, so each request has one.
+
+Behind the door a request goes to the endpoint that it names. For one that the door does not know yet, or no more, it
+answers 503, as the two learn of changes one after the other: the gateway then asks another endpoint, as for one that is
+down.
+
+Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
+as a request of its own, as it comes by the door again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
+    ENDPOINT_HEADER,
+    SERVICE_HEADER,
+    Overflow,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    Counter,
+    Rights,
+    counting_objects,
+    counts_tokens_of_callers,
+    selects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    HTTPS,
+    gateway_metadata,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
+    Route,
+    ai_route,
+    reference,
+    rule_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+
+_MOST_ENDPOINTS = 15
+"""Endpoints of a route, which has a rule for each (CustomResourceDefinition of AIGatewayRoutes)."""
+_UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
+_LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": HTTPS}
+"""The listener that asks for certificates, and no other."""
+
+Overflowing = Mapping[str, Sequence[tuple[api.CallerPolicy, Budget]]]
+"""Budgets of services, by their names, beyond which requests go to the next priority."""
+
+
+def overflowing(routes: Iterable[Route], policies: Iterable[api.CallerPolicy]) -> Overflowing:
+    """Return the budgets that overflow of the services of a namespace.
+
+    A budget over several services is counted at one place. So it overflows for all of them if one has a next priority;
+    requests to the others are refused there."""
+    used = [route for route in routes if route.used]
+    found: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
+    for policy in policies:
+        covered = [route for route in used if selects(policy, route.service)]
+        if any(route.tiers > 1 for route in covered):
+            spilling = [(policy, each) for each in _spilling(policy)]
+            for route in covered if spilling else ():
+                found.setdefault(route.service.name, []).extend(spilling)
+    return found
+
+
+def with_overflow(
+    route: Route,
+    found: Overflowing,
+    door: ClusterDoor,
+    policies: Iterable[api.CallerPolicy],
+    accepts: Callable[[str], bool],
+) -> Route:
+    """Return a route with the detour that its budgets need; the same one while the cluster's door cannot be used.
+
+    `accepts`: whether the door has accepted the AIGatewayRoute of a name in the route's namespace. Requests take the
+    detour from then on; until then the gateway refuses those beyond the budget."""
+    spilling = found.get(route.service.name, ())
+    if not spilling or door.problem:
+        return route
+    budgets = frozenset((policy.name, budget.name) for policy, budget in spilling)
+    detour = Overflow(
+        door,
+        budgets,
+        is_ready=accepts(_route_name(route, 0)),
+        names_callers=any(counts_tokens_of_callers(policy, [budget]) for policy, budget in spilling),
+        counts_tokens=any(budget.unit != "Requests" for __, budget in spilling),
+    )
+    if not detour.is_ready:
+        return replace(route, overflow=detour)
+    counted = [
+        (each, budget) for each in policies if selects(each, route.service) for budget in each.spec.budgets or ()
+    ]
+    here = [(each, budget) for each, budget in counted if (each.name, budget.name) not in budgets]
+    names_callers = any(counts_tokens_of_callers(each, [budget]) for each, budget in here)
+    return replace(route, overflow=detour, names_callers=names_callers)
+
+
+def refusals(
+    route: Route, found: Overflowing, door: ClusterDoor, policies: Iterable[api.CallerPolicy]
+) -> Iterator[str]:
+    """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. One whose
+    manifest has a single priority is left to its validation."""
+    if not route.used or len({entry.priority for entry in route.service.spec.endpoints}) < 2:
+        return
+    reason = ""
+    if route.tiers < 2:
+        reason = "no endpoint of a next priority can be used"
+    elif found.get(route.service.name) and door.problem:
+        reason = door.problem
+    elif route.overflow and not route.overflow.is_ready:
+        gateway = f"Gateway {constants.SYSTEM_NAMESPACE}/{constants.CLUSTER_GATEWAY} of cluster {door.cluster}"
+        reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{_route_name(route, 0)} yet"
+    selecting = [policy for policy in policies if reason and selects(policy, route.service)]
+    for policy in selecting:
+        for budget in _spilling(policy):
+            yield (
+                f"ModelService {route.service.namespace}/{route.service.name}: requests beyond budget {budget.name} of "
+                f"CallerPolicy {policy.name} are refused and do not go to the next priority: {reason}"
+            )
+
+
+def _spilling(policy: api.CallerPolicy) -> list[Budget]:
+    return [each for each in policy.spec.budgets or () if each.when_spent == "Overflow"]
+
+
+def overflow_objects(route: Route) -> Iterator[Object]:
+    """Yield the objects of a service behind the door, of none without a detour."""
+    detour = route.overflow
+    if not detour:
+        return
+    model = route.service.model_name
+    for name in route.first:
+        found = backends.detour(route.targets[name], detour.door, model, name)
+        yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
+    for index, part in enumerate(_parts(route)):
+        rules = [
+            rule_of(
+                route,
+                {SERVICE_HEADER: model, ENDPOINT_HEADER: name},
+                [reference(name, 1, 0, route.targets[name].model)],
+            )
+            for name in part
+        ]
+        yield ai_route(route, _route_name(route, index), _LISTENER, rules)
+
+
+def is_behind_door(value: Object) -> bool:
+    """Return True for an AIGatewayRoute behind the door of a cluster: it has to stay for as long as that."""
+    parents = entries(value, "spec", "parentRefs") if identity(value)[1] == "AIGatewayRoute" else ()
+    return any(text(parent, "name") == constants.CLUSTER_GATEWAY for parent in parents)
+
+
+def door_answer_objects(gateway: api.InferenceGateway) -> Iterator[Object]:
+    """Yield the objects by which the door of a gateway's cluster answers 503 to requests on a detour that it does not
+    know. Those of endpoints that it knows have more headers in common with their rules."""
+    metadata = gateway_metadata(gateway, _UNKNOWN)
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
+    match = {"type": "RegularExpression", "name": SERVICE_HEADER, "value": ".+"}
+    reference_of = parts.named("HTTPRouteFilter", _UNKNOWN, constants.ENVOY_GROUP)
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}, "headers": [match]}],
+        "filters": [{"type": "ExtensionRef", "extensionRef": reference_of}],
+    }
+    yield {
+        "apiVersion": parts.GATEWAY_API,
+        "kind": "HTTPRoute",
+        "metadata": metadata,
+        "spec": {"parentRefs": [_LISTENER], "rules": [rule]},
+    }
+
+
+def overflow_budget_objects(routes: Iterable[Route], policies: Sequence[Rights]) -> Iterator[Object]:
+    """Yield the policies that count budgets behind the door, for the services of a namespace."""
+    yield from counting_objects([route for route in routes if route.overflow], policies, DOOR)
+
+
+def _parts(route: Route) -> list[Sequence[str]]:
+    """Return the backends of the first priority for each AIGatewayRoute."""
+    first = route.first
+    return [first[start : start + _MOST_ENDPOINTS] for start in range(0, len(first), _MOST_ENDPOINTS)]
+
+
+def _route_name(route: Route, index: int) -> str:
+    return names.child_name(route.name, "overflow", *([str(index)] if index else []))
+
+
+def _route_names(route: Route) -> list[str]:
+    return [_route_name(route, index) for index in range(len(_parts(route)))]
+
+
+def _policy_name(group: Sequence[Route]) -> str:
+    first = group[0]
+    if len(group) == 1:
+        return _route_name(first, 0)
+    return names.child_name(*(route.service.name for route in group), first.gateway.name, "overflow")
+
+
+def _counts_at_door(each: Rights, budget: Budget, route: Route) -> bool:
+    return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
+
+
+DOOR = Counter(_counts_at_door, SERVICE_HEADER, _route_names, _policy_name, several=True)
+"""The door of the gateway's own cluster."""
