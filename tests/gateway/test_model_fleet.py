@@ -679,31 +679,6 @@ def recorded(clients: Clients, model: str) -> list[tuple[str, str, str, str, int
     ]
 
 
-def test_a_budget_overflows_and_refuses_again_while_requests_go_on(
-    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
-) -> None:
-    """What the gateway and the door do not know at the same time is answered by another endpoint."""
-    budget, most = fleet.resource("CallerPolicy", "spill-requests")["spec"]["budgets"]
-    limits = budget["limit"], most["limit"]
-    budget["limit"] = most["limit"] = 1_000_000
-    fleet.install()
-    plenty = "1000000"
-    gateway_cluster.wait_for(
-        "the limits have changed",
-        lambda: plenty in clients.ask("spill-two", "bob").headers["x-ratelimit-limit"].partition(",")[0],
-    )
-    empty_budgets(gateway_cluster)
-    with Load(lambda connection: clients.ask("spill-two", "bob", over=connection), clients.gateway) as load:
-        for spent in ("Refuse", "Overflow"):
-            load.more(gateway_cluster)
-            budget["whenSpent"] = spent
-            fleet.install()
-            load.more(gateway_cluster, 600)
-    assert Counter(load.statuses) == {200: len(load.statuses)}
-    budget["limit"], most["limit"] = limits
-    fleet.install()
-
-
 def test_a_dead_first_priority_behind_the_door_is_replaced(
     gateway_cluster: GatewayCluster, clients: Clients, engines: dict[str, Engine]
 ) -> None:
@@ -719,6 +694,27 @@ def test_a_dead_first_priority_behind_the_door_is_replaced(
         assert answered(clients, "spill-claude", "alice", path=ANTHROPIC, max_tokens=9) == ["paid"]
     finally:
         engines["claude"] = gateway_cluster.engine("claude", "claude.example")
+
+
+def test_a_budget_refuses_once_its_policy_says_so(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine], fleet: ComposedFleet
+) -> None:
+    [budget] = fleet.resource("CallerPolicy", "spill-claude")["spec"]["budgets"]
+    way = {"path": ANTHROPIC, "max_tokens": 9}
+    budget["whenSpent"] = "Refuse"
+    fleet.install()
+
+    def refused() -> bool:
+        # What is spent at one place is not at the other: two answers spend it here.
+        found = [answered(clients, "spill-claude", "alice", **way) for _ in range(3)]
+        return found[-1] == ["429"]
+
+    gateway_cluster.wait_for("it refuses", refused)
+    before = seen(engines)
+    assert answered(clients, "spill-claude", "alice", **way) == ["429"]
+    assert seen(engines) == before
+    places = {(each["kind"], each["metadata"]["name"]) for each in fleet.built}
+    assert not [name for __, name in places if "spill-claude" in name and "overflow" in name]
 
 
 # Engines of the fleet, behind the gateway of their cluster

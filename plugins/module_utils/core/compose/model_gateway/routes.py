@@ -89,9 +89,9 @@ class Route:
     def knowing_callers(self) -> list[api.ModelEndpoint]:
         """Endpoints in use outside of the fleet that get the names of callers."""
         outside = [endpoint for endpoint, *__ in self.used if backends.key_of(endpoint) not in self.doors]
-        return [endpoint for endpoint in outside if self.tells_callers(self.backend_name(endpoint))]
+        return [endpoint for endpoint in outside if self.names_callers_to(self.backend_name(endpoint))]
 
-    def tells_callers(self, backend: str) -> bool:
+    def names_callers_to(self, backend: str) -> bool:
         """Return whether a backend gets the names of callers wherever it is."""
         if not self.overflow or backend not in self.first:
             return self.names_callers
@@ -181,7 +181,7 @@ def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
 def _backends(route: Route) -> Iterable[Object]:
     for name, found in route.targets.items():
         withheld = route.overflow.withheld if route.overflow and name in route.first else ()
-        named = route.tells_callers(name)
+        named = route.names_callers_to(name)
         yield from backends.backend_objects(route.metadata(name), found, names_callers=named, withheld=withheld)
 
 
