@@ -160,12 +160,9 @@ def backend_objects(
         "schema": {"name": found.schema, "prefix": found.prefix},
         "backendRef": parts.named("Backend", name, constants.ENVOY_GROUP),
     }
-    if not found.cluster:
-        # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
-        caller = () if names_callers else (constants.CALLER_HEADER,)
-        service["headerMutation"] = {"remove": [*caller, *_PRIVATE]}
     # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
-    removed = [] if found.cluster else [*(() if names_callers else [constants.CALLER_HEADER]), *withheld]
+    caller = [] if names_callers else [constants.CALLER_HEADER]
+    removed = [] if found.cluster else [*caller, *_PRIVATE, *withheld]
     mutation = {
         **({"set": [{"name": header, "value": value} for header, value in found.headers]} if found.headers else {}),
         **({"remove": removed} if removed else {}),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
@@ -33,6 +34,7 @@ from model_fleet import (
 )
 
 CALLER, SERVICE, ENDPOINT = "x-modelplane-caller", "x-modelplane-service", "x-modelplane-endpoint"
+PRIVATE = (*CREDENTIALS, *HOPS)
 ROUTE = child_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
 HUB = cluster("hub", "203.0.113.1")
@@ -241,10 +243,11 @@ def test_a_provider_behind_the_door_gets_its_key_and_what_tokens_are_counted_by(
     found = built("AIServiceBackend", detour("saas"))["spec"]
     assert found["schema"] == {"name": "Anthropic", "prefix": "/anthropic/v1"}
     assert "remove" not in found["headerMutation"]
-    assert built("AIServiceBackend", backend("spare"))["spec"]["headerMutation"] == {"remove": [CALLER]}
+    assert built("AIServiceBackend", backend("spare"))["spec"]["headerMutation"] == {"remove": [CALLER, *PRIVATE]}
     behind = built("AIServiceBackend", backend("saas"))["spec"]
     assert behind["schema"] == {"name": "Anthropic", "prefix": "/api/v1"}
-    assert behind["headerMutation"] == {"remove": removed}
+    assert set(behind["headerMutation"].pop("remove")) == {*removed, *PRIVATE}
+    assert behind["headerMutation"] == {}
     (secret,) = built.of("BackendSecurityPolicy")
     assert secret["spec"]["targetRefs"][0]["name"] == backend("saas")
     (copy,) = [copy for __, copy in built.plan.models.copies if not copy.labels]
