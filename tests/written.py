@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
     gateway,
     service,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import caller_policy as of_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import inference_class as of_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import inference_cluster as of_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import inference_gateway as of_gateway
@@ -222,6 +223,10 @@ def promise(pool: str, inference_class: Document) -> Promise:
 
 def model_route(document: Document, *args: Any, **options: Any) -> Shown:
     return Shown(of_route.model_route(parsed(document, api.ModelRoute), *args, **options))
+
+
+def caller_policy(document: Document, *args: Any) -> Shown:
+    return Shown(of_policy.caller_policy(parsed(document, api.CallerPolicy), *args))
 
 
 def model_service(document: Document, *args: Any, **options: Any) -> Shown:

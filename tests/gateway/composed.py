@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import ordered
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_budgets import observe_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, documents
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
+from ansible_collections.modelplane.fleet.tests.unit.kube.rights import manifests as rights
 
 from .equipment import GatewayCluster
 
 MANIFESTS = Path(__file__).with_name("fleet")
+_STACK = Path(__file__).parents[2] / "roles/serving_stack/defaults/main.yml"
 HUB = "hub"
 SYSTEM = names.SYSTEM_NAMESPACE
 TEAM = names.workload_namespace("ml-team")
@@ -136,6 +142,31 @@ class ComposedFleet:
             return value
         rules = [{**rule, "backendRefs": [{"name": "engine", "port": 8000}]} for rule in value["spec"]["rules"]]
         return {**value, "spec": {**value["spec"], "rules": rules}}
+
+
+class UseOfBudgets:
+    """Reader of the use of budgets on the cluster, as of a run: with the rights of the fleet. `callers` have keys."""
+
+    def __init__(self, fleet: ComposedFleet, callers: Sequence[str]) -> None:
+        self._cluster = fleet.cluster
+        plane = fleet.cluster.cluster
+        keys = KeySecret({"modelplane.ai/keys": "eu"}, tuple(callers))
+        self._callers = expected(fleet.resources, [keys]).cluster(HUB).callers
+        plane.apply([each for each in rights("workload-cluster") if each["kind"] == "ClusterRole"])
+        self._kubeconfig = plane.user_kubeconfig("fleet", cluster_role="modelplane-workload-cluster")
+
+    def __call__(self) -> dict[str, Mapping[str, int] | str]:
+        """The use of each budget, or why it is not known, by policy and name."""
+        with connect(Connection(HUB, kubeconfig=str(self._kubeconfig))) as client:
+            found = observe_budgets(client, self._callers)
+        assert {each.namespace for each in found} == {"ml-team"}
+        return {f"{each.policy} {each.name}": each.problem or each.used for each in found}
+
+    def install(self) -> None:
+        """Apply the Service by which the serving stack leads to the rate limit service."""
+        components = yaml.safe_load(_STACK.read_text(encoding="utf-8"))["serving_stack_components"]
+        [component] = [each for each in components if each["key"] == "budget-use"]
+        self._cluster.apply(component["objects"])
 
 
 def secret(metadata: Mapping[str, Any], data: Mapping[str, str], kind: str = "Opaque") -> Object:

@@ -28,7 +28,10 @@ def gateway_cluster(
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("gateway")
     with (
-        ControlPlane(kubernetes_programs, "gateway", folder / "cluster", components=COMPONENTS) as cluster,
+        ControlPlane(
+            kubernetes_programs, "gateway", folder / "cluster", components=COMPONENTS, egress=folder / "egress"
+        ) as cluster,
         GatewayCluster(cluster, folder) as running,
     ):
+        running.network.proxy(folder / "egress")
         yield running

@@ -85,6 +85,7 @@ class Network:
         self._lock = threading.Lock()
         self._relays: list[Process] = []
         self._ports: list[Port] = []
+        self._proxies: list[socket.socket] = []
         self._node.ip(
             "link set lo up",
             f"link add {_BRIDGE} address {BRIDGE_ADDRESS} type bridge forward_delay 0",
@@ -106,10 +107,11 @@ class Network:
             relay.kill()
         for port in self._ports:
             port.release()
-        # A thread that waits for a datagram keeps a socket that is closed.
-        with contextlib.suppress(OSError):
-            self._names.shutdown(socket.SHUT_RDWR)
-        self._names.close()
+        # A thread that waits for a datagram or a connection keeps a socket that is closed.
+        for each in (self._names, *self._proxies):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
         self._node.close()
 
     def attach(self, address: str) -> Namespace:
@@ -166,6 +168,14 @@ class Network:
         self._relay(f"out-{address}-{port}", "/proc/self/ns/net", here, self.path, [(address, port)])
         return outside.number
 
+    def proxy(self, path: Path) -> None:
+        """Let programs outside reach all of the network by a proxy (HTTP CONNECT) that listens on a socket file."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        listening.listen()
+        self._proxies.append(listening)
+        threading.Thread(target=self._serve_proxy, args=(listening,), name="proxy", daemon=True).start()
+
     def reach(self, other: Network, address: str, port: int) -> str:
         """An address of this network whose `port` leads to that of an address of another network."""
         here = self.new_address()
@@ -194,6 +204,28 @@ class Network:
         self._relays.append(made)
         return made
 
+    def _serve_proxy(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._connect, args=(client,), name="proxied", daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        """Answer a CONNECT, and pass on what both sides send until one of them ends."""
+        asked = b""
+        while not asked.endswith(b"\r\n\r\n") and (byte := client.recv(1)):
+            asked += byte
+        with client, contextlib.suppress(OSError, IndexError):
+            host, _, port = asked.split()[1].decode().rpartition(":")
+            with self.connect(host, int(port)) as server:
+                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                back = threading.Thread(target=_pass_on, args=(server, client), name="proxied", daemon=True)
+                back.start()
+                _pass_on(client, server)
+                back.join()
+
     def _serve_names(self) -> None:
         while True:
             try:
@@ -220,6 +252,15 @@ class Network:
         header = query[:2] + struct.pack("!HHHHH", flags, 1, len(records), 0, 0)
         body = b"".join(struct.pack("!HHHIH", 0xC00C, 1, 1, 1, 4) + socket.inet_aton(each) for each in records)
         return header + question + body
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        source.settimeout(None)
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 def _unshare() -> int:

@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.tests.traffic.certificates import Auth
 from cryptography import x509
 from kubernetes.dynamic.exceptions import MethodNotAllowedError, NotFoundError, ResourceNotFoundError
 
-from .composed import HUB, SYSTEM, TEAM, ComposedFleet, engine_service, secret
+from .composed import HUB, SYSTEM, TEAM, ComposedFleet, UseOfBudgets, engine_service, secret
 from .engines import COMPLETION_TOKENS, PROMPT_TOKENS, Engine
 from .equipment import SYSTEM as ENVOY_SYSTEM
 from .equipment import Answer, Gateway, GatewayCluster
@@ -465,6 +465,46 @@ def test_tokens_of_providers_are_counted(
         assert "x-modelplane-caller" not in engines["paid"].seen[-1].headers
         counted(gateway_cluster, "all-bought", spent * tokens)
     assert clients.statuses("all-bought", "alice", "dave") == [429, 429]
+
+
+def test_use_is_read_from_the_service_that_counts(
+    gateway_cluster: GatewayCluster, fleet: ComposedFleet, clients: Clients
+) -> None:
+    """By the Service of the serving stack, with the rights of the fleet; asking is free."""
+    empty_budgets(gateway_cluster)
+    use = UseOfBudgets(fleet, CALLERS)
+    without = set(use().values())
+    assert len(without) == 1
+    assert "did not say it: " in str(without)
+    use.install()
+    none_of_both = {"alice": 0, "bob": 0}
+    unused = {
+        "all-bought hourly": {"*": 0},
+        "bought hourly": none_of_both,
+        "each hourly": none_of_both,
+        "pair monthly": none_of_both,
+        "team daily": {"*": 0},
+        "together daily": {"*": 0},
+    }
+    gateway_cluster.wait_for("the rate-limit service answers", lambda: use() == unused)
+    assert clients.statuses("each", "alice") == [200]
+    assert clients.statuses("together", "alice", "bob") == [200, 200]
+    assert clients.statuses("first", "alice", "alice") == [200, 200]
+    assert clients.statuses("second", "bob") == [200]
+    used = {
+        **unused,
+        "each hourly": {"alice": TOKENS, "bob": 0},
+        "pair monthly": {"alice": 2 * COMPLETION_TOKENS, "bob": COMPLETION_TOKENS},
+        "team daily": {"*": 1},
+        "together daily": {"*": 2},
+    }
+    # What answers cost is counted beside them.
+    gateway_cluster.wait_for("all is counted", lambda: use() == used, seconds=30)
+    assert use() == used
+    assert clients.statuses("each", "alice") == [200]
+    counted(gateway_cluster, "each", 0, 0, 0, 2 * TOKENS)
+    assert clients.statuses("each", "alice") == [429]
+    assert use() == {**used, "each hourly": {"alice": 20, "bob": 0}}
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ _CONTROLLERS = (
     "taint-eviction-controller",
     "clusterrole-aggregation-controller",
 )
+# The API server's proxy finds the pods of a Service by it.
+_ENDPOINTS = "endpoints-controller"
 
 
 class Etcd:
@@ -99,7 +101,8 @@ class ControlPlane:
     `programs` are those of binaries.find. `folder` gets logs, keys and kubeconfigs. Without `etcd` it has one of its
     own. Works as a context manager that starts and stops it. `objects` reads and writes objects as the user `tests`;
     what is tested uses `kubeconfig` or `user_kubeconfig`. `token_review` is the URL of a webhook that says whose bearer
-    tokens are that this API server did not issue (TokenReview of authentication.k8s.io/v1).
+    tokens are that this API server did not issue (TokenReview of authentication.k8s.io/v1). `egress` is a socket of a
+    proxy (HTTP CONNECT) by which the API server reaches pods; without one it reaches none.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class ControlPlane:
         etcd: Etcd | None = None,
         components: Sequence[str] = WORKLOAD,
         token_review: str = "",
+        egress: Path | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -128,6 +132,7 @@ class ControlPlane:
         self._audit = audit.AuditLog(folder / "audit.log")
         (folder / "audit-policy.json").write_text(json.dumps(audit.policy(_SYSTEM_USERS)), encoding="utf-8")
         self._webhook = _write_webhook(folder / "token-review.json", token_review) if token_review else None
+        self._egress = _write_egress(folder / "egress.json", egress) if egress else None
         self.objects = Objects(self._kubeconfig(TESTS))
         self.processes: dict[str, Process] = {}
 
@@ -215,6 +220,7 @@ class ControlPlane:
             f"--audit-log-path={self._audit.path}",
             "--audit-log-maxsize=10000",
             *(webhook if self._webhook else ()),
+            *((f"--egress-selector-config-file={self._egress}",) if self._egress else ()),
         )
         self.wait_for("the API server is ready", self.objects.ready)
 
@@ -397,7 +403,7 @@ class ControlPlane:
             f"--kubeconfig={self._component_kubeconfig('kube-controller-manager')}",
             "--leader-elect=false",
             "--secure-port=0",
-            f"--controllers={','.join(_CONTROLLERS)}",
+            f"--controllers={','.join(_CONTROLLERS)}" + (f",{_ENDPOINTS}" if self._egress else ""),
             "--kube-api-qps=500",
             "--kube-api-burst=500",
             "--profiling=false",
@@ -477,6 +483,17 @@ def condition(thing: Mapping[str, Any], kind: str) -> str:
     """Status of a condition of an object ("True", "False", "Unknown"), empty where it has none of this type."""
     conditions = thing.get("status", {}).get("conditions") or []
     return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def _write_egress(path: Path, socket: Path) -> Path:
+    connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}
+    document = {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
 
 
 def _write_webhook(path: Path, url: str) -> Path:

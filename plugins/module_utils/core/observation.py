@@ -62,6 +62,19 @@ class Component:
 
 
 @dataclass(frozen=True)
+class ObservedBudget:
+    """Use of a budget of a CallerPolicy at the gateway of a cluster: by caller, or by "*" where callers share it.
+    `resets` is when its span of time ends (RFC 3339). `problem` says why the use is not known (empty: it is)."""
+
+    namespace: str
+    policy: str
+    name: str
+    used: Mapping[str, int] = field(default_factory=dict)
+    resets: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class ObservedCluster:
     """Observed state of one workload cluster.
 
@@ -69,7 +82,7 @@ class ObservedCluster:
     stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
     `nodes` are the nodes per pool that are Ready. `version` is that of Kubernetes. `openshift`: whether it is
-    OpenShift.
+    OpenShift. `budgets` are those that its gateway has.
     """
 
     unreachable: str = ""
@@ -80,6 +93,7 @@ class ObservedCluster:
     declared: bool = False
     version: str = ""
     openshift: bool = False
+    budgets: tuple[ObservedBudget, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -209,7 +223,20 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         "nodes": dict(sorted(cluster.nodes.items())),
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
+        **({"budgets": [budget_wire(budget) for budget in cluster.budgets]} if cluster.budgets else {}),
         "objects": [dict(value) for value in cluster.objects],
+    }
+
+
+def budget_wire(budget: ObservedBudget) -> dict[str, Any]:
+    """The written form of the use of a budget."""
+    return {
+        "namespace": budget.namespace,
+        "policy": budget.policy,
+        "name": budget.name,
+        **({"used": dict(sorted(budget.used.items()))} if budget.used else {}),
+        **({"resets": budget.resets} if budget.resets else {}),
+        **({"problem": budget.problem} if budget.problem else {}),
     }
 
 
@@ -249,6 +276,11 @@ def _flag(value: Any, path: str) -> bool:
     return value
 
 
+def _number(value: Any, path: str, expected: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ObservationError(path, short_value(value), expected)
+
+
 def _component(value: Any, path: str) -> Component:
     found = _map(value, path, "ready", "message", "addresses")
     ready = _flag(found.get("ready", False), f"{path}.ready")
@@ -261,7 +293,9 @@ def _component(value: Any, path: str) -> Component:
 
 def _cluster(value: Any, path: str) -> ObservedCluster:
     found = _map(
-        value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "version", "openshift", "objects"
+        value,
+        path,
+        *("unreachable", "declared", "provisioned", "stack", "nodes", "version", "openshift", "budgets", "objects"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -273,8 +307,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     provisioned = found.get("provisioned")
     nodes = _map(found.get("nodes"), f"{path}.nodes")
     for pool, count in nodes.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise ObservationError(entry_path(f"{path}.nodes", pool), short_value(count), "a number of nodes")
+        _number(count, entry_path(f"{path}.nodes", pool), "a number of nodes")
     cluster = ObservedCluster(
         unreachable=_text(found.get("unreachable"), f"{path}.unreachable"),
         provisioned=None if provisioned is None else _component(provisioned, f"{path}.provisioned"),
@@ -283,12 +316,31 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         nodes=dict(nodes),
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
+        budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
     )
     if not cluster.unreachable and found.get("objects") is None:
         # A cluster that was never read must not count as "nothing runs there".
         expected = "what was seen, [] for nothing; or write in unreachable why the cluster did not answer"
         raise ObservationError(f"{path}.objects", "", expected)
     return cluster
+
+
+def _budgets(value: Any, path: str) -> tuple[ObservedBudget, ...]:
+    found: dict[tuple[str, str, str], ObservedBudget] = {}
+    for index, entry in enumerate(_list(value, path)):
+        place = f"{path}[{index}]"
+        budget = _map(entry, place, "namespace", "policy", "name", "used", "resets", "problem")
+        namespace, policy, name = (
+            _text(budget.get(part), f"{place}.{part}", required=True) for part in ("namespace", "policy", "name")
+        )
+        used = _map(budget.get("used"), f"{place}.used")
+        for caller, count in used.items():
+            _number(count, entry_path(f"{place}.used", caller), "a number")
+        resets, problem = (_text(budget.get(part), f"{place}.{part}") for part in ("resets", "problem"))
+        if (namespace, policy, name) in found:
+            raise ObservationError(place, "", f"each budget once; {namespace}/{policy}/{name} is there twice")
+        found[namespace, policy, name] = ObservedBudget(namespace, policy, name, dict(used), resets, problem)
+    return tuple(found.values())
 
 
 def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:

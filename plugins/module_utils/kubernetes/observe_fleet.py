@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
@@ -20,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     observe_cluster,
     unreachable,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_budgets import with_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
     ControlSnapshot,
     no_control,
@@ -80,8 +82,13 @@ def observe_fleet(
         seen = observe_control(client, expected(resources))
         if before is not None:
             return replace(before, control=seen)
-        desired = expected([*seen.resources, *resources])
+        desired = expected([*seen.resources, *resources], _key_secrets(seen.entry["secrets"]))
         return FleetSnapshot(seen, _snapshots(connections, desired.cluster, client, width, write_cache), skipped, files)
+
+
+def _key_secrets(entries: Iterable[Mapping[str, Any]]) -> list[KeySecret]:
+    """Return those of the Secrets in an observation that hold keys of callers: they are listed with their labels."""
+    return [KeySecret(entry["labels"], tuple(entry["keys"])) for entry in entries if "labels" in entry]
 
 
 def _snapshots(
@@ -93,7 +100,8 @@ def _snapshots(
 ) -> dict[str, ClusterSnapshot]:
     def snapshot(connection: Connection) -> ClusterSnapshot:
         with connect(connection, control, write_cache=write_cache) as client:
-            return observe_cluster(client, desired(connection.name))
+            known = desired(connection.name)
+            return with_budgets(observe_cluster(client, known), client, known.callers)
 
     found = fan_out({each.name: lambda each=each: snapshot(each) for each in connections}, width)  # type: ignore[misc]
     return {name: unreachable(one) if isinstance(one, ApiError) else one for name, one in found.items()}

@@ -51,7 +51,7 @@ _LONG = 16
 class Call:
     """A request, and what may be done about it when its fate is unknown.
 
-    `action`: words for messages. `repeatable`: sent twice, it leaves what sent once it leaves.
+    `action`: words for messages. `once`: it is not repeated, and whatever comes is its answer.
     """
 
     verb: str
@@ -62,6 +62,7 @@ class Call:
     body: Mapping[str, Any] | None = None
     content_type: str = ""
     kind: str = ""
+    once: bool = False
 
 
 class Requester:
@@ -180,7 +181,7 @@ class Requester:
     def answer(self, call: Call) -> tuple[Answer, bool]:
         """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
         timeout = min(self.timeout, _SHORT_SECONDS) if self._down else self.timeout
-        attempts = Attempts(0 if self._down else self.retries, timeout)
+        attempts = Attempts(0 if self._down or call.once else self.retries, timeout)
         unsure = renewed = False
         while True:
             if call.verb in WRITES and self.lost():

@@ -33,7 +33,7 @@ COMPONENTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())["servi
 SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
 HOST = ("gateway", "certificates")
 STRICT = (*HOST, "budgets", "strict-budgets")
-ADDED = {"trust-manager", "valkey"}
+ADDED = {"trust-manager", "valkey", "budget-use"}
 PAIR = {"envoy-gateway": "v1.9.3", "ai-gateway": "v1.2.0", "ai-gateway-crds": "v1.2.0"}
 OLD_PAIR = {"envoy-gateway": "v1.8.1", "ai-gateway": "v0.7.0", "ai-gateway-crds": "v0.7.0"}
 
@@ -106,7 +106,7 @@ def test_other_clusters_are_planned_as_without_any_gateway() -> None:
     assert seen([each for each in now if each["key"] not in ADDED]) == seen(
         actions(plan(before, Choices()), nothing, 900.0)
     )
-    assert [(each["action"], each["message"]) for each in now if each["key"] in ADDED] == [("skip", "")] * 2
+    assert [(each["action"], each["message"]) for each in now if each["key"] in ADDED] == [("skip", "")] * 3
     assert versions(planned("certificates")) == OLD_PAIR
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ENGINES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
@@ -119,7 +120,8 @@ def needed(composed: Iterable[GroupKind], read: Mapping[tuple[str, str], tuple[s
 def test_a_workload_cluster_gives_the_rights_that_are_needed_and_no_others() -> None:
     given = list(rights(rules("workload-cluster", "ClusterRole", "modelplane-workload-cluster")))
     bind = ("rbac.authorization.k8s.io", "clusterroles", "bind")
-    assert set(given) == {*needed(ON_WORKLOAD, READ_ON_WORKLOAD), bind}
+    ask = ("", "services/proxy", "create")
+    assert set(given) == {*needed(ON_WORKLOAD, READ_ON_WORKLOAD), bind, ask}
     assert len(given) == len(set(given))
 
 
@@ -154,7 +156,7 @@ def test_what_has_no_namespace_may_be_written_by_its_name_alone() -> None:
     allowed = {
         (group, resource, name)
         for rule in given
-        if "create" in rule["verbs"]
+        if "create" in rule["verbs"] and rule["resources"] != ["services/proxy"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for name in rule.get("resourceNames", ())
@@ -167,6 +169,18 @@ def test_what_has_no_namespace_may_be_written_by_its_name_alone() -> None:
         assert (group, plural((group, value["kind"])), value["metadata"]["name"]) in allowed
     assert sorted(names) == ["Bundle", "ClusterIssuer"]
     assert len(allowed) == sum(map(len, names.values()))
+
+
+def test_one_port_of_one_service_may_be_asked() -> None:
+    """That by which the serving stack leads to the rate limit service."""
+    given = rules("workload-cluster", "ClusterRole", "modelplane-workload-cluster")
+    [names] = [rule["resourceNames"] for rule in given if rule["resources"] == ["services/proxy"]]
+    components = yaml.safe_load((ROOT / "roles/serving_stack/defaults/main.yml").read_text())
+    [[service]] = [each["objects"] for each in components["serving_stack_components"] if each["key"] == "budget-use"]
+    [port] = service["spec"]["ports"]
+    assert names == [f"{service['metadata']['name']}:{port['name']}"]
+    assert (service["metadata"]["name"], port["name"]) == (constants.RATE_LIMIT_SERVICE, constants.RATE_LIMIT_PORT)
+    assert service["metadata"]["namespace"] == constants.ENVOY_NAMESPACE
 
 
 def test_the_fleet_may_bind_the_role_for_secrets_and_no_other() -> None:

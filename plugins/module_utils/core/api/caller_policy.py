@@ -119,8 +119,37 @@ class CallerPolicySpec(Spec):
     )
 
 
+class BudgetUse(Model):
+    """Use of a budget at a gateway."""
+
+    gateway: str = Field(description="InferenceGateway that counts it; each has counters of its own.")
+    caller: str | None = Field(default=None, description="The caller; absent for a budget that all callers share.")
+    used: int = Field(
+        ge=0,
+        description="How much is used of the current span of time. What goes beyond the limit with the answer that "
+        "spends it is not counted here. While a caller's key is rotated, that of both keys, each of which has the "
+        "whole limit.",
+    )
+
+
+class BudgetStatus(Model):
+    """Use of a budget."""
+
+    name: str = Field(description="Name of the budget.")
+    unit: str = Field(description="What is counted.")
+    limit: int = Field(description="How many there are in each span of time.")
+    per: str = Field(description="Span of time.")
+    use: list[BudgetUse] = Field(description="Use at each gateway, the callers that used most first.")
+    more_callers: int | None = Field(default=None, description="How many callers are not listed, as they used less.")
+    resets_at: str | None = Field(default=None, description="When the span of time ends, and the next one begins.")
+
+
 class CallerPolicyStatus(Status):
     """Observed state of the policy."""
+
+    budgets: Annotated[list[BudgetStatus], ListMap(("name",))] | None = Field(
+        default=None, description="How much is used of the budgets, as far as gateways say it."
+    )
 
 
 class CallerPolicy(Resource):

@@ -61,6 +61,8 @@ def needed(given: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...
 
 def _is_for_gateways(right: Right) -> bool:
     writes = right.verb not in ("get", "list")
+    if (right.group, right.resource) == ("", "services/proxy"):
+        return True
     return right.group in _OF_GATEWAYS or (right.group == GATEWAY_GROUP and right.resource == "gateways" and writes)
 
 

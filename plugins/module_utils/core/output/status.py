@@ -14,6 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import (
+    BudgetStatus,
+    CallerPolicyStatus,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     Changes,
@@ -40,21 +44,31 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pending,
     Replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import USE_KNOWN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    count,
     cut,
     first_lines,
     joined,
     printable,
     some,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, condition_entry, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    condition_entry,
+    fields,
+    identity,
+    text,
+)
 
 SCHEMA_VERSION = 1
 # Reasons that a person reads in a terminal; the document has all.
 _MOST_REASONS = 3
+# Callers of a budget that a terminal shows; the document has more.
+_MOST_CALLERS = 5
 _UNKNOWN = ReplicaState(None, None, "it has not been observed")
 # Failures that the logs of the last start of a container explain; of others, the events of the pod have more.
 _IN_LOGS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
@@ -164,6 +178,15 @@ class CacheStatus(api.Model):
     clusters: list[CachePhase] = Field(description="The clusters that should have it.")
 
 
+class PolicyStatus(api.Model):
+    """Status of a CallerPolicy that has budgets."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    budgets: list[BudgetStatus] = Field(description="Its budgets, with their use as far as gateways say it.")
+    message: str = Field(description="Why the use is not known, or not at all gateways; empty if it is.")
+
+
 class NextRun(api.Model):
     """Changes of the next run."""
 
@@ -180,6 +203,7 @@ class FleetStatus(api.Model):
     deployments: list[DeploymentStatus] = Field(description="Deployments.")
     clusters: list[ClusterStatus] = Field(description="Clusters.")
     caches: list[CacheStatus] = Field(description="Caches.")
+    policies: list[PolicyStatus] = Field(description="CallerPolicies with budgets; none while the fleet is not read.")
     next_run: NextRun = Field(description="What the next run changes.")
 
 
@@ -189,7 +213,8 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
     `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
     `changes` are those of the build folder. `now` is the time of the observation (RFC 3339).
     """
-    ready = {Ref(*identity(value)[1:]): _ready(value) for value in statuses}
+    written = list(statuses)
+    ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
     observed = plan.context.observed is not None
     silent = {name for name in plan.context.fleet.clusters if _is_silent(plan, name)}
     services = [
@@ -205,6 +230,7 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
         deployments=_deployments(plan, replicas),
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
+        policies=_policies(written),
         next_run=api.construct(NextRun, replicas=replicas, objects=object_changes(changes)),
     )
 
@@ -443,10 +469,25 @@ def _caches(plan: Plan) -> list[CacheStatus]:
     ]
 
 
+def _policies(statuses: Iterable[Object]) -> list[PolicyStatus]:
+    found = []
+    for value in statuses:
+        __, kind, namespace, name = identity(value)
+        budgets = CallerPolicyStatus.model_validate(fields(value, "status")).budgets if kind == "CallerPolicy" else None
+        if budgets:
+            known = condition_entry(value, USE_KNOWN)
+            message = "" if text(known, "status") == "True" else text(known, "message")
+            found.append(
+                api.construct(PolicyStatus, namespace=namespace, name=name, budgets=budgets, message=cut(message))
+            )
+    return found
+
+
 _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
 _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
 _CACHES = ("CACHE", "READY", "CLUSTERS")
+_BUDGETS = ("BUDGET", "CALLER", "USED", "GATEWAY", "ENDS IN")
 _WHY = "WHY"
 _NEXT = "NEXT RUN"
 
@@ -461,6 +502,7 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
         lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
         lines(_CLUSTERS, _cluster_rows(found, now), width, _WHY),
         lines(_CACHES, _cache_rows(found), width, _WHY),
+        lines(_BUDGETS, _budget_rows(found, now), width, _WHY),
         [_NEXT, *_next_lines(found.next_run, width)],
     ]
     return [line for part in parts if part for line in ("", *part)][1:]
@@ -537,6 +579,30 @@ def _cache_rows(found: FleetStatus) -> list[Row]:
         cells = (f"{cache.namespace}/{cache.name}", f"{cache.ready}/{len(cache.clusters)}", clusters)
         rows.append((cells, first_lines(waiting, _MOST_REASONS, "and {} more clusters")))
     return rows
+
+
+def _budget_rows(found: FleetStatus, now: str) -> list[Row]:
+    rows: list[Row] = []
+    for policy in found.policies:
+        for budget in policy.budgets:
+            label = f"{policy.namespace}/{policy.name} {budget.name}"
+            ends = age(now, budget.resets_at or "")
+            shown = budget.use[:_MOST_CALLERS]
+            rows += [
+                ((label, each.caller or "all", use_text(budget, each.used), each.gateway, ends), []) for each in shown
+            ]
+            if not shown:
+                rows.append(((label, "-", use_text(budget, None), "-", ends), []))
+            if more := len(budget.use) - len(shown) + (budget.more_callers or 0):
+                rows[-1][1].append(f"{count(more, 'caller')} used less")
+        if policy.message:
+            rows[-1][1].append(policy.message)
+    return rows
+
+
+def use_text(budget: BudgetStatus, used: int | None) -> str:
+    """Return the use of a budget for people; None is one that is not known."""
+    return f"{'-' if used is None else used}/{budget.limit} {budget.unit} per {budget.per}"
 
 
 def _next_lines(next_run: NextRun, width: int) -> list[str]:

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     endpoint_problem,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import selects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     model_route as composed_route,
 )
@@ -35,6 +36,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import (
+    GatewayBudgets,
+    caller_policy,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     READY,
     Condition,
@@ -117,6 +122,8 @@ def _all(plan: Plan, observed: Observed) -> Iterator[_Status]:
     routes = list(_routes(plan))
     yield from ((_Subject.of(route), status) for route, status in routes)
     yield from _services(plan, observed, routes)
+    for __, policy in sorted(plan.context.fleet.policies.items()):
+        yield _Subject.of(policy), caller_policy(policy, _budgets(plan, policy))
     yield from _caches(plan)
     yield from _deployments(plan, _unready(plan, endpoints))
 
@@ -283,6 +290,25 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
                 previous=_before(plan, route.ref),
             ),
         )
+
+
+def _budgets(plan: Plan, policy: api.CallerPolicy) -> list[GatewayBudgets]:
+    """Return what gateways that route requests to services of a policy say of its budgets."""
+    routes = [each.route for each in plan.models.routes if each.objects and selects(policy, each.route.service)]
+    gateways = {route.gateway.name: route.gateway for route in routes if route.gateway.spec.auth}
+    return [_at_gateway(plan, policy, gateway) for __, gateway in sorted(gateways.items())]
+
+
+def _at_gateway(plan: Plan, policy: api.CallerPolicy, gateway: api.InferenceGateway) -> GatewayBudgets:
+    cluster = gateway.spec.cluster_name or ""
+    if plan.context.declared(cluster):
+        return GatewayBudgets(gateway.name, unread=f"cluster {cluster} is not observed, as its objects are files")
+    seen = plan.context.observed_cluster(cluster)
+    if seen is None or seen.unreachable:
+        why = f": {seen.unreachable}" if seen else ""
+        return GatewayBudgets(gateway.name, unread=f"cluster {cluster} has not been observed{why}")
+    of_policy = (each for each in seen.budgets if (each.namespace, each.policy) == (policy.namespace, policy.name))
+    return GatewayBudgets(gateway.name, {budget.name: budget for budget in of_policy})
 
 
 def _caches(plan: Plan) -> Iterator[_Status]:

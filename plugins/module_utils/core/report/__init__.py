@@ -22,6 +22,8 @@ has is from there, so that the numbers and words of the page are those of the te
     services   [{namespace, name, path, address, tier (the priority in use, None for none), status, message, endpoints}]
       endpoints [{name, entry, priority, weight, usable, url, external, replica}]
     caches     [{namespace, name, artifact, ready, clusters [{cluster, phase, message}]}]
+    policies   [{namespace, name, message, budgets}], of CallerPolicies with budgets; `message` says what is not known
+      budgets  [{name, unit, limit, per, use [{gateway, caller (not of one for all), used}], moreCallers, resetsAt}]
     pending    [{namespace, deployment, refusals [{clusters, pool, reason}]}]
     removed    [{namespace, deployment, replica, cluster, action, reason}]
     objects    [{cluster (empty for the control cluster), created, changed, removed (how many)}]
@@ -55,6 +57,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.atten
     caches_section,
     problems,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.budgets import budgets_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.cost import cost_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.distribution import distribution_section
@@ -97,6 +100,7 @@ def html(model: Mapping[str, Any]) -> str:
     plan_sections = (
         ("cost", "What it costs", cost_section(model["cost"], known)),
         ("memory", "Models and memory", memory_section(model["memory"], known)),
+        ("budgets", "Use of budgets", budgets_section(model["policies"])),
     )
     sections = (
         ("attention", "What is wrong", attention_section(model, known)),

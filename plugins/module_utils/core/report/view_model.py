@@ -92,6 +92,7 @@ def model(
         "clusters": _clusters(plan, found.clusters),
         "replicas": _replicas(plan, found, rows),
         "caches": [api.wire(cache) for cache in found.caches],
+        "policies": [api.wire(policy) for policy in found.policies],
         "pending": [
             {
                 "namespace": entry.namespace,

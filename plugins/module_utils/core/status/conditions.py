@@ -33,6 +33,7 @@ OWNED = frozenset(
         "ReplicasReady",
         "ReplicasScheduled",
         "RoutingReady",
+        "UseKnown",
     }
 )
 """Types that this collection writes: those that no longer apply are removed, other types are kept."""

@@ -5,11 +5,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import DEFAULT_TOKEN_KEY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    KeySecret,
+    rights,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -23,13 +28,15 @@ class ExpectedCluster:
     """Expected state of a workload cluster: the devices that the classes of its pools promise.
 
     `provisioned` is true for a cluster that the fleet creates, `has_door` for one that gateways in mode Model may
-    reach, `hosts_gateway` for one that has such a gateway."""
+    reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is counted there,
+    by namespace and name of each CallerPolicy that has some."""
 
     name: str
     promises: tuple[Promise, ...] = ()
     provisioned: bool = False
     has_door: bool = False
     hosts_gateway: bool = False
+    callers: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
     @property
     def device_classes(self) -> list[str]:
@@ -57,9 +64,9 @@ class Expected:
         return self.clusters.get(name) or ExpectedCluster(name)
 
 
-def expected(resources: Iterable[Object]) -> Expected:
+def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ()) -> Expected:
     """Return the expected state according to the resources of a fleet (wire format, as written or as on the control
-    cluster).
+    cluster). `key_secrets` are the Secrets with keys of callers that the control cluster has.
 
     Other objects and invalid resources are skipped. A pool whose class is missing promises no devices.
     """
@@ -68,20 +75,28 @@ def expected(resources: Iterable[Object]) -> Expected:
         if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and text(value, "kind") in _READ:
             with contextlib.suppress(api.InvalidResource):
                 known.add(api.parse(value))
-    hosts = {gateway.spec.cluster_name or "" for gateway in known.model_gateways.values()} & known.clusters.keys()
-    clusters = {name: _cluster(cluster, known.classes, hosts) for name, cluster in known.clusters.items()}
+    ordered = sorted(known.model_gateways.values(), key=lambda gateway: gateway.name, reverse=True)
+    # Of several gateways of a cluster the first one by name is composed.
+    gateways = {gateway.spec.cluster_name or "": gateway for gateway in ordered}
+    hosts = gateways.keys() & known.clusters.keys()
+    callers = {name: _callers(gateways[name], known.policies.values(), key_secrets) for name in hosts}
+    clusters = {
+        name: _cluster(cluster, known.classes, hosts, callers.get(name, {})) for name, cluster in known.clusters.items()
+    }
     references = [found for cache in known.caches.values() if (found := _token(cache))]
     references += [found for endpoint in known.endpoints.values() if (found := _credential(endpoint))]
     secrets: dict[tuple[str, str], frozenset[str]] = {}
     for namespace, name, key in references:
         secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
     gateway = known.gateways[min(known.gateways)] if known.gateways else None
-    with_keys = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
-    selectors = [auth.api_key.secret_selector.match_labels for auth in with_keys if auth]
+    auths = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
+    selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth]
     return Expected(clusters, secrets, gateway, tuple(selectors))
 
 
-_READ = frozenset({"InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"})
+_READ = frozenset(
+    {"CallerPolicy", "InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"}
+)
 
 
 @dataclass
@@ -94,6 +109,7 @@ class _Known:
     model_gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
     caches: dict[Ref, api.ModelCache] = field(default_factory=dict)
     endpoints: dict[Ref, api.ModelEndpoint] = field(default_factory=dict)
+    policies: dict[Ref, api.CallerPolicy] = field(default_factory=dict)
 
     def add(self, resource: api.Resource) -> None:
         if isinstance(resource, api.InferenceClass):
@@ -107,10 +123,15 @@ class _Known:
             self.caches[resource.ref] = resource
         elif isinstance(resource, api.ModelEndpoint):
             self.endpoints[resource.ref] = resource
+        elif isinstance(resource, api.CallerPolicy):
+            self.policies[resource.ref] = resource
 
 
 def _cluster(
-    cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], hosts: Collection[str]
+    cluster: api.InferenceCluster,
+    classes: Mapping[str, api.InferenceClass],
+    hosts: Collection[str],
+    callers: Mapping[tuple[str, str], Sequence[str]],
 ) -> ExpectedCluster:
     promises = [
         Promise.of(pool.name, classes[pool.class_name])
@@ -123,7 +144,21 @@ def _cluster(
         provisioned=cluster.spec.cluster.source != "Existing",
         has_door=bool(hosts),
         hosts_gateway=cluster.name in hosts,
+        callers=callers,
     )
+
+
+def _callers(
+    gateway: api.InferenceGateway, policies: Iterable[api.CallerPolicy], secrets: Iterable[KeySecret]
+) -> dict[tuple[str, str], Sequence[str]]:
+    """Return the callers whose use of budgets a gateway counts, by policy: of one for everyone, all who have a key."""
+    if gateway.spec.auth is None:
+        return {}
+    selector = gateway.spec.auth.api_key.secret_selector
+    found = [secret for secret in secrets if selector.matches(secret.labels)]
+    everyone = sorted({caller_of(entry) for secret in found for entry in secret.callers})
+    allowed = {policy.ref: rights(policy, found).callers for policy in policies if policy.spec.budgets}
+    return {(ref.namespace, ref.name): everyone if callers is None else callers for ref, callers in allowed.items()}
 
 
 def _token(cache: api.ModelCache) -> tuple[str, str, str] | None:

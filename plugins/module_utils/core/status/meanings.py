@@ -235,6 +235,23 @@ _MODEL_ROUTE = (
     _ready("RoutingReady is True.", _NOT_OBSERVED),
 )
 
+_CALLER_POLICY = (
+    Meaning(
+        "UseKnown",
+        "It is known how much is used of all its budgets. Absent without budgets.",
+        (
+            Reason("True", "Counted", "All gateways that route requests to its services say it."),
+            Reason(
+                "False",
+                "NotCounted",
+                "A gateway does not have a budget yet, or does not say how much of it is used; the message says why.",
+            ),
+            Reason("False", "NoRoute", "No gateway with keys routes requests to a service that it selects."),
+            _NOT_OBSERVED,
+        ),
+    ),
+)
+
 _NO_CLUSTERS = Reason("False", "NoClusters", "No InferenceCluster with storage for caches matches `clusterSelector`.")
 _MODEL_CACHE = (
     Meaning(
@@ -260,6 +277,7 @@ _MODEL_CACHE = (
 
 MEANINGS: Mapping[str, tuple[Meaning, ...]] = MappingProxyType(
     {
+        "CallerPolicy": _CALLER_POLICY,
         "InferenceClass": _INFERENCE_CLASS,
         "InferenceCluster": _INFERENCE_CLUSTER,
         "InferenceGateway": _INFERENCE_GATEWAY,

@@ -7,6 +7,7 @@ A route has one policy of each kind, as Envoy Gateway uses only the oldest of se
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     DEFAULT_TIERS,
+    listener_name,
     retries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
@@ -127,11 +129,13 @@ def counting_objects(
 ) -> Iterator[Object]:
     """Yield the policies that count budgets at a place; `more` of their fields are for the same routes."""
     for group in _groups(routes, policies, counter):
-        spec = {**more(group), **_rate_limit(group, policies, counter)}
+        limits = list(_limits(group, policies, counter))
+        spec = {**more(group), **_rate_limit(limits)}
         if spec:
+            metadata = group[0].metadata(counter.named(group))
             yield parts.envoy_object(
                 "BackendTrafficPolicy",
-                group[0].metadata(counter.named(group)),
+                {**metadata, **_annotations(group[0], limits)},
                 {"targetRefs": _targets(group, counter), "mergeType": parts.MERGED, **spec},
             )
 
@@ -200,14 +204,31 @@ GATEWAY = Counter(
 """The gateway itself, which refuses requests beyond budgets."""
 
 
+def _annotations(first: Route, limits: Sequence[_Limit]) -> dict[str, Any]:
+    """Return the annotations of a policy, which say of which budgets its limits are."""
+    if not limits:
+        return {}
+    counted = {"listener": listener_name(first.gateway), "rules": [limit.counted for limit in limits]}
+    value = json.dumps(counted, separators=(",", ":"), sort_keys=True)
+    return {"annotations": {constants.BUDGETS_ANNOTATION: value}}
+
+
 def _retry(group: Iterable[Route]) -> dict[str, Any]:
     """Return the retries of routes with more or fewer priorities than those of the gateway's own policy reach."""
     most = max(route.tiers for route in group)
     return {} if most == DEFAULT_TIERS else {"retry": {"numRetries": retries(most)}}
 
 
-def _rate_limit(group: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> dict[str, Any]:
-    rules: list[dict[str, Any]] = []
+@dataclass(frozen=True)
+class _Limit:
+    """Rate limit of a budget, and what `BUDGETS_ANNOTATION` says of it: a rule that several routes do not share counts
+    by the name of its route."""
+
+    rule: Mapping[str, Any]
+    counted: Mapping[str, str]
+
+
+def _limits(group: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> Iterator[_Limit]:
     for each in policies:
         for budget in each.budgets:
             covered = counter.covered(each, budget, group)
@@ -217,7 +238,13 @@ def _rate_limit(group: Sequence[Route], policies: Sequence[Rights], counter: Cou
                 named = [route.service.model_name for route in covered] if len(covered) < len(group) else []
                 services = [_one_of(counter.header, named)] if named else []
                 is_shared = counter.several or len(covered) > 1
-                rules += _budget_rules(counted, budget, services, is_shared=is_shared)
+                route = {} if is_shared else {"route": covered[0].service.name}
+                for rule in _budget_rules(counted, budget, services, is_shared=is_shared):
+                    yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
+
+
+def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
+    rules = [dict(limit.rule) for limit in limits]
     return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
 
 

@@ -11,6 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     Component,
     ObservationError,
     Observed,
+    ObservedBudget,
     ObservedCluster,
     parse,
     wire,
@@ -44,6 +45,10 @@ DOCUMENT: dict[str, Any] = {
             "provisioned": {"ready": False, "message": "CREATING"},
             "stack": {"ready": True, "message": ""},
             "nodes": {"gpu": 3},
+            "budgets": [
+                {"namespace": "team", "policy": "acme", "name": "daily", "used": {"alice": 7}, "resets": "2026-11-28"},
+                {"namespace": "team", "policy": "acme", "name": "hourly", "problem": "it does not answer"},
+            ],
             "objects": [POD, OTHER],
         },
         "west": {"unreachable": "connection refused"},
@@ -65,6 +70,10 @@ def test_a_document_is_read() -> None:
     assert (east.provisioned, east.stack, east.nodes) == (Component(message="CREATING"), Component(True), {"gpu": 3})
     assert parse(REACHED).controller == Component(True, "", ("10.0.0.1:30080", "b:30080"))
     assert list(east.objects) == [POD, OTHER]
+    assert east.budgets == (
+        ObservedBudget("team", "acme", "daily", {"alice": 7}, "2026-11-28"),
+        ObservedBudget("team", "acme", "hourly", problem="it does not answer"),
+    )
     assert observed.clusters["west"] == ObservedCluster(unreachable="connection refused")
     assert observed.clusters["lab"] == ObservedCluster(declared=True)
 

@@ -96,6 +96,7 @@ CORE = {
             ("configmaps", "ConfigMap", True),
             ("namespaces", "Namespace", False),
             ("secrets", "Secret", True),
+            ("services", "Service", True),
         )
     ],
 }

@@ -84,6 +84,36 @@ def test_names_are_quoted_in_paths(server: Server, client: Client) -> None:
     assert server.asked == ["GET /api/v1/namespaces/..%2Fsecrets%3Fx"]
 
 
+@pytest.mark.parametrize("code", [200, 429])
+def test_a_service_is_asked_by_the_servers_proxy(server: Server, client: Client, code: int) -> None:
+    """One may answer with the code of an error, which is its answer then."""
+    server.script = [Reply(code, {"code": "OVER_LIMIT"})]
+    found = client.ask_service("limits", "here", "http", "json", {"a": 1}, codes=(200, 429))
+    assert found == {"code": "OVER_LIMIT"}
+    assert (server.seen[-1].method, server.seen[-1].body) == ("POST", {"a": 1})
+    assert server.asked == ["POST /api/v1/namespaces/here/services/limits%3Ahttp/proxy/json"]
+    assert not WRITES & set(client.requests)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "message"),
+    [
+        (BUSY, Throttled, "busy"),
+        (Reply(503, status(503, "ServiceUnavailable", "no endpoints")), ServerError, "no endpoints"),
+        (Reply(400, b"Bad Request"), ApiError, "Bad Request"),
+        (Reply(200, b"[]"), Unreachable, "no JSON"),
+        (Reset(), Unreachable, "ask Service here/limits"),
+    ],
+)
+def test_a_service_is_asked_once(
+    server: Server, client: Client, reply: Any, error: type[ApiError], message: str
+) -> None:
+    server.script = [reply]
+    with pytest.raises(error, match=message):
+        client.ask_service("limits", "here", "http", "json", {}, codes=(200, 429))
+    assert len(server.asked) == 1
+
+
 def test_lists_come_in_pages_whole_and_with_their_kind(server: Server, client: Client) -> None:
     bare = {"metadata": {"name": "x"}}
     server.script = [

@@ -41,7 +41,8 @@ def test_rights_for_gateways_in_mode_model_are_asked_for_where_a_fleet_has_one()
     kinds = {(right.group, right.resource) for right in RIGHTS} - {
         (right.group, right.resource) for right in everywhere
     }
-    assert {group for group, __ in kinds} == {
+    assert ("", "services/proxy") in kinds
+    assert {group for group, __ in kinds if group} == {
         "aigateway.envoyproxy.io",
         "cert-manager.io",
         "discovery.k8s.io",

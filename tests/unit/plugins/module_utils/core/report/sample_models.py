@@ -29,6 +29,7 @@ def empty() -> dict[str, Any]:
         "replicas": [],
         "services": [],
         "caches": [],
+        "policies": [],
         "pending": [],
         "removed": [],
         "objects": [],
@@ -156,6 +157,7 @@ def small() -> dict[str, Any]:
     names = [entry["replica"] for entry in model["replicas"]]
     model["services"] = _services(names)
     model["caches"] = [_cache()]
+    model["policies"] = [_policy()]
     model["pending"] = [_pending()]
     model["removed"] = [
         {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
@@ -181,6 +183,24 @@ def small() -> dict[str, Any]:
     model["what_if"] = _answer(names)
     model["survival"] = _survival()
     return model
+
+
+def _policy() -> dict[str, Any]:
+    """A budget of which one caller spent all, and one whose use is not known."""
+    use = [
+        {"gateway": "edge", "caller": "acme", "used": 2000000},
+        {"gateway": "edge", "caller": "initech", "used": 31250},
+    ]
+    daily = {"name": "tokens-a-day", "unit": "Tokens", "limit": 2000000, "per": "Day", "use": use}
+    return {
+        "namespace": "ml-team",
+        "name": "customers",
+        "message": "InferenceGateway edge, budget together: its rate limit service does not count it yet",
+        "budgets": [
+            {**daily, "moreCallers": 3, "resetsAt": "2026-11-27T00:00:00Z"},
+            {"name": "together", "unit": "Requests", "limit": 600, "per": "Minute", "use": []},
+        ],
+    }
 
 
 def _answer(names: list[str]) -> dict[str, Any]:

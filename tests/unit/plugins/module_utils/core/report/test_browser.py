@@ -89,15 +89,15 @@ def test_axe_finds_what_is_wrong(chromium: browser.Browser, axe: str, tmp_path: 
 def test_it_can_be_used_by_keyboard_alone(chromium: browser.Browser, tmp_path: Path) -> None:
     chromium.show(page(tmp_path, small()), 1280)
     order = []
-    for _ in range(17):
+    for _ in range(18):
         chromium.press("Tab", 9)
         order.append(chromium.run(FOCUSED))
     assert order[:3] == ["Skip to the fleet", "2 pending", "5 problems"]
-    assert order[3:12] == [
+    assert order[3:13] == [
         "What is wrong", "Services, clusters and pools", "What if", "Losses of clusters", "What it costs",
-        "Models and memory", "What changes", "Clusters in detail", "Model caches",
+        "Models and memory", "Use of budgets", "What changes", "Clusters in detail", "Model caches",
     ]  # fmt: skip
-    assert order[12:17] == ["filter", "sort", "open", "close", "lab"]
+    assert order[13:18] == ["filter", "sort", "open", "close", "lab"]
     # The link to the cluster opens and focuses it, also when it was folded.
     chromium.run("document.getElementById('close').click()")
     chromium.press("Enter", 13)

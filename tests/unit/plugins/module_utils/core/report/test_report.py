@@ -112,6 +112,10 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(entry)
 
 
+def budgets(model: dict[str, Any]) -> list[dict[str, Any]]:
+    return [budget for policy in model["policies"] for budget in policy["budgets"]]
+
+
 def renamed(value: Any, change: Callable[[str], str]) -> Any:
     """A model with every piece of text changed but the words that are part of its form."""
     if isinstance(value, str):
@@ -126,7 +130,7 @@ def renamed(value: Any, change: Callable[[str], str]) -> Any:
 def parent_is_free(value: dict[str, Any]) -> bool:
     """Return whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
     fixed = {"name", "namespace", "clusters", "created", "role", "reason", "placed", "kind", "phase", "needs", "key"}
-    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool"}
+    fixed |= {"replicas", "asked", "cluster", "moved", "lose", "pool", "gateway"}
     return not value.keys() & fixed
 
 
@@ -179,7 +183,7 @@ def test_every_item_of_a_model_is_there() -> None:
     model = small()
     page = Page(report.html(model))
     folders = {path for paths in model["files"].values() for path in paths}
-    form = {*FORM, model["time"], model["commit"]}
+    form = {*FORM, model["time"], model["commit"], *texts([each.get("resetsAt") for each in budgets(model)])}
     # Of a path, folder and file stand apart.
     desired = [text for text in texts(model) if text and text not in folders | form]
     desired += [part for path in folders for part in path.rpartition("/")[::2]]
@@ -192,6 +196,18 @@ def test_every_item_of_a_model_is_there() -> None:
     for text in ("5 of 9 replicas serve", "2 pending", "5 problems", "2 services", "3 clusters", "78 objects"):
         assert text in shown
     assert "2026-11-26 19:00:06 UTC , manifests of commit 8f0c2a1b8f0c or edited since" in shown
+
+
+def test_the_use_of_a_budget_stands_beside_its_limit() -> None:
+    shown = re.sub(r"\s+", " ", Page(report.html(small())).text)
+    for text in (
+        "ml-team/customers tokens-a-day until 2026-11-27 00:00:00 UTC acme at edge 2,000,000 spent 2,000,000 Tokens "
+        "per Day initech at edge 31,250 3 callers used less",
+        "ml-team/customers together - not known 600 Requests per Minute",
+        "CallerPolicy ml-team/customers : InferenceGateway edge, budget together: its rate limit service does not",
+    ):
+        assert text in shown
+    assert "Use of budgets" not in Page(report.html(empty())).text
 
 
 def test_distributions_are_written_in_words_beside_their_bars() -> None:

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedBudget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
     Placement,
     Refusal,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import GatewayBudgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
-from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
 from ansible_collections.modelplane.fleet.tests.written import (
+    caller_policy,
     inference_class,
     inference_cluster,
     inference_gateway,
@@ -31,6 +32,7 @@ from ansible_collections.modelplane.fleet.tests.written import (
     model_route,
     model_service,
 )
+from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,6 +60,22 @@ ROUTE = {
         "endpoints": [{"name": "ours", "selector": {"matchLabels": {"a": "b"}}}],
     },
 }
+
+POLICY = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "CallerPolicy",
+    "metadata": {"name": "acme", "namespace": "ml-team"},
+    "spec": {"callers": [{"name": "*"}], "budgets": [{"name": "daily", "unit": "Tokens", "limit": 20, "per": "Day"}]},
+}
+
+
+def policy(*gateways: GatewayBudgets) -> Status:
+    return caller_policy(POLICY, gateways)
+
+
+def counted(problem: str = "") -> GatewayBudgets:
+    used = {} if problem else {"alice": 7}
+    return GatewayBudgets("eu", {"daily": ObservedBudget("ml-team", "acme", "daily", used, problem=problem)})
 
 
 def placed(*clusters: str) -> list[Placement]:
@@ -486,6 +504,32 @@ ROWS: list[Row] = [
     ("ModelRoute", "Ready", "True", "Available", "", route),
     ("ModelRoute", "Ready", "False", "Creating", "to accept", lambda: route("False")),
     ("ModelRoute", "Ready", "Unknown", "NotObserved", "cluster hub", lambda: route(is_seen=False)),
+    ("CallerPolicy", "UseKnown", "True", "Counted", "", lambda: policy(counted())),
+    (
+        "CallerPolicy",
+        "UseKnown",
+        "False",
+        "NotCounted",
+        "InferenceGateway eu, budget daily: it does not answer",
+        lambda: policy(counted("it does not answer")),
+    ),
+    (
+        "CallerPolicy",
+        "UseKnown",
+        "False",
+        "NotCounted",
+        "InferenceGateway us, budget daily: its cluster does not have it yet",
+        lambda: policy(counted(), GatewayBudgets("us")),
+    ),
+    ("CallerPolicy", "UseKnown", "False", "NoRoute", "No gateway with keys", policy),
+    (
+        "CallerPolicy",
+        "UseKnown",
+        "Unknown",
+        "NotObserved",
+        "InferenceGateway us: cluster b has not been observed",
+        lambda: policy(counted(), GatewayBudgets("us", unread="cluster b has not been observed")),
+    ),
     ("ModelCache", "ClustersMatched", "True", "Matched", "Matched 2 clusters: c0, c1", lambda: cache("Ready", "Ready")),
     ("ModelCache", "ClustersMatched", "False", "NoClusters", "No InferenceCluster with storage", cache),
     ("ModelCache", "ArtifactReady", "False", "NoClusters", "No InferenceCluster with storage", cache),
@@ -521,6 +565,7 @@ def test_row(row: Row) -> None:
 
 
 RESOURCES = {
+    "CallerPolicy": POLICY,
     "InferenceClass": seen.CLASS,
     "InferenceCluster": seen.EKS,
     "InferenceGateway": seen.GATEWAY,
@@ -553,7 +598,8 @@ def test_a_second_observation_changes_nothing(row: Row) -> None:
 
 
 def test_every_condition_has_a_transition_time_and_ready_is_always_reported() -> None:
+    """But for policies, which are part of what serves, and serve nothing themselves."""
     for row in ROWS:
         status = row[-1]().wire(None, 1, NOW)
-        assert "Ready" in {entry["type"] for entry in status["conditions"]}
+        assert row[0] == "CallerPolicy" or "Ready" in {entry["type"] for entry in status["conditions"]}
         assert {entry["lastTransitionTime"] for entry in status["conditions"]} == {NOW}

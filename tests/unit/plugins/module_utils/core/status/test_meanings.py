@@ -29,6 +29,7 @@ STATUS = PLUGINS / "module_utils" / "core" / "status"
 
 INFRASTRUCTURE = tuple(name for name, kind in api.KINDS.items() if kind.GROUP == api.GROUP_INFRASTRUCTURE)
 KINDS_OF = {
+    "caller_policy": ("CallerPolicy",),
     "conditions": (),
     "inference_class": ("InferenceClass",),
     "inference_cluster": ("InferenceCluster",),
@@ -42,8 +43,6 @@ KINDS_OF = {
     "model_service": ("ModelService",),
 }
 """Kinds whose conditions a file of core/status makes."""
-STATELESS = {"CallerPolicy"}
-"""Kinds without conditions."""
 
 Names = Mapping[str, ast.expr]
 """Expressions that names stand for."""
@@ -115,7 +114,7 @@ def test_ready_has_the_reasons_that_all_kinds_share() -> None:
 
 
 def test_every_kind_has_meanings() -> None:
-    assert MEANINGS.keys() == api.KINDS.keys() - STATELESS == {kind for kinds in KINDS_OF.values() for kind in kinds}
+    assert MEANINGS.keys() == api.KINDS.keys() == {kind for kinds in KINDS_OF.values() for kind in kinds}
 
 
 def test_every_type_that_the_fleet_owns_has_a_meaning() -> None:

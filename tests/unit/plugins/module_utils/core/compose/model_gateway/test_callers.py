@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -210,6 +211,25 @@ def test_a_budget_over_several_services_is_one() -> None:
     models = pattern("^(ml\\-team/chat|ml\\-team/code)$", "x-ai-eg-model")
     assert gold_only["clientSelectors"] == [{"headers": [DISTINCT, pattern(r"^(alice|bob)(\.next)?$"), models]}]
     assert re.fullmatch(models["value"], "ml-team/code")
+
+
+def test_a_policy_says_which_budget_each_of_its_limits_is_of() -> None:
+    """By which their use can be asked for."""
+    gold = {"labels": {"tier": "gold"}}
+    rate = {**BUDGET, "name": "rate", "unit": "Requests", "per": "Minute"}
+    documents = fleet(
+        service(**gold),
+        service(name="free"),
+        policy(services={"matchLabels": {"tier": "gold"}}, budgets=[BUDGET]),
+        policy("all", callers=EVERYONE, budgets=[rate]),
+    )
+    found = build(documents)("BackendTrafficPolicy", child_name("chat", "free"))
+    said = json.loads(found["metadata"]["annotations"]["modelplane.ai/budgets"])
+    alone = {"budget": BUDGET["name"], "policy": "team", "route": "chat"}
+    assert said == {"listener": "http", "rules": [{"budget": "rate", "policy": "all"}, alone]}
+    assert len(found["spec"]["rateLimit"]["global"]["rules"]) == 2
+    without = build(fleet(service(), policy()))
+    assert not [each for each in without.of("BackendTrafficPolicy") if "annotations" in each["metadata"]]
 
 
 def test_services_of_separate_budgets_have_separate_policies() -> None:

@@ -9,16 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
     Observed,
+    ObservedBudget,
     ObservedCluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import Changes
 
 sys.path.insert(0, str(Path(__file__).parent))
 from model_fleet import (
@@ -30,10 +35,12 @@ from model_fleet import (
     cluster,
     document,
     fleet,
+    policy,
     provider,
     provider_entry,
     service,
 )
+from model_fleet import gateway as gateway_document
 
 ENVOY_ADDRESSES = {"eu": "198.51.100.1", "east": "198.51.100.2"}
 
@@ -286,3 +293,68 @@ def test_a_gateway_stays_for_no_service_that_has_left_and_for_no_gateway_that_ne
     other = service(name="other")
     assert moved(other, hub=[*HUB, SERVED], rim=RIM, east=EAST).plan.models.moved == ()
     assert moved(gateways=False, hub=[*HUB, SERVED], rim=[], east=EAST).plan.models.moved == ()
+
+
+NOW = "2026-11-27T14:00:00Z"
+DAILY = {"name": "daily", "unit": "Requests", "limit": 20, "per": "Day"}
+
+BUDGETED = (provider("paid"), service(provider_entry("paid")), policy(budgets=[DAILY]))
+
+
+def counted(**used: int) -> Observed:
+    """The cluster of the gateway with this use of the budget, and one of a policy that is gone."""
+    budgets = (
+        ObservedBudget("ml-team", "team", "daily", used, "2026-11-28T00:00:00Z"),
+        ObservedBudget("ml-team", "gone", "daily", {"alice": 3}),
+    )
+    return Observed(clusters={"hub": ObservedCluster(stack=Component(True), budgets=budgets)})
+
+
+@pytest.mark.parametrize(
+    ("observed", "said"),
+    [
+        (counted(alice=7), ("True", "Counted")),
+        (seen(hub=[]), ("False", "NotCounted")),
+        (Observed(clusters={"hub": ObservedCluster(unreachable="it is down")}), ("Unknown", "NotObserved")),
+        (Observed(clusters={"hub": ObservedCluster(declared=True)}), ("Unknown", "NotObserved")),
+        (Observed(), ("Unknown", "NotObserved")),
+    ],
+)
+def test_a_policy_says_how_much_of_its_budgets_is_used(observed: Observed, said: tuple[str, str]) -> None:
+    built = build(fleet(*BUDGETED), observed=observed)
+    found = shown(built)["CallerPolicy", "team"]
+    [known] = found["conditions"]
+    assert (known["status"], known["reason"]) == said
+    [budget] = found["budgets"]
+    assert budget["use"] == ([{"gateway": "eu", "caller": "alice", "used": 7}] if said[0] == "True" else [])
+
+
+def test_a_policy_without_a_gateway_with_keys_is_counted_nowhere() -> None:
+    without_keys = gateway_document(auth=None)
+    built = build(fleet(*BUDGETED, eu=without_keys), observed=counted())
+    assert shown(built)["CallerPolicy", "team"]["conditions"][0]["reason"] == "NoRoute"
+
+
+def test_the_use_of_budgets_is_in_the_status_of_the_fleet() -> None:
+    callers = {f"c{number}": number for number in range(8)}
+    built = build(fleet(*BUDGETED), observed=counted(**callers))
+    found = fleet_status(built.plan, statuses(built.plan, NOW), Changes((), (), ()), NOW)
+    [row] = found.policies
+    assert (row.name, row.message, len(row.budgets[0].use)) == ("team", "", 8)
+    lines = tables(found, NOW)
+    first = next(number for number, line in enumerate(lines) if line.startswith("BUDGET"))
+    assert lines[first].split()[:6] == ["BUDGET", "CALLER", "USED", "GATEWAY", "ENDS", "IN"]
+    assert [line.split()[2:] for line in lines[first + 1 : first + 3]] == [
+        ["c7", "7/20", "Requests", "per", "Day", "eu", "10h"],
+        ["c6", "6/20", "Requests", "per", "Day", "eu", "10h"],
+    ]
+    assert lines[first + 6].strip() == "3 callers used less"
+
+
+def test_why_use_is_not_known_is_in_the_status_of_the_fleet() -> None:
+    observed = Observed(clusters={"hub": ObservedCluster(unreachable="it is down")})
+    built = build(fleet(*BUDGETED), observed=observed)
+    found = fleet_status(built.plan, statuses(built.plan, NOW), Changes((), (), ()), NOW)
+    text = " ".join(" ".join(tables(found, NOW)).split())
+    assert "ml-team/team daily - -/20 Requests per Day - -" in text
+    assert "InferenceGateway eu: cluster hub has not been observed: it is down" in text

@@ -1,0 +1,247 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Questions to the rate limit service of Envoy Gateway about the use of budgets, and its answers.
+
+The service decides with each request whether something is left. Asked with the same descriptors and a cost of 0, it
+says how much is left, and counts nothing. Descriptors are named as Envoy Gateway names them
+(internal/xds/translator/ratelimit.go, BuildRateLimitServiceConfig): a rule that routes share by the policy, another one
+by listener and route. To a name that it does not know the service answers without a limit, so that use is unknown then
+and never wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of, entries_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, number, text
+
+MOST_QUESTIONS = 2000
+"""Counters of a cluster that are asked for."""
+MOST_IN_REQUEST = 250
+
+_NOT_COUNTED = "its rate limit service does not count it yet"
+_TOO_MANY = f"its gateway has more than {MOST_QUESTIONS} counters, which are not all asked for"
+_SPAN = 60
+"""Seconds: spans of time begin at multiples of them, so that a time known to half of it is known."""
+
+Callers = Mapping[tuple[str, str], Sequence[str]]
+"""Callers whose use is asked for, by namespace and name of their CallerPolicy."""
+Budget = tuple[str, str, str]
+"""Namespace, policy, name."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Counter of a budget: that of a caller by one of its keys, or the one of all callers (`caller` is "*")."""
+
+    budget: Budget
+    caller: str
+    domain: str
+    descriptor: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """Budgets that the gateway of a cluster has, and the questions about them; `skipped` are budgets with questions
+    beyond the most that are asked."""
+
+    budgets: tuple[Budget, ...] = ()
+    questions: tuple[Question, ...] = ()
+    skipped: frozenset[Budget] = frozenset()
+
+
+@dataclass(frozen=True)
+class Count:
+    """Answer to a question: how much is used of the limit, no more than it, and seconds until the span of time ends."""
+
+    used: int
+    seconds: float
+
+
+def inquiry(policies: Iterable[Object], callers: Callers) -> Inquiry:
+    """Return what to ask about the budgets in BackendTrafficPolicies of a cluster, of CallerPolicies in `callers`."""
+    budgets: dict[Budget, None] = {}
+    questions: list[Question] = []
+    for seen in sorted(policies, key=identity):
+        for budget, asked in _of_policy(seen, callers):
+            budgets[budget] = None
+            questions += asked
+    skipped = frozenset(question.budget for question in questions[MOST_QUESTIONS:])
+    kept = tuple(question for question in questions[:MOST_QUESTIONS] if question.budget not in skipped)
+    return Inquiry(tuple(sorted(budgets)), kept, skipped)
+
+
+def _of_policy(seen: Object, callers: Callers) -> Iterator[tuple[Budget, list[Question]]]:
+    """Yield the budget of each rule of a policy, with its questions."""
+    namespace = text(seen, "metadata", "labels", names.NAMESPACE_LABEL)
+    place = identity(seen)[2:]
+    rules, counted = entries(seen, "spec", "rateLimit", "global", "rules"), _counted(seen)
+    if counted is None or len(rules) != len(counted.rules):
+        # Others changed it.
+        return
+    numbers = {True: 0, False: 0}
+    for index, (rule, of_budget) in enumerate(zip(rules, counted.rules, strict=True)):
+        shared = rule.get("shared") is True
+        position = numbers[shared]
+        numbers[shared] += 1
+        budget = (namespace, of_budget.policy, of_budget.budget)
+        asked = callers.get(budget[:2])
+        if asked is None:
+            continue
+        domain, key = _names(place, index, of_budget.route, counted.listener, shared=shared)
+        found = [
+            Question(budget, caller_of(caller), domain, ((key, key), *descriptors))
+            for caller, descriptors in _headers(rule, position, asked)
+        ]
+        yield budget, found
+
+
+@dataclass(frozen=True)
+class _OfBudget:
+    policy: str
+    budget: str
+    route: str = ""
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Content of `BUDGETS_ANNOTATION`."""
+
+    listener: str
+    rules: tuple[_OfBudget, ...]
+
+
+def _counted(seen: Object) -> _Counted | None:
+    """Return what the annotation of a policy says; None without one, and for one that others wrote."""
+    try:
+        found = _parsed(**json.loads(text(seen, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    values = [found.listener, *(value for rule in found.rules for value in (rule.policy, rule.budget, rule.route))]
+    is_ours = all(isinstance(value, str) for value in values) and all(rule.budget for rule in found.rules)
+    return found if is_ours else None
+
+
+def _parsed(listener: str, rules: Iterable[Mapping[str, str]]) -> _Counted:
+    return _Counted(listener, tuple(_OfBudget(**rule) for rule in rules))
+
+
+def _names(place: tuple[str, str], index: int, route: str, listener: str, *, shared: bool) -> tuple[str, str]:
+    """Return the domain and the first descriptor of a rule."""
+    namespace, name = place
+    if shared:
+        return f"{namespace}/{name}", f"{namespace}/{name}/rule/{index}"
+    gateway = f"{constants.SYSTEM_NAMESPACE}/{constants.MODEL_GATEWAY}/{listener}"
+    return gateway, f"httproute/{namespace}/{route}/rule/0/match/0/*"
+
+
+def _headers(rule: Object, position: int, callers: Sequence[str]) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Yield whose counters a rule has, with the descriptors of its header matches. `position`: that of the rule in its
+    domain."""
+    headers = [header for parent in entries(rule, "clientSelectors") for header in entries(parent, "headers")]
+    if not headers:
+        only = f"rule-{position}-match--1"
+        yield EVERY_CALLER, ((only, only),)
+        return
+    keys = [f"rule-{position}-match-{index}" for index in range(len(headers))]
+    distinct = [text(header, "type") == "Distinct" for header in headers]
+    if not any(distinct):
+        yield EVERY_CALLER, tuple((key, key) for key in keys)
+        return
+    for entry in (entry for caller in callers for entry in entries_of(caller)):
+        values = (entry if is_distinct else key for key, is_distinct in zip(keys, distinct, strict=True))
+        yield entry, tuple(zip(keys, values, strict=True))
+
+
+def batches(questions: Iterable[Question]) -> list[Sequence[Question]]:
+    """Return the questions in the batches that can be asked at once."""
+    by_domain: dict[str, list[Question]] = {}
+    for question in questions:
+        by_domain.setdefault(question.domain, []).append(question)
+    return [
+        asked[start : start + MOST_IN_REQUEST]
+        for asked in by_domain.values()
+        for start in range(0, len(asked), MOST_IN_REQUEST)
+    ]
+
+
+def request(questions: Sequence[Question]) -> dict[str, Any]:
+    """Return the request for questions of one domain (RateLimitRequest of Envoy, as JSON)."""
+    descriptors = [
+        {
+            "entries": [{"key": key, "value": value} for key, value in question.descriptor],
+            # One that costs nothing is not counted; without this it would cost 1.
+            "hitsAddend": "0",
+        }
+        for question in questions
+    ]
+    return {"domain": questions[0].domain, "descriptors": descriptors}
+
+
+def counts(questions: Sequence[Question], observed: Object) -> list[Count | None] | None:
+    """Return the answers to questions (RateLimitResponse of Envoy, as JSON); None for those that the service has no
+    limit for. None in place of all for an answer to something else."""
+    statuses = entries(observed, "statuses")
+    if len(statuses) != len(questions):
+        return None
+    return list(map(_count, statuses))
+
+
+def _count(state: Object) -> Count | None:
+    limit = number(state, "currentLimit", "requestsPerUnit", default=-1)
+    # A number of 0 is not written.
+    remaining = state.get("limitRemaining", 0)
+    if limit < 0 or not isinstance(remaining, int):
+        return None
+    try:
+        seconds = float(text(state, "durationUntilReset").removesuffix("s") or "nan")
+    except ValueError:
+        seconds = math.nan
+    return Count(max(0, limit - remaining), seconds)
+
+
+def observed(
+    asked: Inquiry, answers: Mapping[Question, Count | None], problem: str, now: datetime
+) -> list[ObservedBudget]:
+    """Return the use of budgets. `problem`: why questions without an answer have none."""
+    by_budget: dict[Budget, list[Question]] = {budget: [] for budget in asked.budgets}
+    for question in asked.questions:
+        by_budget[question.budget].append(question)
+    found = []
+    for budget, questions in by_budget.items():
+        if budget in asked.skipped:
+            found.append(ObservedBudget(*budget, problem=_TOO_MANY))
+        elif any(question not in answers for question in questions):
+            found.append(ObservedBudget(*budget, problem=problem))
+        else:
+            found.append(_observed(budget, {question: answers[question] for question in questions}, now))
+    return found
+
+
+def _observed(budget: Budget, answers: Mapping[Question, Count | None], now: datetime) -> ObservedBudget:
+    used: dict[str, int] = {}
+    resets = ""
+    for question, count in answers.items():
+        if count is None:
+            return ObservedBudget(*budget, problem=_NOT_COUNTED)
+        used[question.caller] = used.get(question.caller, 0) + count.used
+        resets = resets or _end(now, count.seconds)
+    return ObservedBudget(*budget, used, resets)
+
+
+def _end(now: datetime, seconds: float) -> str:
+    """Return when a span of time ends, as all runs within it say it. "" where the service does not."""
+    if not 0 <= seconds <= timedelta(days=366).total_seconds():
+        return ""
+    end = round((now.timestamp() + seconds) / _SPAN) * _SPAN
+    return datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

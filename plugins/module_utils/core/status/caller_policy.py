@@ -1,0 +1,90 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Status of a CallerPolicy: how much is used of its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import (
+    EVERY_CALLER,
+    Budget,
+    BudgetStatus,
+    BudgetUse,
+    CallerPolicyStatus,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    unknown,
+)
+
+MOST_CALLERS = 20
+"""Callers of a budget that a status lists."""
+
+USE_KNOWN = "UseKnown"
+
+
+@dataclass(frozen=True)
+class GatewayBudgets:
+    """Knowledge about the budgets of a policy at a gateway that routes requests to one of its services, by their
+    names. `unread` says why nothing is (empty: it was read)."""
+
+    gateway: str
+    budgets: Mapping[str, ObservedBudget] = field(default_factory=dict)
+    unread: str = ""
+
+
+def caller_policy(policy: api.CallerPolicy, gateways: Sequence[GatewayBudgets]) -> Status[CallerPolicyStatus]:
+    """Return the status of a CallerPolicy. One without budgets has no condition, as there is nothing to observe."""
+    budgets = policy.spec.budgets or ()
+    if not budgets:
+        return Status((), api.construct(CallerPolicyStatus))
+    found = [_budget(budget, gateways) for budget in budgets]
+    return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found))
+
+
+def _known(budgets: Sequence[Budget], gateways: Sequence[GatewayBudgets]) -> Condition:
+    if not gateways:
+        return Condition(
+            USE_KNOWN, "False", "NoRoute", "No gateway with keys routes requests to a service of the policy"
+        )
+    unread = [f"InferenceGateway {each.gateway}: {each.unread}" for each in gateways if each.unread]
+    if unread:
+        return unknown(USE_KNOWN, "; ".join(unread))
+    problems = [
+        f"InferenceGateway {each.gateway}, budget {budget.name}: {problem}"
+        for each in gateways
+        for budget in budgets
+        if (problem := _problem(each.budgets.get(budget.name)))
+    ]
+    if problems:
+        return Condition(USE_KNOWN, "False", "NotCounted", "; ".join(problems))
+    return Condition(USE_KNOWN, "True", "Counted")
+
+
+def _problem(seen: ObservedBudget | None) -> str:
+    return seen.problem if seen else "its cluster does not have it yet"
+
+
+def _budget(budget: Budget, gateways: Sequence[GatewayBudgets]) -> BudgetStatus:
+    """Return the use of a budget, that of all callers together or of those who used most."""
+    seen = [(each.gateway, found) for each in gateways if (found := each.budgets.get(budget.name))]
+    counted = [(-count, gateway, caller) for gateway, found in seen for caller, count in found.used.items()]
+    shown = sorted(counted)[:MOST_CALLERS]
+    return api.construct(
+        BudgetStatus,
+        name=budget.name,
+        unit=budget.unit,
+        limit=budget.limit,
+        per=budget.per,
+        use=[
+            api.construct(BudgetUse, gateway=gateway, caller=None if caller == EVERY_CALLER else caller, used=-count)
+            for count, gateway, caller in shown
+        ],
+        more_callers=len(counted) - len(shown) or None,
+        resets_at=min((found.resets for __, found in seen if found.resets), default=None),
+    )

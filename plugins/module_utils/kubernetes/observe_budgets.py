@@ -1,0 +1,75 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Use of budgets at the gateway of a cluster, as its rate limit service says it: `budgets` of an observation.
+
+A few requests for all counters, by the API server's proxy. A cluster whose service does not answer is not unreachable:
+the use is not known, and the observation says why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget, budget_wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import budget_use
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.budget_use import Callers, Count, Question
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    ClusterSnapshot,
+    clock,
+    listed,
+    reason,
+)
+
+_PATIENCE = 5.0
+"""Seconds that the service may take to answer."""
+_SECONDS = 20.0
+"""Seconds after which no further question is asked."""
+# An answer about a budget that is spent has the code by which a request would be refused.
+_CODES = (200, 429)
+_SLOW = f"its rate limit service takes more than {_SECONDS:g} seconds to say it"
+_STRANGE = "its rate limit service answers with something else"
+
+
+def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) -> ClusterSnapshot:
+    """Return the snapshot of a cluster with the budgets of its gateway. Raises ApiError as `observe_budgets` does."""
+    found = [budget_wire(budget) for budget in observe_budgets(client, callers)]
+    entry = {**snapshot.entry, "budgets": found} if found else snapshot.entry
+    return replace(snapshot, entry=entry, requests=sum(client.requests.values()))
+
+
+def observe_budgets(client: Client, callers: Callers) -> list[ObservedBudget]:
+    """Return the use of the budgets that the gateway of a cluster has. `callers`: whose use is asked for, by
+    CallerPolicy. The last requests to be sent: the client waits less for answers from then on. Raises ApiError when the
+    cluster does not answer."""
+    if not callers:
+        return []
+    asked = budget_use.inquiry(listed(client, ENVOY_API, "BackendTrafficPolicy"), callers)
+    answers: dict[Question, Count | None] = {}
+    problem = ""
+    client.answer_within(_PATIENCE)
+    began = time.monotonic()
+    for batch in budget_use.batches(asked.questions):
+        problem = _SLOW if time.monotonic() - began > _SECONDS else _answered(client, batch, answers)
+        if problem:
+            break
+    return budget_use.observed(asked, answers, problem, clock())
+
+
+def _answered(client: Client, batch: Sequence[Question], answers: dict[Question, Count | None]) -> str:
+    """Add the answers to questions that can be asked at once; the reason why there are none."""
+    place = (constants.RATE_LIMIT_SERVICE, constants.ENVOY_NAMESPACE, constants.RATE_LIMIT_PORT)
+    try:
+        answer = client.ask_service(*place, "json", budget_use.request(batch), codes=_CODES)
+    except ApiError as error:
+        return f"its rate limit service did not say it: {reason(error)}"
+    counts = budget_use.counts(batch, answer)
+    if counts is None:
+        return _STRANGE
+    answers.update(zip(batch, counts, strict=True))
+    return ""
