@@ -487,7 +487,8 @@ _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
 _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
 _CACHES = ("CACHE", "READY", "CLUSTERS")
-_BUDGETS = ("BUDGET", "CALLER", "USED", "GATEWAY", "ENDS IN")
+_BUDGETS = ("POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT")
+_GATEWAY = "GATEWAY"
 _WHY = "WHY"
 _NEXT = "NEXT RUN"
 
@@ -502,7 +503,7 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
         lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
         lines(_CLUSTERS, _cluster_rows(found, now), width, _WHY),
         lines(_CACHES, _cache_rows(found), width, _WHY),
-        lines(_BUDGETS, _budget_rows(found, now), width, _WHY),
+        _budget_lines(found, now, width),
         [_NEXT, *_next_lines(found.next_run, width)],
     ]
     return [line for part in parts if part for line in ("", *part)][1:]
@@ -581,28 +582,23 @@ def _cache_rows(found: FleetStatus) -> list[Row]:
     return rows
 
 
-def _budget_rows(found: FleetStatus, now: str) -> list[Row]:
+def _budget_lines(found: FleetStatus, now: str, width: int) -> list[str]:
+    """Return the table of budgets, with a column for gateways where there are several."""
+    gateways = {use.gateway for policy in found.policies for budget in policy.budgets for use in budget.use}
+    several = len(gateways) > 1
     rows: list[Row] = []
     for policy in found.policies:
         for budget in policy.budgets:
-            label = f"{policy.namespace}/{policy.name} {budget.name}"
-            ends = age(now, budget.resets_at or "")
-            shown = budget.use[:_MOST_CALLERS]
-            rows += [
-                ((label, each.caller or "all", use_text(budget, each.used), each.gateway, ends), []) for each in shown
-            ]
-            if not shown:
-                rows.append(((label, "-", use_text(budget, None), "-", ends), []))
+            label = (f"{policy.namespace}/{policy.name}", budget.name)
+            end = (f"{budget.limit} {budget.unit}/{budget.per}", age(now, budget.resets_at or ""))
+            shown = [(each.caller or "all", str(each.used), each.gateway) for each in budget.use[:_MOST_CALLERS]]
+            for caller, used, gateway in shown or [("-", "-", "-")]:
+                rows.append(((*label, caller, used, *end, *([gateway] if several else [])), []))
             if more := len(budget.use) - len(shown) + (budget.more_callers or 0):
                 rows[-1][1].append(f"{count(more, 'caller')} used less")
         if policy.message:
             rows[-1][1].append(policy.message)
-    return rows
-
-
-def use_text(budget: BudgetStatus, used: int | None) -> str:
-    """Return the use of a budget for people; None is one that is not known."""
-    return f"{'-' if used is None else used}/{budget.limit} {budget.unit} per {budget.per}"
+    return lines((*_BUDGETS, *([_GATEWAY] if several else [])), rows, width, _WHY)
 
 
 def _next_lines(next_run: NextRun, width: int) -> list[str]:

@@ -39,15 +39,15 @@ class GatewayBudgets:
 
 
 def caller_policy(policy: api.CallerPolicy, gateways: Sequence[GatewayBudgets]) -> Status[CallerPolicyStatus]:
-    """Return the status of a CallerPolicy. One without budgets has no condition, as there is nothing to observe."""
+    """Return the status of a CallerPolicy."""
     budgets = policy.spec.budgets or ()
-    if not budgets:
-        return Status((), api.construct(CallerPolicyStatus))
     found = [_budget(budget, gateways) for budget in budgets]
-    return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found))
+    return Status((_known(budgets, gateways),), api.construct(CallerPolicyStatus, budgets=found or None))
 
 
 def _known(budgets: Sequence[Budget], gateways: Sequence[GatewayBudgets]) -> Condition:
+    if not budgets:
+        return Condition(USE_KNOWN, "True", "NoBudgets")
     if not gateways:
         return Condition(
             USE_KNOWN, "False", "NoRoute", "No gateway with keys routes requests to a service of the policy"

@@ -238,8 +238,9 @@ _MODEL_ROUTE = (
 _CALLER_POLICY = (
     Meaning(
         "UseKnown",
-        "It is known how much is used of all its budgets. Absent without budgets.",
+        "It is known how much is used of all its budgets.",
         (
+            Reason("True", "NoBudgets", "It has none."),
             Reason("True", "Counted", "All gateways that route requests to its services say it."),
             Reason(
                 "False",

@@ -61,5 +61,7 @@ def test_what_one_gateway_says_is_shown_without_the_other() -> None:
     assert [each["status"] for each in found["conditions"]] == ["Unknown"]
 
 
-def test_without_budgets_nothing_is_said() -> None:
-    assert shown([], at("eu")) == {"conditions": []}
+def test_without_budgets_none_is_listed() -> None:
+    found = shown([], at("eu"))
+    assert "budgets" not in found
+    assert [each["reason"] for each in found["conditions"]] == ["NoBudgets"]

@@ -61,11 +61,12 @@ ROUTE = {
     },
 }
 
+CALLERS = {"callers": [{"name": "*"}]}
 POLICY = {
     "apiVersion": "modelplane.ai/v1alpha1",
     "kind": "CallerPolicy",
     "metadata": {"name": "acme", "namespace": "ml-team"},
-    "spec": {"callers": [{"name": "*"}], "budgets": [{"name": "daily", "unit": "Tokens", "limit": 20, "per": "Day"}]},
+    "spec": {**CALLERS, "budgets": [{"name": "daily", "unit": "Tokens", "limit": 20, "per": "Day"}]},
 }
 
 
@@ -505,6 +506,7 @@ ROWS: list[Row] = [
     ("ModelRoute", "Ready", "False", "Creating", "to accept", lambda: route("False")),
     ("ModelRoute", "Ready", "Unknown", "NotObserved", "cluster hub", lambda: route(is_seen=False)),
     ("CallerPolicy", "UseKnown", "True", "Counted", "", lambda: policy(counted())),
+    ("CallerPolicy", "UseKnown", "True", "NoBudgets", "", lambda: caller_policy({**POLICY, "spec": CALLERS}, [])),
     (
         "CallerPolicy",
         "UseKnown",

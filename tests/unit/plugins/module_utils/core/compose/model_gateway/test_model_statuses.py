@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import BudgetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
@@ -18,8 +19,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     ObservedCluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import PolicyStatus, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
@@ -342,13 +343,23 @@ def test_the_use_of_budgets_is_in_the_status_of_the_fleet() -> None:
     [row] = found.policies
     assert (row.name, row.message, len(row.budgets[0].use)) == ("team", "", 8)
     lines = tables(found, NOW)
-    first = next(number for number, line in enumerate(lines) if line.startswith("BUDGET"))
-    assert lines[first].split()[:6] == ["BUDGET", "CALLER", "USED", "GATEWAY", "ENDS", "IN"]
+    first = next(number for number, line in enumerate(lines) if line.startswith("POLICY"))
+    assert lines[first].split()[:6] == ["POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT"]
     assert [line.split()[2:] for line in lines[first + 1 : first + 3]] == [
-        ["c7", "7/20", "Requests", "per", "Day", "eu", "10h"],
-        ["c6", "6/20", "Requests", "per", "Day", "eu", "10h"],
+        ["c7", "7", "20", "Requests/Day", "10h"],
+        ["c6", "6", "20", "Requests/Day", "10h"],
     ]
     assert lines[first + 6].strip() == "3 callers used less"
+
+
+def test_gateways_are_named_where_there_are_several() -> None:
+    use = [{"gateway": name, "used": 1} for name in ("eu", "us")]
+    budget = BudgetStatus.model_validate({**DAILY, "use": use})
+    row = PolicyStatus(namespace="ml-team", name="team", budgets=[budget], message="")
+    built = build(fleet())
+    found = fleet_status(built.plan, [], Changes((), (), ()), NOW)
+    lines = [line.split() for line in tables(found.model_copy(update={"policies": [row]}), NOW, 100)]
+    assert ["ml-team/team", "daily", "all", "1", "20", "Requests/Day", "-", "us"] in lines
 
 
 def test_why_use_is_not_known_is_in_the_status_of_the_fleet() -> None:
@@ -356,5 +367,5 @@ def test_why_use_is_not_known_is_in_the_status_of_the_fleet() -> None:
     built = build(fleet(*BUDGETED), observed=observed)
     found = fleet_status(built.plan, statuses(built.plan, NOW), Changes((), (), ()), NOW)
     text = " ".join(" ".join(tables(found, NOW)).split())
-    assert "ml-team/team daily - -/20 Requests per Day - -" in text
+    assert "ml-team/team daily - - 20 Requests/Day -" in text
     assert "InferenceGateway eu: cluster hub has not been observed: it is down" in text
