@@ -94,8 +94,8 @@ _value:
           install and remove) and C(wait) (until they are ready).
         - C(base) are the objects before all waves, C(objects) these and all others that are applied. C(readiness) has
           arguments of M(modelplane.fleet.wait_ready) for a cluster that has everything.
-        - C(gateway_leaves) says whether a gateway in mode C(Model) is there that the fleet is about to remove, after
-          which the cluster needs another plan.
+        - C(hosts_gateway) says whether a gateway in mode C(Model) has the place of the workload gateway. Once it is
+          removed, the cluster needs another plan.
         - C(needs_helm) says whether a release is installed or removed, C(is_empty) whether nothing is desired or
           installed. C(credential_namespaces) are the namespaces where pods pull images.
       type: list
@@ -147,7 +147,6 @@ def stack_plan(
         chosen = Choices(**plain(choices))
         known = [_with_objects(each, _read) for each in plain(components)]
         snapshot = plain(observed)
-        asked = chosen.gateway_needs
         if snapshot is not None:
             chosen = with_kept_needs(known, chosen, snapshot)
         planned = plan(known, chosen)
@@ -161,7 +160,7 @@ def stack_plan(
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
     return {
         **_with_objects(found, _write),
-        "gateway_leaves": GATEWAY in {*chosen.gateway_needs} - {*asked} and not chosen.gateway_left,
+        "hosts_gateway": GATEWAY in chosen.gateway_needs and not chosen.gateway_left,
         "base": _write(found["base"]),
         "readiness": _with_objects(found["readiness"], _write),
         "components": {key: _with_objects(each, _write) for key, each in found["components"].items()},

@@ -9,22 +9,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import GATEWAY, KINDS_OF_CONTROL, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, SYSTEM, LiveFleet, Pool
+from ansible_collections.modelplane.fleet.tests.e2e.model_gateways import CERTIFICATE_KINDS, ModelGatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.observing import Writes, check_placement, check_ways, planes
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import pack
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.compose.model_gateway import model_fleet
 
 
 class Site:
     """A fleet whose clusters have nodes and nothing else."""
 
-    def __init__(self, live: LiveFleet, collections: Path) -> None:
+    def __init__(self, live: LiveFleet, charts: Path, collections: Path) -> None:
         self.live = live
+        self.charts = charts
         self.bare = {plane.name: stacks.everything(plane) for plane in planes(live)}
         self.environment = stacks.environment(collections)
 
@@ -53,7 +57,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
         }
         live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east"))
         live.write("models.yaml", fleets.deployment("small", 2, copies=2) + fleets.service("chat", "small"))
-        yield Site(live, collections)
+        yield Site(live, folder / "charts", collections)
         controller.stop()
 
 
@@ -75,6 +79,35 @@ def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
     assert "Write a kubeconfig for Helm" not in run.output
     # Webhooks are asked in dry runs whether they work.
     assert writes.lasting == []
+
+
+@pytest.mark.interrupted
+def test_the_run_that_removes_a_model_gateway_installs_the_workload_gateway_again(site: Site) -> None:
+    live, east = site.live, site.live.workloads["east"]
+    pair = {"gateway-helm": "v1.9.3", "ai-gateway-helm": "v1.2.0", "ai-gateway-crds-helm": "v1.2.0"}
+    pack(site.charts, only=list(pair), versions=pair)
+
+    def owner() -> object:
+        found = east.get(GATEWAY, "Gateway", "inference-gateway", SYSTEM)
+        return found and found["metadata"]["labels"].get("modelplane.ai/gateway", "")
+
+    assert owner() == ""
+    controller = ModelGatewayController(east, CERTIFICATE_KINDS)
+    live.write("gateway.yaml", to_yaml(model_fleet.gateway(cluster="east")))
+    try:
+        live.run("site", "-e", "fleet_wait=5", **site.environment).ok()
+        assert owner() == "eu"
+        (live.manifests / "gateway.yaml").unlink()
+        removed = live.run("site", "-e", "fleet_wait=5", **site.environment).ok()
+    finally:
+        controller.stop()
+    assert owner() == "", removed.output
+    versions = {
+        name: chart for name, chart in stacks.releases(live, "east").items() if name.removeprefix("mp-") in pair
+    }
+    assert versions == {f"mp-{chart}": f"{chart}-{version}" for chart, version in pair.items()}
+    live.run("site", **site.environment).ok()
+    assert live.is_true("ModelService", "chat", "team")
 
 
 def test_one_command_leads_back(site: Site) -> None:

@@ -111,7 +111,7 @@ def test_a_failure_holds_those_back_that_need_it_and_no_one_else() -> None:
     for component in COMPONENTS:
         assert all(wave[each] <= component["wave"] for each in component.get("after", []))
     holds = {entry["key"]: entry["holds"] for entry in plan(COMPONENTS, Choices(drivers=[NVIDIA]))}
-    assert holds["gaie-crds"] == ["ai-gateway", "envoy-gateway", "gateway"]
+    assert holds["gaie-crds"] == ["ai-gateway", "budget-use", "envoy-gateway", "gateway"]
     assert holds["ai-gateway"] == ["gateway"]
     assert holds["node-feature-discovery"] == holds["dra-quota"] == ["dra-driver"]
     assert holds["prometheus"] == ["monitors"]

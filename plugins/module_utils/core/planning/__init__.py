@@ -37,6 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
     ModelTraffic,
     model_traffic,
+    served_by_models,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
@@ -208,7 +209,7 @@ def plan(
         deployments=tuple(deployments),
         platforms=platforms,
         caches=staged,
-        traffic=flow,
+        traffic=served_by_models(context, flow, models),
         models=models,
         states=states,
     )
