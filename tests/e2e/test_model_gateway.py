@@ -93,7 +93,15 @@ MODELS = (
         "team",
         labels={"provider": "saas"},
     )
-    + document("CallerPolicy", "team", {"callerSelector": {"matchLabels": {"team": "search"}}}, "team")
+    + document(
+        "CallerPolicy",
+        "team",
+        {
+            "callerSelector": {"matchLabels": {"team": "search"}},
+            "budgets": [{"name": "daily", "unit": "Requests", "limit": 9, "per": "Day"}],
+        },
+        "team",
+    )
 )
 SECRETS = [
     secret("search", SYSTEM, CALLERS, keys="callers", team="search"),
@@ -210,11 +218,20 @@ def test_models_are_routed_by_what_their_clusters_say(live: LiveFleet) -> None:
     assert {"alice", "bob"} <= set(rule["principal"]["headers"][0]["values"])
 
 
+def test_a_rate_limit_service_that_is_not_there_is_a_reason_in_the_status(live: LiveFleet) -> None:
+    status = live.resource("CallerPolicy", "team", "team")["status"]
+    [known] = status["conditions"]
+    assert (known["type"], known["status"], known["reason"]) == ("UseKnown", "False", "NotCounted")
+    assert 'services "modelplane-rate-limit" not found' in known["message"]
+    assert status["budgets"] == [{"name": "daily", "unit": "Requests", "limit": 9, "per": "Day", "use": []}]
+
+
 def test_a_second_run_changes_nothing_and_writes_nothing(live: LiveFleet) -> None:
     with Writes(live) as writes:
         second = run(live).ok()
     assert second.changed == 0, second.output
-    assert writes.all == []
+    # The question how much of budgets is used is a POST.
+    assert [each for each in writes.all if each.resource != "services/proxy"] == []
 
 
 def test_secrets_are_where_they_are_needed_and_nowhere_else(live: LiveFleet) -> None:

@@ -221,6 +221,8 @@ def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_c
     assert len(password) == 40
     assert password not in run.output
     assert west.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system") is None
+    asked = [each.get("v1", "Service", "modelplane-rate-limit", "envoy-gateway-system") for each in (east, west)]
+    assert [bool(each) for each in asked] == [True, False]
     # It is composed with the objects of the fleet, under the name that the workload gateway had.
     assert east.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is None
     assert east.get("gateway.networking.k8s.io/v1", "GatewayClass", "envoy") is not None

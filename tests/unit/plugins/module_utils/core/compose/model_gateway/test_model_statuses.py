@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import BudgetStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
@@ -28,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import Changes
 
@@ -392,3 +394,34 @@ def test_why_use_is_not_known_is_in_the_status_of_the_fleet() -> None:
     text = " ".join(" ".join(tables(found, NOW)).split())
     assert "ml-team/team daily - - 20 Requests/Day -" in text
     assert "InferenceGateway eu: cluster hub has not been observed: it is down" in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "callers"),
+    [
+        ({"callers": [{"name": "alice"}, {"name": "zoe"}]}, ["alice", "zoe"]),
+        ({"callers": [{"name": "*"}]}, ["alice", "bob", "carol"]),
+        ({"callerSelector": {"matchLabels": {"team": "search"}}}, ["carol"]),
+    ],
+)
+def test_the_use_of_callers_is_read_whom_a_policy_names(spec: dict[str, Any], callers: list[str]) -> None:
+    """Those of `*` and of groups by their keys for the gateway, of which two may be one caller's."""
+    keys = [
+        KeySecret({"modelplane.ai/keys": "eu"}, ("alice", "alice.next", "bob")),
+        KeySecret({"modelplane.ai/keys": "eu", "team": "search"}, ("carol",)),
+        KeySecret({"modelplane.ai/keys": "us", "team": "search"}, ("dave",)),
+    ]
+    with_budget = {**policy(budgets=[DAILY]), "spec": {**spec, "budgets": [DAILY]}}
+    clusters = expected(fleet(with_budget, policy("without")), keys).clusters
+    found = {key: list(names) for key, names in clusters["hub"].callers.items()}
+    assert found == {("ml-team", "team"): callers}
+    assert not clusters["east"].callers
+    without_keys = fleet(with_budget, eu=gateway_document(auth=None))
+    assert not expected(without_keys, keys).cluster("hub").callers
+
+
+def test_of_two_gateways_of_a_cluster_the_callers_are_those_of_the_one_that_is_composed() -> None:
+    keys = [KeySecret({"modelplane.ai/keys": "us"}, ("dave",)), KeySecret({"modelplane.ai/keys": "eu"}, ("alice",))]
+    everyone = policy(callers=[{"name": "*"}], budgets=[DAILY])
+    found = expected(fleet(gateway_document("us"), everyone), keys).cluster("hub").callers
+    assert list(found["ml-team", "team"]) == ["alice"]
