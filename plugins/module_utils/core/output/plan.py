@@ -133,10 +133,8 @@ class PlannedService(api.Model):
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
-    path: str = Field(description="Its path on the gateway; empty where all gateways are in mode Model.")
-    address: str = Field(
-        description="Its URL, or that of the gateway in mode Model that serves it; empty while that has no address."
-    )
+    path: str = Field(description="Its path on the gateway.")
+    address: str = Field(description="Its URL; empty while the gateway has no address.")
     tier: int | None = Field(default=None, description="The priority in use; absent when no endpoint is usable.")
     note: str = Field(description="What is unusual about it; empty for nothing.")
     endpoints: list[PlannedEndpoint] = Field(description="Its endpoints.")
@@ -227,7 +225,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
         # While the gateway has no address, only the path is known.
         cells = (
             f"{routed.namespace}/{routed.name}",
-            routed.address or routed.path or "-",
+            routed.address or routed.path,
             f"{len(used)} of {len(members)}",
         )
         reasons = [

@@ -82,10 +82,7 @@ class ServiceStatus(api.Model):
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
-    address: str = Field(
-        description="Its URL; its path alone while the gateway has no address. Where all gateways are in mode Model, "
-        "the URL of the one that serves it, or empty."
-    )
+    address: str = Field(description="Its URL; its path alone while the gateway has no address.")
     ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
     status: ServiceState = Field(
@@ -515,7 +512,7 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
 def _service_rows(found: FleetStatus) -> list[Row]:
     return [
         (
-            (f"{each.namespace}/{each.name}", f"{each.ready}/{each.endpoints}", each.address or "-", each.status),
+            (f"{each.namespace}/{each.name}", f"{each.ready}/{each.endpoints}", each.address, each.status),
             [each.message] if each.message else [],
         )
         for each in found.services

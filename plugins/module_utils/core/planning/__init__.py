@@ -37,7 +37,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import (
     ModelTraffic,
     model_traffic,
-    served_by_models,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
@@ -209,7 +208,7 @@ def plan(
         deployments=tuple(deployments),
         platforms=platforms,
         caches=staged,
-        traffic=served_by_models(context, flow, models),
+        traffic=flow,
         models=models,
         states=states,
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GatewayStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
@@ -47,20 +46,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key, written
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import (
     ROUTE,
     MovedGateway,
     moved_gateways,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
-    RoutedService,
-    Traffic,
-    missing_credential,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import model_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition_entry,
@@ -152,40 +145,6 @@ def model_traffic(
         hosts=hosts,
         doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
     )
-
-
-def gateway_status(
-    context: Context, gateway: api.InferenceGateway, refused: str = ""
-) -> Status[InferenceGatewayStatus]:
-    """Return the status of a gateway in mode Model; `refused` is the reason why it is not composed."""
-    cluster = gateway.spec.cluster_name or ""
-    seen = context.observed_cluster(cluster)
-    return model_gateway(
-        gateway,
-        seen.objects if seen and not seen.unreachable else None,
-        refused=refused,
-        is_declared=context.declared(cluster),
-        previous=context.statuses.get(gateway.ref),
-    )
-
-
-def served_by_models(context: Context, flow: Traffic, models: ModelTraffic) -> Traffic:
-    """Return the traffic of a fleet with its services as gateways in mode Model serve them, where there are no others:
-    they have no paths, and all such gateways use the same endpoints."""
-    if context.fleet.serves_paths:
-        return flow
-    routes: dict[Key, list[Route]] = {}
-    for each in models.routes:
-        routes.setdefault((each.route.service.namespace, each.route.service.name), []).append(each.route)
-
-    def served(routed: RoutedService) -> RoutedService:
-        own = routes.get((routed.namespace, routed.name), [])
-        known = (gateway_status(context, route.gateway).fields.endpoints for route in own)
-        address = next((each.open_ai for each in known if each and each.open_ai), "")
-        resolution = own[0].resolution if own else routed.resolution
-        return replace(routed, resolution=resolution, path="", address=address)
-
-    return replace(flow, services=tuple(map(served, flow.services)))
 
 
 def _gateway_objects(

@@ -25,12 +25,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     model_route as composed_route,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import gateway_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
+    RoutedService,
+    missing_credential,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import (
@@ -44,7 +47,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     declared_message,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
+    inference_gateway,
+    model_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import model_cache
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import (
@@ -176,7 +182,15 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
 
 
 def _model_gateway(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
-    return gateway_status(plan.context, gateway, plan.models.refused.get(gateway.name, ""))
+    cluster = gateway.spec.cluster_name or ""
+    seen = plan.context.observed_cluster(cluster)
+    return model_gateway(
+        gateway,
+        seen.objects if seen and not seen.unreachable else None,
+        refused=plan.models.refused.get(gateway.name, ""),
+        is_declared=plan.context.declared(cluster),
+        previous=_before(plan, gateway.ref),
+    )
 
 
 def _replicas(plan: Plan) -> Iterator[_Status]:
@@ -227,7 +241,7 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
             continue
         status = model_service(
             service,
-            routed.resolution,
+            _resolution(plan, routed),
             routed.objects,
             plan.traffic.address,
             observed.seen,
@@ -237,6 +251,17 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
             previous=_before(plan, service.ref),
         )
         yield _Subject.of(service), status
+
+
+def _resolution(plan: Plan, routed: RoutedService) -> Resolution:
+    """Return the endpoints of a service as the gateways that serve it use them: in mode Model all use the same ones."""
+    key = (routed.namespace, routed.name)
+    by_models = (
+        each.route.resolution
+        for each in plan.models.routes
+        if (each.route.service.namespace, each.route.service.name) == key
+    )
+    return routed.resolution if plan.context.fleet.serves_paths else next(by_models, routed.resolution)
 
 
 def _refused(plan: Plan, service: api.ModelService) -> str:

@@ -73,11 +73,7 @@ def test_without_a_gateway_of_its_own_the_control_cluster_has_none(tmp_path: Pat
     outcome, files = built(tmp_path, gateway(name, CLOSED, "192.0.2.9"))
     assert not {"GatewayClass", "Gateway"} & {yaml.safe_load(text)["kind"] for text in files.values()}
     assert outcome.plan.traffic.releases == ()
-    assert outcome.plan.traffic.address == ""
-    assert (outcome.plan.traffic.services[0].address, outcome.plan.traffic.services[0].path) == (
-        "http://192.0.2.9/v1",
-        "",
-    )
+    assert outcome.plan.traffic.address == outcome.plan.traffic.services[0].address == ""
 
 
 def test_a_gateway_that_moves_away_leaves_the_control_cluster(tmp_path: Path) -> None:

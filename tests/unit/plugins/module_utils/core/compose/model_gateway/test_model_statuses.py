@@ -20,12 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     ObservedCluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    PolicyStatus,
-    ServiceStatus,
-    status,
-    tables,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import PolicyStatus, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -229,24 +224,6 @@ def test_endpoints_say_whether_gateways_in_mode_model_use_them() -> None:
     resolved = condition(found["ModelService", "chat"], "EndpointsResolved")["message"]
     assert "1 waiting for Backend: b" in resolved
     assert "requests go to priority 1" in resolved
-
-
-def test_services_without_paths_are_shown_with_the_gateway_that_serves_them() -> None:
-    entries = [provider_entry("b"), provider_entry("a", priority=1)]
-    documents = fleet(service(*entries), provider("a"), provider("b", url="http://192.0.2.1"))
-
-    def row(*objects: Object) -> ServiceStatus:
-        built = build(documents, observed=seen(hub=list(objects)))
-        when = "2026-01-01T00:00:00Z"
-        (found,) = status(built.plan, statuses(built.plan, when), Changes((), (), ()), when).services
-        return found
-
-    served = row(*HUB, ACCEPTED)
-    assert (served.address, served.ready, served.endpoints) == ("http://198.51.100.1/v1", 1, 2)
-    assert served.status == "Degraded"
-    assert "b not usable" in served.message
-    waiting = row(gateway("inference-gateway", "", **OURS), ACCEPTED)
-    assert (waiting.address, waiting.status) == ("", "Unavailable")
 
 
 def test_without_a_gateway_in_mode_path_the_control_cluster_has_no_paths() -> None:
