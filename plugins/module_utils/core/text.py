@@ -156,6 +156,17 @@ def listed(names: Iterable[str], limit: int = 3) -> str:
     return some(sorted(set(names)), limit)
 
 
+def by_reason(reasons: Mapping[str, str], limit: int = 3) -> list[str]:
+    """Return names with the reason of each, those with the same one together: the first few reasons, and how many more
+    there are."""
+    together: dict[str, list[str]] = {}
+    for name in sorted(reasons):
+        together.setdefault(reasons[name], []).append(name)
+    return first_lines(
+        (f"{some(found)}: {cut(reason)}" for reason, found in together.items()), limit, "and {} more reasons"
+    )
+
+
 def joined(*parts: str) -> str:
     """Join messages, each once: an earlier one may hold some of them."""
     text = ""

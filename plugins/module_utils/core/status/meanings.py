@@ -225,7 +225,11 @@ _MODEL_ROUTE = (
         "RoutingReady",
         "The gateway routes requests for the model to an endpoint.",
         (
-            Reason("True", "RouteAccepted", "The gateway has accepted the route."),
+            Reason(
+                "True",
+                "RouteAccepted",
+                "The gateway has accepted the route; the message names endpoints without requests.",
+            ),
             Reason("False", "NoReadyEndpoints", "No endpoint can be used; the message says why."),
             Reason("False", "WaitingForRoute", "The gateway has not accepted the route yet."),
             Reason("False", "WaitingForGateway", "The gateway has accepted the route, and has no address yet."),

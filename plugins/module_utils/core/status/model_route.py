@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import by_reason, joined
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects, condition, identity
 
 _ROUTING = "RoutingReady"
@@ -69,13 +70,14 @@ def _routing(
     has_address: bool,
 ) -> Condition:
     composed = next((value for value in desired if identity(value)[1] == "AIGatewayRoute"), None)
+    reasons = "; ".join(by_reason({name: reason for name, reason in endpoints.items() if reason}))
     if composed is None:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(endpoints.items()))
         none = "No ModelEndpoint matches the service"
         message = f"None of its endpoints can be used: {reasons}" if endpoints else none
         return Condition(_ROUTING, "False", "NoReadyEndpoints", message)
+    unused = f"No requests go to {reasons}" if reasons else ""
     if is_declared:
-        return Condition(_ROUTING, "True", "RouteAccepted", declared_message(cluster))
+        return Condition(_ROUTING, "True", "RouteAccepted", joined(declared_message(cluster), unused))
     if observed is None:
         return hold(_ROUTING, before, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
     seen = observed.like(composed)
@@ -86,4 +88,4 @@ def _routing(
     if not has_address:
         message = f"Waiting for InferenceGateway {route.spec.gateway_name} to have an address"
         return Condition(_ROUTING, "False", "WaitingForGateway", message)
-    return Condition(_ROUTING, "True", "RouteAccepted")
+    return Condition(_ROUTING, "True", "RouteAccepted", unused)

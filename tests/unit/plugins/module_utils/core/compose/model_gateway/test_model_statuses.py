@@ -179,6 +179,21 @@ def test_a_service_says_the_name_of_its_model_and_where_it_is_served() -> None:
     assert status[route]["address"] == "198.51.100.1"
 
 
+def test_a_route_names_the_first_endpoints_that_get_no_requests_and_why() -> None:
+    names = [f"p{number}" for number in range(12)]
+    unusable = [provider(name, url=f"http://192.0.2.{number}") for number, name in enumerate(names)]
+    documents = fleet(service(*map(provider_entry, ["a", *names])), provider("a"), *unusable)
+    route = shown(build(documents, observed=seen(hub=[*HUB, ACCEPTED])))["ModelRoute", child_name("chat", "eu")]
+    routing = condition(route, "RoutingReady")
+    assert (routing["status"], routing["reason"]) == ("True", "RouteAccepted")
+    said = "No requests go to p0, p1, p10, p11, p2 and 7 more: gateways in mode Model reach backends by DNS name only"
+    assert routing["message"].startswith(said)
+    only = shown(build(fleet(service(*map(provider_entry, names)), *unusable), observed=seen(hub=[*HUB, ACCEPTED])))
+    refused = condition(only["ModelRoute", child_name("chat", "eu")], "RoutingReady")
+    assert refused["reason"] == "NoReadyEndpoints"
+    assert refused["message"].startswith("None of its endpoints can be used: p0, p1, p10, p11, p2 and 7 more: gateways")
+
+
 def test_a_service_that_no_gateway_selects_says_so() -> None:
     selecting = document(
         "InferenceGateway", "eu", {"clusterName": "hub", "serviceSelector": {"matchLabels": {"a": "b"}}}
