@@ -78,7 +78,7 @@ table:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
     - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
-  description: The services for people, line by line; empty when the fleet has none.
+  description: The services, and gateways in mode Model, for people, line by line; empty when the fleet has none.
   returned: success
   type: list
   elements: str

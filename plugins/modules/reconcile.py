@@ -53,10 +53,10 @@ options:
   strict:
     description:
       - Kinds of findings that are in RV(refused), and that a pipeline fails for.
-      - V(pending), replicas that no cluster can take. V(unready), replicas, services, clusters and caches that are not
-        ready, as far as they are read. V(unreachable), clusters that did not answer; without it, and where neither
-        O(view) nor the task's error shows them, they are warnings of Ansible. V(drift), what was changed, or in check
-        mode would be. V(warnings), all other warnings.
+      - V(pending), replicas that no cluster can take. V(unready), replicas, services, gateways in mode Model, clusters
+        and caches that are not ready, as far as they are read. V(unreachable), clusters that did not answer; without
+        it, and where neither O(view) nor the task's error shows them, they are warnings of Ansible. V(drift), what was
+        changed, or in check mode would be. V(warnings), all other warnings.
     type: list
     elements: str
     choices: [pending, unready, unreachable, drift, warnings]
@@ -219,7 +219,7 @@ table:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
     - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
-  description: The services for people, line by line; empty when the fleet has none.
+  description: The services, and gateways in mode Model, for people, line by line; empty when the fleet has none.
   returned: success
   type: list
   elements: str

@@ -162,7 +162,7 @@ def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
     return written
 
 
-def construct(model: Callable[Arguments, Built], *__: Arguments.args, **values: Arguments.kwargs) -> Built:
+def construct(model: Callable[Arguments, Built], /, *__: Arguments.args, **values: Arguments.kwargs) -> Built:
     """Return a model of values that are known to be valid, named as its attributes. Nothing is checked or copied."""
     known = _fields(cast(Any, model))
     if known is None or not known.required <= values.keys() <= known.defaults.keys():

@@ -19,9 +19,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     replica_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.cost import FleetCost, fleet_cost
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+    GATEWAY_TITLES,
+    PlannedGateway,
+    ServedService,
+    ServingGateway,
+    UnusedEndpoint,
+    gateway_rows,
+    gateways,
+    planned_gateways,
+    served_services,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -31,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Placement,
     Refusal,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import by_reason, first_lines, some
 
 SCHEMA_VERSION = 1
 """Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""
@@ -133,8 +143,15 @@ class PlannedService(api.Model):
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
-    path: str = Field(description="Its path on the gateway.")
-    address: str = Field(description="Its URL; empty while the gateway has no address.")
+    path: str = Field(description="Its path on the gateway in mode Path; empty where all gateways are in mode Model.")
+    address: str = Field(description="Its URL there; empty while the gateway has no address.")
+    model: str | None = Field(default=None, description="The name of its model on gateways in mode Model.")
+    gateways: list[ServingGateway] | None = Field(
+        default=None, description="The gateways in mode Model that serve it; absent in a fleet without any."
+    )
+    unused: list[UnusedEndpoint] | None = Field(
+        default=None, description="Its endpoints to which these send no requests, and why; absent for none."
+    )
     tier: int | None = Field(default=None, description="The priority in use; absent when no endpoint is usable.")
     note: str = Field(description="What is unusual about it; empty for nothing.")
     endpoints: list[PlannedEndpoint] = Field(description="Its endpoints.")
@@ -201,6 +218,9 @@ class PlanDocument(api.Model):
         "absent for none.",
     )
     services: list[PlannedService] = Field(description="Services.")
+    gateways: list[PlannedGateway] | None = Field(
+        default=None, description="InferenceGateways in mode Model; absent for none."
+    )
     releases: list[Release] = Field(description="Helm releases of the gateway.")
     secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
     summary: PlanSummary = Field(description="Counts.")
@@ -217,29 +237,36 @@ def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
     """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
-    those without, and notes. Empty for a fleet without services."""
+    those without, and notes; then that of gateways in mode Model. Empty for a fleet without services and those."""
     rows = []
-    for routed in plan.traffic.services:
-        members = routed.resolution.members
+    for served in served_services(plan):
+        routed, members = served.routed, served.routed.resolution.members
         used = [member for member in members if member.weight]
-        # While the gateway has no address, only the path is known.
-        cells = (
-            f"{routed.namespace}/{routed.name}",
-            routed.address or routed.path,
-            f"{len(used)} of {len(members)}",
-        )
+        cells = (f"{routed.namespace}/{routed.name}", served.address, f"{len(used)} of {len(members)}")
         reasons = [
             f"{label}: {_listed(names)}"
             for label, names in (
                 ("to", [f"{_name(member)}{NO_BREAK}(weight{NO_BREAK}{member.weight})" for member in used]),
                 ("on standby", [_name(member) for member in members if member.usable and not member.weight]),
-                ("not usable", [_name(member) for member in members if not member.usable]),
+                ("not usable", [_name(member) for member in members if _is_unusable(served, member)]),
             )
             if names
         ]
-        note = service_note(routed)
-        rows.append((cells, [*reasons, *([note] if note else [])]))
-    return lines(_SERVICE_TITLES, rows, width)
+        place, note = [served.place] if served.place else [], [served.note] if served.note else []
+        rows.append((cells, [*reasons, *place, *_unused(served), *note]))
+    services = lines(_SERVICE_TITLES, rows, width)
+    found = lines(GATEWAY_TITLES, gateway_rows(gateways(plan)), width)
+    return [*services, *([""] if services and found else []), *found]
+
+
+def _is_unusable(served: ServedService, member: MatchedEndpoint) -> bool:
+    """Return whether an endpoint is not usable, for a reason that is not given by gateways in mode Model."""
+    return not member.usable and (served.is_path or _name(member) not in served.unused)
+
+
+def _unused(served: ServedService) -> list[str]:
+    at = "not usable at gateways in mode Model" if served.is_path else "not usable"
+    return [f"{at}: {each}" for each in by_reason(served.unused)]
 
 
 def _name(member: MatchedEndpoint) -> str:
@@ -377,7 +404,8 @@ def document(plan: Plan) -> PlanDocument:
         ],
         leaving=removals(plan, "leaving"),
         blocked_clusters=sorted(plan.blocked_clusters) or None,
-        services=[_service(routed) for routed in plan.traffic.services],
+        services=[_service(served) for served in served_services(plan)],
+        gateways=planned_gateways(plan) or None,
         releases=[api.construct(Release, **asdict(release)) for release in plan.traffic.releases],
         secret_copies=[
             _secret_copy(cluster, copy) for staged in plan.caches for cluster, copy in sorted(staged.copies.items())
@@ -451,25 +479,20 @@ def _manual(resource: api.ModelReplica) -> PlannedReplica:
     )
 
 
-def service_note(routed: RoutedService) -> str:
-    """Return a note about a service that does not route to its endpoints as usual; "" otherwise."""
-    if routed.held:
-        return "unchanged: a manifest has errors"
-    if routed.resolution.tier is not None:
-        return ""
-    reason = "none of its endpoints is usable" if routed.resolution.members else "it has no endpoint"
-    return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
-
-
-def _service(routed: RoutedService) -> PlannedService:
+def _service(served: ServedService) -> PlannedService:
+    routed = served.routed
+    unused = [api.construct(UnusedEndpoint, name=name, reason=why) for name, why in sorted(served.unused.items())]
     return api.construct(
         PlannedService,
         namespace=routed.namespace,
         name=routed.name,
         path=routed.path,
         address=routed.address,
+        model=served.model or None,
+        gateways=list(served.gateways) if served.model else None,
+        unused=unused or None,
         tier=routed.resolution.tier,
-        note=service_note(routed),
+        note=served.note,
         endpoints=[
             api.construct(PlannedEndpoint, name=member.endpoint.name, weight=member.weight, usable=member.usable)
             for member in routed.resolution.members

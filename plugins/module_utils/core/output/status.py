@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -32,12 +32,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan 
     device_counts,
     devices_text,
     pools_of,
-    service_note,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolUse, pool_use
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+    GATEWAY_TITLES,
+    GatewayStatus,
+    ServedService,
+    ServingGateway,
+    gateway_rows,
+    gateways,
+    place_of_endpoint,
+    served_services,
+    serving_place,
+    silence,
+    silent_gateways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -49,6 +60,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    by_reason,
     count,
     cut,
     first_lines,
@@ -82,7 +94,14 @@ class ServiceStatus(api.Model):
 
     namespace: str = Field(description="Its namespace.")
     name: str = Field(description="Its name.")
-    address: str = Field(description="Its URL; its path alone while the gateway has no address.")
+    address: str = Field(
+        description="Its URL; its path alone while the gateway has no address; empty where all gateways are in mode "
+        "Model."
+    )
+    model: str | None = Field(default=None, description="The name of its model on gateways in mode Model.")
+    gateways: list[ServingGateway] | None = Field(
+        default=None, description="The gateways in mode Model that serve it; absent in a fleet without any."
+    )
     ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
     status: ServiceState = Field(
@@ -200,6 +219,9 @@ class FleetStatus(api.Model):
     schema_version: int = Field(default=SCHEMA_VERSION, description="The version of this format.")
     observed_at: str | None = Field(default=None, description="When the fleet was read; absent when it was not.")
     services: list[ServiceStatus] = Field(description="Services.")
+    gateways: list[GatewayStatus] | None = Field(
+        default=None, description="InferenceGateways in mode Model; absent for none."
+    )
     deployments: list[DeploymentStatus] = Field(description="Deployments.")
     clusters: list[ClusterStatus] = Field(description="Clusters.")
     caches: list[CacheStatus] = Field(description="Caches.")
@@ -216,17 +238,15 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
     written = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
     observed = plan.context.observed is not None
-    silent = {name for name in plan.context.fleet.clusters if _is_silent(plan, name)}
-    services = [
-        _service(routed, ready.get(Ref("ModelService", routed.namespace, routed.name)), silent, observed=observed)
-        for routed in plan.traffic.services
-    ]
+    silent = {name: message for name in plan.context.fleet.clusters if (message := silence(plan, name))}
+    services = [_service(served, ready, silent, observed=observed) for served in served_services(plan)]
     replicas = replica_changes(plan)
     return api.construct(
         FleetStatus,
         schema_version=SCHEMA_VERSION,
         observed_at=now if observed else None,
         services=services,
+        gateways=gateways(plan) or None,
         deployments=_deployments(plan, replicas),
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
@@ -250,42 +270,85 @@ def _ready(resource: Object) -> _Ready:
     return _Ready(status or "Unknown", *rest)
 
 
-def _is_silent(plan: Plan, cluster: str) -> bool:
-    """Return whether it is unknown what serves on a cluster now."""
-    observed = plan.context.observed_cluster(cluster)
-    return observed is not None and bool(observed.unreachable)
-
-
-def _service(routed: RoutedService, ready: _Ready | None, silent: Set[str], *, observed: bool) -> ServiceStatus:
-    members = routed.resolution.members
-    used = [member for member in members if member.weight]
-    places = [member.endpoint.labels.get(names.CLUSTER_LABEL, "") for member in used]
-    unknown = [place for place in places if place in silent]
-    unusable = [member.endpoint.name for member in members if not member.usable]
-    message = service_note(routed)
-    state: ServiceState = "Declared"
-    if routed.held:
-        state = "Held"
-    elif observed:
-        state = "Unknown"
-        if ready and ready.status == "True":
-            state = "Degraded" if unusable else "Serving"
-            message = ready.message or (f"{some(unusable)} not usable" if unusable else "")
-            if unknown:
-                state = state if len(unknown) < len(used) else "Unknown"
-                message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
-        elif ready and ready.status == "False":
-            state, message = "Unavailable", ready.message or message
+def _service(
+    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str], *, observed: bool
+) -> ServiceStatus:
+    routed = served.routed
+    answering, *__ = _endpoints(served, silent)
+    state, message = _service_state(served, ready, silent) if observed else ("Declared", _plan_message(served))
     return api.construct(
         ServiceStatus,
         namespace=routed.namespace,
         name=routed.name,
         address=routed.address or routed.path,
-        ready=len(used) - len(unknown),
-        endpoints=len(members),
-        status=state,
-        message=message,
+        model=served.model or None,
+        gateways=list(served.gateways) if served.model else None,
+        ready=len(answering),
+        endpoints=len(routed.resolution.members),
+        status="Held" if routed.held else state,
+        message=_plan_message(served) if routed.held else message,
     )
+
+
+def _plan_message(served: ServedService) -> str:
+    return joined(served.note, *by_reason(served.unused))
+
+
+def _endpoints(served: ServedService, silent: Mapping[str, str]) -> tuple[list[str], list[str], bool]:
+    """Return the endpoints that get requests, and the clusters of those of which this is not known; True where others
+    have taken the place of all of these."""
+    used = [member for member in served.routed.resolution.members if member.weight]
+    unknown = [place for place in map(place_of_endpoint, used) if place in silent]
+    answering = [member for member in used if place_of_endpoint(member) not in silent]
+    instead = [] if answering or not unknown or _is_blind(served, silent) else served.instead_of(silent)
+    return [member.endpoint.name for member in answering or instead], unknown, bool(instead)
+
+
+def _is_blind(served: ServedService, silent: Mapping[str, str]) -> bool:
+    """Return whether no gateway of a service can be seen, so that nothing says what they do."""
+    return not served.is_path and 0 < len(served.gateways) == len(silent_gateways(served, silent))
+
+
+def _service_state(
+    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str]
+) -> tuple[ServiceState, str]:
+    """Return the state of a service that is observed, and what is wrong with it."""
+    routed = served.routed
+    found = ready.get(Ref("ModelService", routed.namespace, routed.name))
+    state: ServiceState = "Unknown"
+    message = _plan_message(served)
+    if found and found.status == "True":
+        state, message = _serving_state(served, found.message, silent)
+    elif found and found.status == "False":
+        routes = (ready.get(Ref("ModelRoute", routed.namespace, name)) for name in served.model_routes)
+        some_serve = not served.is_path and any(each and each.status == "True" for each in routes)
+        state, message = ("Degraded" if some_serve else "Unavailable"), found.message or message
+    # Without a usable endpoint there is no route, whatever a gateway does.
+    if _is_blind(served, silent) and routed.resolution.tier is not None:
+        state = "Unknown"
+    blind = silent_gateways(served, silent)
+    unseen = "; ".join(silent[cluster] for cluster in sorted({*blind.values()}))
+    return state, joined(message, f"{unseen}, so it is not known what {some(blind)} does" if blind else "")
+
+
+def _serving_state(served: ServedService, said: str, silent: Mapping[str, str]) -> tuple[ServiceState, str]:
+    """Return the state of a service that its gateways have taken, by its endpoints."""
+    answering, unknown, is_instead = _endpoints(served, silent)
+    unusable = [member.endpoint.name for member in served.routed.resolution.members if not member.usable]
+    state: ServiceState = "Degraded" if unusable else "Serving"
+    message = said or _not_usable(served, unusable)
+    if unknown:
+        message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
+        message = joined(message, f"requests that get no answer there go to {some(answering)}" if is_instead else "")
+        state = "Degraded" if is_instead else state if answering else "Unknown"
+    return state, message
+
+
+def _not_usable(served: ServedService, unusable: list[str]) -> str:
+    if served.unused:
+        at = " at gateways in mode Model" if served.is_path else ""
+        return f"not usable{at}: {'; '.join(by_reason(served.unused))}"
+    return f"{some(unusable)} not usable" if unusable else ""
 
 
 def _deployments(plan: Plan, changes: Iterable[ReplicaChange]) -> list[DeploymentStatus]:
@@ -500,6 +563,7 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
     """
     parts = [
         lines(_SERVICES, _service_rows(found), width, _WHY),
+        lines(GATEWAY_TITLES, gateway_rows(found.gateways or ()), width, _WHY),
         lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
         lines(_CLUSTERS, _cluster_rows(found, now), width, _WHY),
         lines(_CACHES, _cache_rows(found), width, _WHY),
@@ -512,11 +576,22 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
 def _service_rows(found: FleetStatus) -> list[Row]:
     return [
         (
-            (f"{each.namespace}/{each.name}", f"{each.ready}/{each.endpoints}", each.address, each.status),
-            [each.message] if each.message else [],
+            (
+                f"{each.namespace}/{each.name}",
+                f"{each.ready}/{each.endpoints}",
+                each.address or f"model {each.model}",
+                each.status,
+            ),
+            _service_lines(each),
         )
         for each in found.services
     ]
+
+
+def _service_lines(service: ServiceStatus) -> list[str]:
+    place = serving_place(service.model or "", service.gateways or (), is_path=bool(service.address))
+    # Without a message, an empty one leaves the column for it empty.
+    return [service.message, place] if service.message or place else []
 
 
 def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:

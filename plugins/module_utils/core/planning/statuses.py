@@ -178,10 +178,11 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
         status = inference_gateway(gateway, observed.seen, observed.controller, previous=previous)
         yield _Subject.of(gateway), status
     for gateway in plan.context.fleet.model_gateways:
-        yield _Subject.of(gateway), _model_gateway(plan, gateway)
+        yield _Subject.of(gateway), model_gateway_status(plan, gateway)
 
 
-def _model_gateway(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
+def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:
+    """Return the status of a gateway in mode Model."""
     cluster = gateway.spec.cluster_name or ""
     seen = plan.context.observed_cluster(cluster)
     return model_gateway(
@@ -247,7 +248,7 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
             observed.seen,
             models=by_service.get((routed.namespace, routed.name), []) if fleet.model_gateways else None,
             has_path=fleet.serves_paths,
-            refused=_refused(plan, service),
+            refused=refused_gateways(plan, service),
             previous=_before(plan, service.ref),
         )
         yield _Subject.of(service), status
@@ -264,7 +265,7 @@ def _resolution(plan: Plan, routed: RoutedService) -> Resolution:
     return routed.resolution if plan.context.fleet.serves_paths else next(by_models, routed.resolution)
 
 
-def _refused(plan: Plan, service: api.ModelService) -> str:
+def refused_gateways(plan: Plan, service: api.ModelService) -> str:
     """Return why gateways that select a service are not made."""
     selecting = (each.name for each in plan.context.fleet.model_gateways if each.serves(service.labels))
     reasons = (f"{name} is not made: {plan.models.refused[name]}" for name in selecting if name in plan.models.refused)
@@ -285,7 +286,7 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
                 each.objects,
                 seen.objects if seen and not seen.unreachable else None,
                 endpoints={**endpoints, **each.problems},
-                address=_model_gateway(plan, each.route.gateway).fields.address or "",
+                address=model_gateway_status(plan, each.route.gateway).fields.address or "",
                 is_declared=plan.context.declared(cluster),
                 previous=_before(plan, route.ref),
             ),

@@ -46,7 +46,7 @@ def picture_section(model: Mapping[str, Any], known: Index) -> Markup:
     parts = [_totals(clusters)]
     if len(clusters) > FEW:
         parts.append(_overview(clusters))
-    parts.append(_services(model["services"], known))
+    parts += [_services(model["services"], known), _gateways(model["gateways"], known)]
     if len(clusters) <= FEW:
         parts.append(_unrouted(model, known))
     return join(parts)
@@ -127,12 +127,19 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
             el("h3", "Service ", code(f"{service['namespace']}/{service['name']}")),
             health(service["status"]),
             el("span", f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} with requests", class_="m"),
-            el("span", code(service["address"] or service["path"]), class_="m"),
+            el(
+                "span",
+                code(service["address"] or service["path"] or f"model {service['namespace']}/{service['name']}"),
+                class_="m",
+            ),
         ),
         el(
             "div",
             el("p", prose(service["message"])) if service["message"] else NOTHING,
-            el("p", "The address of the gateway is not known yet.", class_="m") if not service["address"] else NOTHING,
+            el("p", "The address of the gateway is not known yet.", class_="m")
+            if service["path"] and not service["address"]
+            else NOTHING,
+            el("p", service["at"], class_="m") if service["at"] else NOTHING,
             el("p", "It selects no endpoint.", class_="m") if not endpoints else NOTHING,
             el("ol", *rows[:_MOST_ENDPOINTS], class_="rt") if rows else NOTHING,
             fold(el("span", f"{count(len(more), 'more endpoint')}"), el("ol", *more, class_="rt")) if more else NOTHING,
@@ -141,6 +148,24 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
         class_="card service",
         open="" if open_ else None,
     )
+
+
+def _gateways(gateways: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    """Gateways in mode Model: where they run, and what they route."""
+    if not gateways:
+        return NOTHING
+    rows = [
+        el(
+            "li",
+            el("div", "Gateway ", code(each["name"]), " ", health(each["state"])),
+            el("div", _cluster(each["cluster"], known)),
+            el("div", code(each["address"])) if each["address"] else el("div", "No address yet", class_="m"),
+            el("div", f"Routes {each['models']:,} of {count(each['services'], 'model')}", class_="m"),
+            el("div", prose(each["message"])) if each["message"] else NOTHING,
+        )
+        for each in gateways
+    ]
+    return el("div", el("h3", "Gateways in mode Model"), el("ul", *rows, class_="ca"), class_="card")
 
 
 def _order(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> tuple[bool, int, int, str]:
@@ -188,12 +213,17 @@ def _part(weight: int, whole: int) -> Markup:
 
 def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
     if serves(service, endpoint):
-        return _part(endpoint["weight"], whole)
+        return join([_part(endpoint["weight"], whole), _unused(endpoint)])
     if not endpoint["usable"]:
-        return badge("Not usable: no requests", "bad")
+        return join([badge("Not usable: no requests", "bad"), _unused(endpoint)])
     if service["tier"] is not None and endpoint["priority"] > service["tier"]:
         return badge("Stands by", "held")
     return badge("No requests", "held")
+
+
+def _unused(endpoint: Mapping[str, Any]) -> Markup:
+    reason = endpoint["unused"]
+    return el("div", "None from gateways in mode Model: ", prose(reason)) if reason else NOTHING
 
 
 _TARGET = shape(join([el("div", HOLE), el("div", "Replica ", HOLE, " ", HOLE)]))

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.distr
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolPods, pods_by_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import ServedService, served_services
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     ClusterStatus,
     FleetStatus,
@@ -30,7 +31,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sur
     Shortfall,
     Survey,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
@@ -86,9 +86,9 @@ def model(
             *(_not_survived(each) for each in shortfalls if each.requirement.is_fatal),
         ],
         "services": [
-            _service(plan, routed, row, composed)
-            for routed, row in zip(plan.traffic.services, found.services, strict=True)
+            _service(served, row, composed) for served, row in zip(served_services(plan), found.services, strict=True)
         ],
+        "gateways": [api.wire(each) for each in found.gateways or ()],
         "clusters": _clusters(plan, found.clusters),
         "replicas": _replicas(plan, found, rows),
         "caches": [api.wire(cache) for cache in found.caches],
@@ -343,12 +343,10 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
     }
 
 
-def _service(
-    plan: Plan, routed: RoutedService, row: ServiceStatus, composed: Container[tuple[str, str]]
-) -> dict[str, Any]:
+def _service(served: ServedService, row: ServiceStatus, composed: Container[tuple[str, str]]) -> dict[str, Any]:
     """Return a service. `composed`: the endpoints of the fleet, by namespace and name."""
-    service = plan.context.fleet.services.get((routed.namespace, routed.name))
-    entries = service.spec.endpoints if service else []
+    routed = served.routed
+    entries = served.service.spec.endpoints if served.service else []
     endpoints = []
     for member in routed.resolution.members:
         endpoint = member.endpoint
@@ -360,6 +358,7 @@ def _service(
                 "priority": entries[member.entry].priority,
                 "weight": member.weight,
                 "usable": member.usable,
+                "unused": served.unused.get(endpoint.name, ""),
                 "url": endpoint.spec.backend_url,
                 "external": not ours,
                 "replica": endpoint.labels.get(names.REPLICA_LABEL, "") if ours else "",
@@ -370,6 +369,7 @@ def _service(
         "name": routed.name,
         "path": routed.path,
         "address": routed.address,
+        "at": served.place,
         "tier": routed.resolution.tier,
         "status": row.status,
         "message": row.message,

@@ -28,6 +28,7 @@ def empty() -> dict[str, Any]:
         "clusters": [],
         "replicas": [],
         "services": [],
+        "gateways": [],
         "caches": [],
         "policies": [],
         "pending": [],
@@ -85,7 +86,7 @@ def finding(kind: str, subject: str, name: str, **rest: Any) -> dict[str, Any]:
 
 
 def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
-    entry = {"name": name, "entry": 0, "priority": 0, "weight": weight, "usable": True, "external": False}
+    entry = {"name": name, "entry": 0, "priority": 0, "weight": weight, "usable": True, "unused": "", "external": False}
     return entry | {"url": f"http://edge.example.net/ml-team/{name}/", "replica": name} | rest
 
 
@@ -323,7 +324,7 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
     """One that serves, through endpoints of every kind, and one that does not yet."""
     return [
         {
-            "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10/ml-team/qwen",
+            "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "at": "", "address": "http://203.0.113.10/ml-team/qwen",
             "tier": 0, "status": "Degraded", "message": "old not usable",
             "endpoints": [
                 endpoint(names[0], 45), endpoint(names[1], 45),
@@ -332,7 +333,7 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
             ],
         },
         {
-            "namespace": "search", "name": "embed", "path": "/search/embed/", "address": "", "tier": None,
+            "namespace": "search", "name": "embed", "path": "/search/embed/", "at": "", "address": "", "tier": None,
             "status": "Unavailable", "message": "withheld until its first endpoint is ready", "endpoints": [],
         },
     ]  # fmt: skip
@@ -396,7 +397,7 @@ def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
         )
         route = endpoint(entry["replica"], 1)
         model["services"].append(
-            {"namespace": space, "name": f"model-{number:04}", "path": f"/{space}/model-{number:04}/",
+            {"namespace": space, "name": f"model-{number:04}", "path": f"/{space}/model-{number:04}/", "at": "",
              "address": "http://203.0.113.10", "tier": 0, "status": "Serving", "message": "",
              "endpoints": [route]}
         )  # fmt: skip

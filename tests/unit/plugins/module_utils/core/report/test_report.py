@@ -330,7 +330,15 @@ def served(tier: int | None, *endpoints: dict[str, Any]) -> Page:
     used = occupant("ml", "a", "a-0")
     model["clusters"] = [cluster("one", pool("gpu", 2, "L4", used))]
     model["replicas"] = [replica(used, "one", "gpu")]
-    service = {"namespace": "ml", "name": "s", "path": "/ml/s/", "address": "", "tier": tier, "status": "Serving"}
+    service = {
+        "namespace": "ml",
+        "name": "s",
+        "path": "/ml/s/",
+        "at": "",
+        "address": "",
+        "tier": tier,
+        "status": "Serving",
+    }
     service["message"] = ""
     model["services"] = [service | {"endpoints": list(endpoints)}]
     return Page(report.html(model))

@@ -1,0 +1,284 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Services as clients reach them by gateways of both modes, and the gateways in mode Model."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
+    MatchedEndpoint,
+    Resolution,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
+    model_gateway_status,
+    refused_gateways,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+
+GATEWAY_TITLES = ("GATEWAY", "CLUSTER", "STATE", "MODELS", "ADDRESS")
+GatewayState = Literal["Ready", "NotReady", "Refused", "Unknown", "Declared"]
+Key = tuple[str, str]
+
+
+class ServingGateway(api.Model):
+    """A gateway in mode Model that serves a ModelService."""
+
+    name: str = Field(description="The InferenceGateway.")
+    url: str = Field(description="Its base URL for OpenAI's API; empty while it has no address.")
+
+
+class UnusedEndpoint(api.Model):
+    """A ModelEndpoint to which gateways in mode Model send no requests."""
+
+    name: str = Field(description="Its name.")
+    reason: str = Field(description="Why it gets none.")
+
+
+class PlannedGateway(api.Model):
+    """An InferenceGateway in mode Model."""
+
+    name: str = Field(description="Its name.")
+    cluster: str = Field(description="The cluster that runs it.")
+    address: str = Field(description="Its address; empty while it is not known.")
+    models: int = Field(description="Models that it routes.")
+    services: int = Field(description="ModelServices that it selects.")
+    message: str = Field(description="Why it is not made; empty if it is.")
+
+
+class GatewayStatus(PlannedGateway):
+    """Status of an InferenceGateway in mode Model."""
+
+    state: GatewayState = Field(
+        description="`Ready`, `NotReady`; `Refused`: it is not made; `Unknown`: its cluster did not answer, or is not "
+        "in this run; `Declared`: its cluster is not read, and assumed to be as its manifest says."
+    )
+    message: str = Field(description="What is wrong; empty if nothing is.")
+
+
+@dataclass(frozen=True)
+class ServedService:
+    """ModelService as clients reach it.
+
+    `routed` has the endpoints as its gateways use them, those of later priorities with weight 0, and no path in a fleet
+    whose gateways are all in mode Model (`is_path` is False). `gateways` are those in mode Model that serve it,
+    `clusters` theirs, `unused` the endpoints to which these send no requests, with the reasons. `note` is about a
+    service that does not route to its endpoints as usual, "" otherwise.
+    """
+
+    routed: RoutedService
+    note: str
+    is_path: bool = True
+    service: api.ModelService | None = None
+    gateways: tuple[ServingGateway, ...] = ()
+    clusters: tuple[str, ...] = ()
+    unused: Mapping[str, str] = field(default_factory=dict)
+    model_routes: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The name of the model in requests, "" for a service that no gateway in mode Model serves."""
+        return f"{self.routed.namespace}/{self.routed.name}" if self.gateways or not self.is_path else ""
+
+    @property
+    def address(self) -> str:
+        """What clients use, for a cell of a table; the path alone while a gateway in mode Path has no address."""
+        return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
+
+    @property
+    def place(self) -> str:
+        """Where gateways in mode Model serve it; "" where none does."""
+        return serving_place(self.model, self.gateways, is_path=self.is_path)
+
+    def instead_of(self, silent: Container[str]) -> list[MatchedEndpoint]:
+        """Return the endpoints that get the requests of those in use when no cluster of these answers them: in mode
+        Model a gateway goes to the next priority by itself."""
+        if self.is_path or self.service is None:
+            return []
+        priorities = [entry.priority for entry in self.service.spec.endpoints]
+        able = [
+            member
+            for member in self.routed.resolution.members
+            if member.usable and place_of_endpoint(member) not in silent
+        ]
+        first = min((priorities[member.entry] for member in able), default=0)
+        return [member for member in able if priorities[member.entry] == first]
+
+
+def serving_place(model: str, found: Sequence[ServingGateway], *, is_path: bool) -> str:
+    """Return where gateways in mode Model serve a model; "" where none does. `is_path`: it has a URL too."""
+    shown = some((f"{each.name} ({each.url or 'no address yet'})" for each in found), 3)
+    return f"{f'model {model} ' if is_path else ''}at {shown}" if shown else ""
+
+
+def place_of_endpoint(member: MatchedEndpoint) -> str:
+    """Return the cluster of an endpoint, "" for one outside of the fleet."""
+    return member.endpoint.labels.get(names.CLUSTER_LABEL, "")
+
+
+def served_services(plan: Plan) -> list[ServedService]:
+    """Return the services of a plan, in the order of its traffic."""
+    if not plan.context.fleet.model_gateways:
+        services = plan.context.fleet.services
+        return [
+            ServedService(routed, _path_note(routed), service=services.get((routed.namespace, routed.name)))
+            for routed in plan.traffic.services
+        ]
+    routes: dict[Key, list[RoutedModel]] = {}
+    for each in plan.models.routes:
+        routes.setdefault((each.route.service.namespace, each.route.service.name), []).append(each)
+    urls = {gateway.name: _url(plan, gateway) for gateway in plan.context.fleet.model_gateways}
+    return [_served(plan, each, routes.get((each.namespace, each.name), ()), urls) for each in plan.traffic.services]
+
+
+def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
+    endpoints = model_gateway_status(plan, gateway).fields.endpoints
+    return (endpoints and endpoints.open_ai) or ""
+
+
+def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], urls: Mapping[str, str]) -> ServedService:
+    gateways = [each.route.gateway for each in routes]
+    service = plan.context.fleet.services.get((routed.namespace, routed.name))
+    is_path = plan.context.fleet.serves_paths
+    note = _path_note(routed)
+    if not is_path:
+        held = routed.held and not routes
+        resolution = _in_use(routes[0]) if routes else _of_none(routed.resolution)
+        routed = replace(routed, resolution=resolution, path="", address="", held=held)
+        note = note if held or service is None else _model_note(plan, service, resolution, bool(routes))
+    return ServedService(
+        routed,
+        note,
+        is_path,
+        service,
+        tuple(api.construct(ServingGateway, name=each.name, url=urls[each.name]) for each in gateways),
+        tuple(each.spec.cluster_name or "" for each in gateways),
+        routes[0].problems if routes else {},
+        tuple(each.route.name for each in routes),
+    )
+
+
+def _in_use(routed: RoutedModel) -> Resolution:
+    """Return the endpoints of a service in mode Model with weights of the priority that requests go to first; all its
+    gateways use the same ones."""
+    found = routed.route.resolution
+    entries = routed.route.service.spec.endpoints
+    return Resolution(
+        tuple(
+            each if entries[each.entry].priority == found.tier else replace(each, weight=0) for each in found.members
+        ),
+        found.tier,
+    )
+
+
+def _of_none(found: Resolution) -> Resolution:
+    """Return the endpoints of a service that no gateway serves."""
+    return Resolution(tuple(replace(each, weight=0, usable=False) for each in found.members), None)
+
+
+def _path_note(routed: RoutedService) -> str:
+    if routed.held:
+        return "unchanged: a manifest has errors"
+    if routed.resolution.tier is not None:
+        return ""
+    reason = _no_endpoint(routed.resolution)
+    return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
+
+
+def _no_endpoint(resolution: Resolution) -> str:
+    return "none of its endpoints is usable" if resolution.members else "it has no endpoint"
+
+
+def _model_note(plan: Plan, service: api.ModelService, resolution: Resolution, is_served: bool) -> str:
+    if not is_served:
+        return f"no InferenceGateway serves it: {refused_gateways(plan, service) or 'none selects its labels'}"
+    return "" if resolution.tier is not None else f"no route until an endpoint is usable: {_no_endpoint(resolution)}"
+
+
+def silence(plan: Plan, cluster: str) -> str:
+    """Return that it is not known what runs on a cluster now, "" when that is known or assumed."""
+    observed = plan.context.observed_cluster(cluster)
+    if observed is None or not observed.unreachable:
+        return ""
+    return f"cluster {cluster} {f'is {NOT_THIS_RUN}' if observed.unreachable == NOT_THIS_RUN else 'did not answer'}"
+
+
+def gateways(plan: Plan) -> list[GatewayStatus]:
+    """Return the gateways in mode Model, by name."""
+    selected: dict[str, list[RoutedModel]] = {}
+    for each in plan.models.routes:
+        selected.setdefault(each.route.gateway.name, []).append(each)
+    return [_gateway(plan, each, selected.get(each.name, ())) for each in plan.context.fleet.model_gateways]
+
+
+def _gateway(plan: Plan, gateway: api.InferenceGateway, routes: Sequence[RoutedModel]) -> GatewayStatus:
+    found = model_gateway_status(plan, gateway)
+    state, message = _gateway_state(plan, gateway)
+    return api.construct(
+        GatewayStatus,
+        name=gateway.name,
+        cluster=gateway.spec.cluster_name or "",
+        address=found.fields.address or "",
+        models=sum(bool(each.objects) for each in routes),
+        services=len(routes),
+        message=message,
+        state=state,
+    )
+
+
+def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewayState, str]:
+    cluster = gateway.spec.cluster_name or ""
+    if refused := plan.models.refused.get(gateway.name):
+        return "Refused", refused
+    ready = model_gateway_status(plan, gateway).condition(READY)
+    if silent := silence(plan, cluster):
+        last = {"True": "; it was ready before", "False": "; it was not ready before"}
+        return "Unknown", silent + last.get(ready.status if ready else "", "")
+    if plan.context.declared(cluster):
+        return "Declared", ""
+    if ready is None or ready.status == "Unknown":
+        return "Unknown", ready.message if ready else ""
+    return ("Ready", "") if ready.status == "True" else ("NotReady", ready.message)
+
+
+def planned_gateways(plan: Plan) -> list[PlannedGateway]:
+    """Return the gateways in mode Model without what was observed of them."""
+    return [
+        api.construct(
+            PlannedGateway,
+            name=each.name,
+            cluster=each.cluster,
+            address=each.address,
+            models=each.models,
+            services=each.services,
+            message=each.message if each.state == "Refused" else "",
+        )
+        for each in gateways(plan)
+    ]
+
+
+def gateway_rows(found: Sequence[GatewayStatus]) -> list[Row]:
+    """Return the rows of a table of gateways."""
+    return [
+        (
+            (each.name, each.cluster, each.state, f"{each.models} of {each.services}", each.address or "-"),
+            [each.message] if each.message else [],
+        )
+        for each in found
+    ]
+
+
+def silent_gateways(served: ServedService, silent: Container[str]) -> dict[str, str]:
+    """Return the gateways in mode Model that serve a service on one of these clusters, with their clusters."""
+    pairs = zip(served.gateways, served.clusters, strict=True)
+    return {gateway.name: cluster for gateway, cluster in pairs if cluster in silent}
