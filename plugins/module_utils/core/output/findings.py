@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import GatewayStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     CacheStatus,
     ClusterStatus,
@@ -28,7 +29,7 @@ class Finding(NamedTuple):
     what is on none, `command` is one for the cluster."""
 
     kind: Literal["pending", "unready", "unreachable"]
-    subject: Literal["service", "deployment", "replica", "cluster", "cache"]
+    subject: Literal["service", "gateway", "deployment", "replica", "cluster", "cache"]
     namespace: str
     name: str
     cluster: str
@@ -58,6 +59,8 @@ def findings(found: FleetStatus) -> Iterator[Finding]:
         if service.status == "Unavailable":
             hint = "It answers as soon as one of its endpoints can be used."
             yield Finding("unready", "service", service.namespace, service.name, "", "", service.message, hint)
+    for gateway in found.gateways or ():
+        yield from _of_gateway(gateway)
     for deployment in found.deployments:
         if found.observed_at:
             yield from _of_replicas(deployment)
@@ -74,6 +77,14 @@ def _of_cluster(cluster: ClusterStatus) -> Iterator[Finding]:
     elif cluster.state in ("Invalid", "NotReady", "Provisioning"):
         hint = _HINTS.get(cluster.state, check)
         yield Finding("unready", "cluster", "", cluster.name, cluster.name, cluster.state, cluster.message, hint)
+
+
+def _of_gateway(gateway: GatewayStatus) -> Iterator[Finding]:
+    if gateway.state in ("NotReady", "Refused"):
+        check = f"`ansible-playbook modelplane.fleet.check --limit {gateway.cluster}` reports what is wrong there."
+        hint = f"It routes as soon as its cluster runs it. {check}" if gateway.state == "NotReady" else ""
+        place = ("", gateway.name, gateway.cluster)
+        yield Finding("unready", "gateway", *place, gateway.state, gateway.message, hint)
 
 
 def _of_replicas(deployment: DeploymentStatus) -> Iterator[Finding]:

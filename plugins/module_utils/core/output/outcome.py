@@ -54,7 +54,9 @@ class Findings(api.Model):
     """Findings that `fleet_strict` can make a run fail for, a line each."""
 
     pending: list[str] = Field(description="Replicas that no cluster can take.")
-    unready: list[str] = Field(description="Replicas, services, clusters and caches that are not ready.")
+    unready: list[str] = Field(
+        description="Replicas, services, gateways in mode Model, clusters and caches that are not ready."
+    )
     unreachable: list[str] = Field(description="Clusters that did not answer.")
     drift: list[str] = Field(description="What the run changed, or would change.")
     warnings: list[str] = Field(description="Warnings.")

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     ObservedCluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus, status, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -250,6 +251,17 @@ def test_a_service_names_the_endpoints_that_get_no_requests() -> None:
     assert (row.ready, row.endpoints, row.status) == (1, 13, "Degraded")
     assert row.message.startswith("not usable: p0, p1, p10, p11, p2 and 7 more: gateways in mode Model reach")
     assert len(row.message) < 500
+
+
+def test_findings_have_gateways_that_are_not_ready_and_those_that_are_refused() -> None:
+    built = served(*PROVIDERS, gateway("us"), hub=answers())
+    said = {str(each) for each in findings(found(built)) if each.subject == "gateway"}
+    assert said == {
+        "gateway eu on hub: NotReady: Gateway modelplane-system/inference-gateway does not exist yet",
+        "gateway us on hub: Refused: cluster hub has InferenceGateway eu already: name another cluster",
+    }
+    built = before({"hub": silent()}, *PROVIDERS)
+    assert [each.subject for each in findings(found(built)) if each.name in ("eu", "hub")] == ["cluster"]
 
 
 def test_of_a_gateway_and_engines_on_one_silent_cluster_nothing_is_known() -> None:
