@@ -92,12 +92,12 @@ class ServedService:
 
     @property
     def address(self) -> str:
-        """What clients use, for a cell of a table; the path alone while a gateway in mode Path has no address."""
+        """The cell of a table for what clients use; the path alone while a gateway in mode Path has no address."""
         return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
 
     @property
     def place(self) -> str:
-        """Where gateways in mode Model serve it; "" where none does."""
+        """Line on the gateways in mode Model that serve it; "" for none."""
         return serving_place(self.model, self.gateways, is_path=self.is_path)
 
     def instead_of(self, silent: Container[str]) -> list[MatchedEndpoint]:

@@ -49,7 +49,7 @@ PATH = document("InferenceGateway", "default", {"backend": "Traefik", "traefik":
 WIDTH = 100
 URL = "http://198.51.100.1/v1"
 READY = [{"type": kind, "status": "True", "reason": "Available"} for kind in ("RoutingReady", "Ready")]
-"""What an earlier run said of a service, its route and its gateway."""
+"""Conditions that an earlier run gave a service, its route and its gateway."""
 KNOWN = {
     Ref("ModelService", "ml-team", "chat"): {"conditions": READY},
     Ref("ModelRoute", "ml-team", child_name("chat", "eu")): {"conditions": READY},
