@@ -107,17 +107,21 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
     gateway_cluster.wait_for("nowhere is routed", lambda: made.everywhere("nowhere", "alice", 503))
     gateway_cluster.wait_for("claude answers", lambda: made.everywhere("claude", "alice", 200, path=ANTHROPIC))
     for model, policy in DETOURS.items():
-        ways = {"path": ANTHROPIC if model == "spill-claude" else OPENAI}
-        gateway_cluster.wait_for(
-            f"{model} is counted at the door",
-            lambda m=model, p=policy, w=ways: all(
-                made.ask(m, "alice", over=made.gateway.connection(pod=pod), **w).status == 200
-                and counters(gateway_cluster, p)
-                and not empty_budgets(gateway_cluster)
-                for pod in made.gateway.pods
-            ),
-        )
+        found = f"{model} is counted at the door"
+        gateway_cluster.wait_for(found, lambda m=model, p=policy: at_door(gateway_cluster, made, m, p))
     return made
+
+
+def at_door(gateway_cluster: GatewayCluster, clients: Clients, model: str, policy: str) -> bool:
+    """Return whether each proxy of the gateway sends requests to where a policy counts them."""
+    path = ANTHROPIC if model == "spill-claude" else OPENAI
+    for pod in clients.gateway.pods:
+        empty_budgets(gateway_cluster)
+        answer = clients.ask(model, "alice", path=path, over=clients.gateway.connection(pod=pod))
+        if answer.status != 200 or not counters(gateway_cluster, policy):
+            return False
+    empty_budgets(gateway_cluster)
+    return True
 
 
 @pytest.fixture
