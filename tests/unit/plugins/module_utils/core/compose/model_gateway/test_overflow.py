@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from ansible_collections.modelplane.fleet.tests.schemas import check
 
@@ -338,6 +339,21 @@ def test_a_gateway_that_asks_for_no_keys_counts_nothing() -> None:
     del without["spec"]["auth"]
     built = build(documents(eu=without))
     assert [value["metadata"]["name"] for value in built.of("AIGatewayRoute")] == ["chat"]
+
+
+def test_what_is_behind_the_door_of_a_gateway_that_has_errors_keeps_the_door(built: Built) -> None:
+    """Nothing is composed of it, so that nothing says that its budgets overflow."""
+    route = built("AIGatewayRoute", INSIDE)
+
+    def earlier(ref: Ref) -> list[tuple[str, Document]]:
+        return [("hub", route)] if ref.kind == "ModelService" else []
+
+    held = Ref("ModelService", "ml-team", "chat")
+    manifests = [each for each in documents() if each["kind"] != "ModelService"]
+    found = build(manifests, earlier=earlier, invalid=[held])
+    assert found("AIGatewayRoute", INSIDE) == route
+    assert found("Gateway", "cluster-gateway", SYSTEM)
+    assert ("Gateway", SYSTEM, "cluster-gateway") not in build(manifests).objects["hub"]
 
 
 def test_more_endpoints_than_a_route_has_rules_are_in_several() -> None:
