@@ -47,6 +47,7 @@ MOST = 261
 # parts, and the charts and components of stacks. Whatever has another name counts as a written form of an own kind.
 FOREIGN = frozenset(
     (
+        "accepted",
         "actual",
         "ancestor",
         "chart",

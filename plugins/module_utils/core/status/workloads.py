@@ -244,7 +244,7 @@ def _hint(message: str) -> str:
 def _container_failure(container: Object) -> PodFailure | None:
     waiting = fields(container, "state", "waiting")
     reason = text(waiting, "reason")
-    ended = fields(container, "state", "terminated") or fields(container, "lastState", "terminated")
+    ended = _ended(container)
     exit_code = number(ended, "exitCode")
     if text(ended, "reason") == "OOMKilled":
         return _stated("OOMKilled", "it needs more memory than its limit")
@@ -257,3 +257,9 @@ def _container_failure(container: Object) -> PodFailure | None:
         # The kubelet's message contains a back-off time, and would differ in every observation.
         return _stated(reason, f"exit code {exit_code}" if ended else "")
     return _stated(reason, cut(text(waiting, "message")))
+
+
+def _ended(container: Object) -> Object:
+    """Return how a container ended, or ended before; empty where that is not said."""
+    ends = (fields(container, kind, "terminated") for kind in ("state", "lastState"))
+    return next((end for end in ends if "exitCode" in end or text(end, "reason")), {})

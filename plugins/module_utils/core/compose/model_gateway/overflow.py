@@ -163,9 +163,9 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         yield ai_route(route, _route_name(route, index), _LISTENER, rules)
 
 
-def is_behind_door(value: Object) -> bool:
+def is_behind_door(route: Object) -> bool:
     """Return True for an AIGatewayRoute behind the door of a cluster: it has to stay for as long as that."""
-    parents = entries(value, "spec", "parentRefs") if identity(value)[1] == "AIGatewayRoute" else ()
+    parents = entries(route, "spec", "parentRefs") if identity(route)[1] == "AIGatewayRoute" else ()
     return any(text(parent, "name") == constants.CLUSTER_GATEWAY for parent in parents)
 
 
