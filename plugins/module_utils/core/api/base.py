@@ -92,6 +92,12 @@ class Words:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """Marker of a field that is about a secret: no message repeats a value of it, or below it, as people write the
+    secret itself there."""
+
+
+@dataclass(frozen=True)
 class Format:
     """The OpenAPI format of a field, such as int64 or date-time."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Hidden,
     ListMap,
     Model,
     Rule,
@@ -102,7 +103,7 @@ class EKSClusterSpec(EKSClusterSettings, CloudClusterSpec):
     kubernetes_version: str = Field(
         default="1.36", min_length=1, max_length=16, description="Version of the control plane."
     )
-    credentials: Credentials | None = Field(
+    credentials: Annotated[Credentials, Hidden()] | None = Field(
         default=None, description="Which provider configuration signs calls to AWS."
     )
     networking: EKSNetworking | None = Field(default=None, description="Address ranges of the cluster.")

@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import ListMap, Model, Rule, requires
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Hidden,
+    ListMap,
+    Model,
+    Rule,
+    requires,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
     CacheStatus,
     CloudCluster,
@@ -75,7 +81,7 @@ class GKEClusterSpec(GKEClusterSettings, CloudClusterSpec):
     kubernetes_version: str = Field(
         default="1.35", min_length=1, max_length=16, description="Version of the control plane."
     )
-    credentials: Credentials | None = Field(
+    credentials: Annotated[Credentials, Hidden()] | None = Field(
         default=None, description="Which provider configuration signs calls to Google Cloud."
     )
     networking: GKENetworking | None = Field(default=None, description="Address ranges of the cluster.")

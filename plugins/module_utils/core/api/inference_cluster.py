@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Column,
+    Hidden,
     JSONSchema,
     ListMap,
     Model,
@@ -79,8 +80,8 @@ class ExistingCache(Model):
 class ExistingCluster(Model):
     """A cluster that exists already."""
 
-    secret_ref: SecretRef = Field(description="Where its kubeconfig is.")
-    identity_secret_ref: IdentitySecretRef | None = Field(
+    secret_ref: Annotated[SecretRef, Hidden()] = Field(description="Where its kubeconfig is.")
+    identity_secret_ref: Annotated[IdentitySecretRef, Hidden()] | None = Field(
         default=None, description="Cloud identity that logs in to it, if the kubeconfig alone does not."
     )
     cache: ExistingCache | None = Field(default=None, description="Storage for model weights.")
@@ -97,7 +98,7 @@ class GKESource(GKEClusterSettings):
         description="Google Cloud project; absent is that of the credentials.",
     )
     kubernetes_version: str = Field(default="1.35", description=_VERSION)
-    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+    credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class EKSSource(EKSClusterSettings):
@@ -105,7 +106,7 @@ class EKSSource(EKSClusterSettings):
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
     kubernetes_version: str = Field(default="1.36", description=_VERSION)
-    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+    credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class AKSSource(Model):
@@ -113,14 +114,14 @@ class AKSSource(Model):
 
     location: str = Field(min_length=1, max_length=32, description="Azure region.")
     kubernetes_version: str = Field(default="1.34", description=_VERSION)
-    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+    credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class NebiusSource(Model):
     """A cluster to build on Nebius."""
 
     kubernetes_version: str = Field(default="1.34", description=_VERSION)
-    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+    credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class VultrSource(Model):
@@ -128,7 +129,7 @@ class VultrSource(Model):
 
     region: str = Field(min_length=1, max_length=32, description="Code of the Vultr region.")
     kubernetes_version: str = Field(default="v1.36.1+3", description="Exact build of the Vultr Kubernetes Engine.")
-    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+    credentials: Annotated[Credentials, Hidden()] | None = Field(default=None, description=_CREDENTIALS)
 
 
 class ClusterSource(Model):

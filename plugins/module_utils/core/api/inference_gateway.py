@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Column,
+    Hidden,
     JSONSchema,
     ListMap,
     Model,
@@ -230,7 +231,7 @@ class InferenceGatewaySpec(Spec):
         description="InferenceCluster that a gateway in mode Model runs on, one for each cluster; it cannot change.",
     )
     tls: GatewayTLS | None = Field(default=None, description="Certificates; absent is plain HTTP on port 80.")
-    auth: GatewayAuth | None = Field(
+    auth: Annotated[GatewayAuth, Hidden()] | None = Field(
         default=None, description="How callers prove who they are; absent is that no one has to."
     )
     service_selector: LabelSelector | None = Field(

@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model, Rule, requires
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Column,
+    Hidden,
+    Model,
+    Rule,
+    requires,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector, Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
@@ -24,7 +30,7 @@ class HuggingFace(Model):
 
     repo: str = Field(min_length=1, description="Repository, such as Qwen/Qwen3-8B.")
     revision: str | None = Field(default=None, description="Branch, tag or commit; absent is the repository's default.")
-    auth_secret: AuthSecret | None = Field(
+    auth_secret: Annotated[AuthSecret, Hidden()] | None = Field(
         default=None, description="Token for repositories that need one; it is on clusters only during the download."
     )
     layout: Layout = Field(

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Column,
+    Hidden,
     Model,
     Rule,
     Violation,
@@ -227,7 +228,7 @@ class ModelEndpointSpec(Spec):
         description="Path that replaces the service's prefix at a gateway in mode Path; absent rewrites nothing with "
         "url, and is derived from api.prefix with origin.",
     )
-    credential: Credential | None = Field(
+    credential: Annotated[Credential, Hidden()] | None = Field(
         default=None, description="What the backend asks of callers; absent passes on what the caller sent."
     )
     tls: EndpointTLS | None = Field(

@@ -272,7 +272,8 @@ def _covered(loc: Loc, bad: set[Loc]) -> bool:
 
 
 def _problem(kind: type[Model], violation: LocatedViolation, content: Any, ref: Ref | None) -> Problem:
-    value = short(violation.value) if violation.value is not None and may_show(content, violation.loc) else ""
+    given = violation.value
+    value = short(given) if given is not None and may_show(kind, content, violation.loc, given) else ""
     return Problem(violation.message, path=path_of(kind, violation.loc), value=value, hint=violation.hint, ref=ref)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Hidden,
     IntOrString,
     Model,
     Rule,
@@ -60,7 +61,9 @@ class EnvVarSource(Model):
         exactly_one(("MD-21", "MR-15"), "secretKeyRef", "configMapKeyRef", "fieldRef"),
     )
 
-    secret_key_ref: KeyRef | None = Field(default=None, description="A key of a Secret on the workload cluster.")
+    secret_key_ref: Annotated[KeyRef, Hidden()] | None = Field(
+        default=None, description="A key of a Secret on the workload cluster."
+    )
     config_map_key_ref: KeyRef | None = Field(default=None, description="A key of a ConfigMap on the workload cluster.")
     field_ref: FieldRef | None = Field(default=None, description="A field of the pod.")
 
@@ -239,7 +242,7 @@ class PodSpec(Model):
     containers: list[Container] = Field(
         min_length=1, max_length=1, description=f"Exactly one container, named {ENGINE_CONTAINER}."
     )
-    image_pull_secrets: list[ImagePullSecret] | None = Field(
+    image_pull_secrets: Annotated[list[ImagePullSecret], Hidden()] | None = Field(
         default=None, description="Registry Secrets on the workload cluster."
     )
     termination_grace_period_seconds: int | None = Field(

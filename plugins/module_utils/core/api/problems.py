@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import EMPTY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import secret_like
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, secret_like
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     KEY_CHARACTERS,
     NOT_TEMPLATED,
@@ -42,11 +42,15 @@ _KINDS = {
 _UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map": ("entry", "entries")}
 
 
-def may_show(content: object, loc: Loc) -> bool:
-    """Return whether the value at a place may be shown: what an engine is started with may hold secrets.
+def may_show(kind: type[Model], content: object, loc: Loc, value: object) -> bool:
+    """Return whether the value at a place may be shown: what is written of secrets, and what an engine is started with,
+    may hold some.
 
-    Variables are judged by their name, commands and arguments by what they say.
+    Variables are judged by their name, commands and arguments by what they say. A text in the form of a secret is one
+    anywhere.
     """
+    if any(shape.hidden for shape in _shapes(kind, loc)) or (isinstance(value, str) and masked(value) != value):
+        return False
     if "env" in loc:
         variable = _at(content, loc[: loc.index("env") + 2])
         name = variable.get("name") if isinstance(variable, dict) else None
@@ -102,6 +106,14 @@ def shape_at(kind: type[Model], loc: Iterable[str | int]) -> Shape | None:
     return shape
 
 
+def _shapes(kind: type[Model], loc: Loc) -> Iterator[Shape]:
+    """Yield the shapes of the values on the way to a place."""
+    for length in range(1, len(loc) + 1):
+        shape = shape_at(kind, loc[:length])
+        if shape is not None:
+            yield shape
+
+
 def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: object, ref: Ref | None) -> Problem:
     """The problem for one error of pydantic."""
     loc: Loc = tuple(error["loc"])
@@ -111,7 +123,7 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     if error["type"] == "extra_forbidden":
         return unknown_field(kind, loc, ref)
     value = error["input"]
-    shown = may_show(content, loc)
+    shown = may_show(kind, content, loc, value)
     message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
     if isinstance(value, str) and "{{" in value:
         hint = NOT_TEMPLATED

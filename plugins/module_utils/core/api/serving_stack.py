@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     CHART_VERSION_WORDS,
     GROUP_INFRASTRUCTURE,
     Column,
+    Hidden,
     JSONSchema,
     ListMap,
     Model,
@@ -124,7 +125,9 @@ class ServingStackSpec(Spec):
         ),
     )
 
-    secrets: list[StackSecret] = Field(min_length=1, max_length=8, description="How to log in to the cluster.")
+    secrets: Annotated[list[StackSecret], Hidden()] = Field(
+        min_length=1, max_length=8, description="How to log in to the cluster."
+    )
     nvidia_driver_root: str = Field(
         default="/", max_length=512, description="Folder of the NVIDIA driver on nodes; GKE has its own."
     )

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     Atomic,
     Format,
+    Hidden,
     IntOrString,
     Known,
     ListMap,
@@ -48,6 +49,7 @@ class Shape:
     list_keys: tuple[str, ...] = ()
     atomic: bool = False
     known_key: str = ""
+    hidden: bool = False
 
     @property
     def free(self) -> bool:
@@ -136,6 +138,8 @@ def _marked(shape: Shape, marker: Any) -> Shape:
         return replace(shape, format=marker.name)
     if isinstance(marker, IntOrString):
         return replace(shape, int_or_string=True)
+    if isinstance(marker, Hidden):
+        return replace(shape, hidden=True)
     if isinstance(marker, Known):
         return replace(shape, known_key=marker.key)
     # What pydantic makes of the limits given to Field().

@@ -88,7 +88,7 @@ MISTAKES = (
     ("deployments.yaml:71", "document 4", "", "Put quotes around a value that holds '{{'"),
     ("gateways.yaml:5", f"{EDGE}.clusterName", '"lima"', "Existing: Oslo_1, berlin, iowa, oregon, paris."),
     ("gateways.yaml:6", f"{EDGE}.backend", "", "a gateway in mode Model runs on Envoy"),
-    ("gateways.yaml:7", f"{EDGE}.auth.method", '"apiKey"', "Write APIKey."),
+    ("gateways.yaml:7", f"{EDGE}.auth.method", "", "Write APIKey."),
     ("gateways.yaml:7", f"{EDGE}.auth.apiKey.secretSelector.matchLabels", "", "Must not be empty."),
     ("gateways.yaml:13", "document 2, InferenceGateway door, spec.clusterName", '"pariss"', "Did you mean paris?"),
     ("gateways.yaml:18", "document 3, InferenceGateway nowhere, spec.clusterName", "", "the InferenceCluster that"),

@@ -10,7 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS, InvalidResource, Model, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import shape_at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import sentence
@@ -169,6 +172,70 @@ def test_secrets_are_in_no_hint(minimal: dict[str, dict[str, Any]], change: Call
     path = f"{CONTAINER}.env"
     document = change(minimal["ModelDeployment"], {path: [{"name": "API_TOKEN", "value": ["hunter2"]}]})
     assert hint(document, f"{path}[0].value") == "Write it without a list"
+
+
+# --- secrets ---
+
+KEY = "Sekrit_1234"
+
+
+def about_secrets(kind: type[Model], above: Loc = (), models: frozenset[type[Model]] = frozenset()) -> Iterator[Loc]:
+    """The places below spec, outermost first, of fields whose names say that they are about a secret."""
+    for name, field in fields_of(kind).items() if kind not in models else ():
+        if not above and name != "spec":
+            continue
+        if re.fullmatch("(?i).*(secret|password|token|apikey|credential).*|auth", name):
+            yield (*above, name)
+            continue
+        shape, loc = field.shape, (*above, name)
+        while shape.item is not None:
+            shape, loc = shape.item, (*loc, 0)
+        if shape.model is not None:
+            yield from about_secrets(shape.model, loc, models | {kind})
+
+
+def misplaced(shape: Shape, key: str) -> Iterator[Any]:
+    """Values with a key in place of what a field is for: itself, and each text below it."""
+    yield key
+    yield [key]
+    for name, field in fields_of(shape.model).items() if shape.model is not None else ():
+        yield from ({name: below} for below in misplaced(field.shape, key))
+
+
+def holding(loc: Loc, value: Any) -> Any:
+    for part in reversed(loc):
+        value = [value] if isinstance(part, int) else {part: value}
+    return value
+
+
+@pytest.mark.parametrize("of", sorted(KINDS))
+def test_a_key_in_place_of_its_secret_is_not_repeated(of: str, minimal: dict[str, dict[str, Any]]) -> None:
+    model = KINDS[of]
+    for loc in about_secrets(model):
+        shape = shape_at(model, loc)
+        assert shape is not None
+        for value in misplaced(shape, KEY):
+            with pytest.raises(InvalidResource) as caught:
+                parse({**minimal[of], **holding(loc, value)})
+            assert KEY not in str(caught.value), loc
+            assert value != KEY or f"{loc[-1]}: Must be " in str(caught.value)
+
+
+def test_fields_about_secrets_are_found() -> None:
+    found = {loc[-1] for kind in KINDS.values() for loc in about_secrets(kind)}
+    assert found == {
+        *("auth", "authSecret", "credential", "credentials", "identitySecretRef", "imagePullSecrets", "secretKeyRef"),
+        *("secretRef", "secrets"),
+    }
+
+
+def test_what_has_the_form_of_a_secret_is_not_repeated_anywhere(minimal: dict[str, dict[str, Any]]) -> None:
+    for origin in ("https://me:hunter2-x@api.example.com", "sk-0123456789abcdef0123"):
+        with pytest.raises(InvalidResource) as caught:
+            parse({**minimal["ModelEndpoint"], "spec": {"origin": origin}})
+        assert "hunter2" not in str(caught.value)
+        assert "0123456789" not in str(caught.value)
+        assert "spec.origin: Must be http" in str(caught.value)
 
 
 # --- sentences ---
