@@ -22,12 +22,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
+    UNCROWDED,
     UNDIVIDED,
     KeySecret,
     Rights,
     allowed_callers,
     caller_objects,
     counts_tokens_of_callers,
+    crowds,
     divided_budgets,
     rights,
     selects,
@@ -44,6 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     route_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import Keys, key_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
@@ -140,6 +143,8 @@ def model_traffic(
             *refusals,
             *_named_callers(routed),
             *_divided_budgets(context, serving.values(), routed),
+            *_crowds(context, serving.values(), routed),
+            *key_warnings(context, _keys(context, serving.values())),
             *(gateway.warning for gateway in moved),
         ),
         hosts=hosts,
@@ -309,6 +314,13 @@ def _key_secrets(context: Context, selector: LabelSelector) -> list[KeySecret] |
     ]
 
 
+def _keys(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[Keys]:
+    """Return the gateways that ask for keys of which it is known who has one."""
+    asking = [(gateway, gateway.spec.auth) for gateway in gateways]
+    found = [(gateway, _key_secrets(context, auth.api_key.secret_selector)) for gateway, auth in asking if auth]
+    return [(gateway, secrets) for gateway, secrets in found if secrets is not None]
+
+
 def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
     """Return the callers that a policy let in in earlier runs: they do not lose their rights because their keys cannot
     be seen."""
@@ -409,6 +421,20 @@ def _divided_budgets(
                 policy = f"CallerPolicy {each.policy.namespace}/{each.policy.name}"
                 shown = ", ".join(budget.name for budget in budgets)
                 found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
+    return [message for __, message in sorted(found.items())]
+
+
+def _crowds(context: Context, gateways: Iterable[api.InferenceGateway], routed: Iterable[RoutedModel]) -> Iterable[str]:
+    """Yield budgets that are too many for one object, as groups of callers are large."""
+    served = [each.route for each in routed if each.objects]
+    found: dict[str, str] = {}
+    for gateway in gateways:
+        routes = [route for route in served if route.gateway.name == gateway.name]
+        for namespace in sorted({route.service.namespace for route in routes}):
+            own = [route for route in routes if route.service.namespace == namespace]
+            for crowd in crowds(own, _rights(context, gateway, namespace)):
+                policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
+                found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
     return [message for __, message in sorted(found.items())]
 
 

@@ -25,10 +25,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
+    UNCROWDED,
     UNDIVIDED,
+    Crowd,
     Rights,
+    crowds,
     divided_budgets,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
@@ -59,7 +64,8 @@ class Way(NamedTuple):
 
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
-    cluster the first one by name. `clusters` give labels to endpoints."""
+    cluster the first one by name. `clusters` give labels to endpoints. `crowds` are those of namespaces, by the policy
+    that they are reported of, as far as they were asked for."""
 
     def __init__(
         self,
@@ -69,6 +75,7 @@ class Ways:
     ) -> None:
         by_name = sorted((each for each in gateways if each.mode == "Model"), key=lambda each: each.name, reverse=True)
         self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
+        self.crowds: dict[str, dict[str, Crowd]] = {}
         self._given = label_sets_of_placement(clusters)
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
         for gateway, service in ((found[0], each) for each in services if (found := self.of(each))):
@@ -234,12 +241,40 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
             yield warning(message, place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
-    named = tuple(caller.name for caller in policy.spec.callers or ())
+    yield from _crowded(policy, fleet)
     others = [each for each in fleet.of_kind("CallerPolicy") if each.namespace == policy.namespace]
-    divided = divided_budgets(Rights(policy, None if EVERY_CALLER in named else named), services, others)
+    divided = divided_budgets(_named_rights(policy), services, others)
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", UNDIVIDED[:1].upper() + UNDIVIDED[1:], budget.scope)
+
+
+def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
+    """Yield that budgets are too many for one object, of the first policy that they are of."""
+    namespace = policy.namespace
+    if namespace not in fleet.ways.crowds:
+        policies = [each for each in fleet.of_kind("CallerPolicy") if each.namespace == namespace]
+        rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
+        services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
+        fleet.ways.crowds[namespace] = {
+            crowd.policies[0]: crowd
+            for gateway in fleet.ways.gateways
+            for crowd in crowds(_unresolved(services, gateway), rights)
+        }
+    crowd = fleet.ways.crowds[namespace].get(policy.name)
+    if crowd:
+        yield Problem(crowd.message, "spec.budgets", hint=UNCROWDED[:1].upper() + UNCROWDED[1:])
+
+
+def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> list[Route]:
+    nothing = Resolution((), None)
+    return [Route(each, gateway, nothing, {}) for each in services if gateway.serves(each.labels)]
+
+
+def _named_rights(policy: CallerPolicy) -> Rights:
+    """Return the rights of a policy as far as manifests name its callers."""
+    named = tuple(caller.name for caller in policy.spec.callers or ())
+    return Rights(policy, None if EVERY_CALLER in named else named)
 
 
 def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     retries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 DIVIDED = "is not one limit for all callers together, but one for each group of them, as one cannot hold all names"
@@ -264,6 +265,36 @@ def divided_budgets(
     if len(_patterns(each.callers)) < 2 or not _share(each.policy, services, policies):
         return []
     return [budget for budget in each.budgets if budget.scope == "Policy"]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Budgets that are more than one object can hold: those of these policies, as rules."""
+
+    policies: tuple[str, ...]
+    rules: int
+
+    @property
+    def message(self) -> str:
+        """Rest of a sentence that begins with the budgets."""
+        shared = f", together with those of CallerPolicy {some(self.policies[1:])}" if self.policies[1:] else ""
+        return f"are {self.rules} rules of one object{shared}, and it can have {MOST_RULES}: clusters refuse it"
+
+
+UNCROWDED = "have fewer budgets, name fewer callers, or select services so that fewer policies share one"
+"""Hint for a crowd."""
+
+
+def crowds(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Crowd]:
+    """Yield the budgets for the routes of a namespace on one gateway that are too many for one object."""
+    if sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
+        return
+    for group in _groups(routes, policies):
+        rules = len(_rate_limit(group, policies).get("rateLimit", {}).get("global", {}).get("rules", ()))
+        if rules > MOST_RULES:
+            services = [route.service for route in group]
+            concerned = [each.policy.name for each in policies if each.budgets and any(map(each.covers, services))]
+            yield Crowd(tuple(sorted(concerned)), rules)
 
 
 def _share(

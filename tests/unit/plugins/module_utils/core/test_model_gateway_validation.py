@@ -72,6 +72,13 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
     return change(POLICY, "[{name: acme}]}", f"[{callers}], {budget}}}")
 
 
+def many_budgets(policies: int) -> list[str]:
+    """Policies with as many budgets as each can have."""
+    budgets = ", ".join(f"{{name: b{index}, unit: Requests, limit: 5, per: Day}}" for index in range(8))
+    full = change(POLICY, "[{name: acme}]}", f"[{{name: acme}}], budgets: [{budgets}]}}")
+    return [change(full, "{name: acme, ", f"{{name: a{index:02}, ") for index in range(policies)]
+
+
 @pytest.mark.parametrize(
     ("changed", "severity", "path", "line", "says", "hint"),
     [
@@ -277,6 +284,16 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
             "Name fewer callers, or select services that no other CallerPolicy selects",
             id="a budget of more names than a pattern holds",
         ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(33))},
+            "error",
+            "spec.budgets",
+            4,
+            "are 264 rules of one object, together with those of CallerPolicy a01, a02, a03, a04, a05 and 27 more, and "
+            "it can have 256: clusters refuse it",
+            "Have fewer budgets, name fewer callers, or select services so that fewer policies share one",
+            id="more budgets than an object holds",
+        ),
     ],
 )
 def test_problems(changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str) -> None:
@@ -298,6 +315,7 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "policy": spending("Refuse", "Policy", MANY)},
         {"gateway": GATEWAY, "policy": spending("Refuse", "Caller", MANY), "other": OTHER_POLICY},
         {"gateway": GATEWAY, "policy": spending("Refuse", "Policy"), "other": OTHER_POLICY},
+        {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(32))},
         {"gateway": OPEN, "path": PATH},
         {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         # No gateway in the manifests may be one on the control cluster.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, TEAM, Built, Document, build, fleet, gateway, policy, provider, provider_entry, service
+from model_fleet import (
+    SYSTEM,
+    TEAM,
+    Built,
+    Document,
+    build,
+    cluster,
+    fleet,
+    gateway,
+    policy,
+    provider,
+    provider_entry,
+    service,
+)
 
 CALLER = "x-modelplane-caller"
 BUDGET: Document = {"name": "day", "unit": "Tokens", "limit": 1000, "per": "Day"}
@@ -243,6 +257,67 @@ def test_services_of_separate_budgets_have_separate_policies() -> None:
     assert "rateLimit" not in built("BackendTrafficPolicy", "free")["spec"]
 
 
+def keys_of(*secrets: tuple[str, Any, str]) -> Observed:
+    """The observation of Secrets with keys: their names, labels and callers."""
+    return Observed(
+        secret_keys={(SYSTEM, name): frozenset(callers.split()) for name, __, callers in secrets},
+        secret_labels={(SYSTEM, name): labels for name, labels, __ in secrets},
+    )
+
+
+EU = {"modelplane.ai/keys": "eu"}
+
+
+@pytest.mark.parametrize(
+    ("secrets", "fields", "said"),
+    [
+        (
+            [("a", EU, "alcie bob.next carol")],
+            {},
+            "CallerPolicy ml-team/team: no caller of InferenceGateway eu has a key by the name alice: write alcie in "
+            "place of alice, or make a key: the playbook modelplane.fleet.keys makes keys",
+        ),
+        (
+            [("a", EU, "alice zoe")],
+            {},
+            "CallerPolicy ml-team/team: no caller of InferenceGateway eu has a key by the name bob: the playbook "
+            "modelplane.fleet.keys makes keys",
+        ),
+        (
+            [("a", {"team": "research"}, "alice bob")],
+            {},
+            "InferenceGateway eu: no Secret of modelplane-system with the labels modelplane.ai/keys: eu has a key, so "
+            "every caller gets 401: the playbook modelplane.fleet.keys makes keys; if there are some, correct "
+            "spec.auth.apiKey.secretSelector; Secrets there with keys are a (team: research)",
+        ),
+        (
+            [("a", {**EU, "team": "sales"}, "alice bob")],
+            {"callerSelector": GROUP},
+            "CallerPolicy ml-team/team: callerSelector team: research matches no Secret with keys of InferenceGateway "
+            "eu: select by their labels, which are modelplane.ai/keys: eu, team: sales",
+        ),
+        ([("a", EU, "alice bob")], {}, ""),
+        ([("a", EU, "dora")], {"callers": EVERYONE}, ""),
+    ],
+)
+def test_callers_without_keys_are_warned_of(
+    secrets: list[tuple[str, Any, str]], fields: dict[str, Any], said: str
+) -> None:
+    documents = fleet(service(provider_entry("a")), provider("a"), policy(**fields))
+    assert list(build(documents, observed=keys_of(*secrets)).plan.warnings) == ([said] if said else [])
+    assert not build(documents).plan.warnings
+    unread = replace(keys_of(*secrets), unread="forbidden")
+    assert not build(documents, observed=unread).plan.warnings
+
+
+def test_a_caller_needs_a_key_at_one_gateway_only() -> None:
+    documents = fleet(
+        *(service(provider_entry("a")), provider("a"), policy()), gateway("us", "west"), west=cluster("west")
+    )
+    observed = keys_of(("a", EU, "alice"), ("b", {"modelplane.ai/keys": "us"}, "bob"))
+    assert not build(documents, observed=observed).plan.warnings
+
+
 def test_names_that_no_pattern_can_hold_are_in_several() -> None:
     callers = [{"name": f"{index:02}-{'x' * 60}"} for index in range(40)]
     rules = budgets(build(fleet(service(), policy(callers=callers, budgets=[BUDGET]))))
@@ -267,6 +342,21 @@ def test_a_budget_for_many_callers_together_is_one_where_no_one_else_is_let_in()
     assert len(budgets(beside)) > 1
     said = "CallerPolicy ml-team/team: budget day is not one limit for all callers together"
     assert [sum(said in each for each in built.plan.warnings) for built in (alone, beside)] == [0, 1]
+
+
+def test_more_budgets_than_an_object_holds_are_warned_of() -> None:
+    callers = frozenset(f"{index:03}-{'x' * 60}" for index in range(500))
+    labels = {"modelplane.ai/keys": "eu", "team": "research"}
+    observed = Observed(secret_keys={(SYSTEM, "research"): callers}, secret_labels={(SYSTEM, "research"): labels})
+    fields = {"callers": [{"name": min(callers)}], "budgets": [{**BUDGET, "name": each} for each in "abc"]}
+    groups = [policy(name, callerSelector=GROUP, **fields) for name in ("one", "two", "three")]
+    built = build(fleet(service(provider_entry("a")), provider("a"), *groups), observed=observed)
+    assert len(budgets(built)) == 9 * 34
+    assert [each for each in built.plan.warnings if "rules" in each] == [
+        "CallerPolicy ml-team/one: its budgets are 306 rules of one object, together with those of CallerPolicy three, "
+        "two, and it can have 256: clusters refuse it: have fewer budgets, name fewer callers, or select services so "
+        "that fewer policies share one"
+    ]
 
 
 def test_budgets_keep_the_retries_of_their_route() -> None:

@@ -1,0 +1,85 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Callers of gateways in mode Model of whom only observations say that they have keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    KeySecret,
+    selects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, some
+
+Keys = tuple[api.InferenceGateway, Sequence[KeySecret]]
+"""Gateway that asks for keys, and the Secrets that have those of its callers."""
+
+_MAKE = "the playbook modelplane.fleet.keys makes keys"
+
+
+def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
+    """Yield gateways that no caller has a key for, and callers of policies that have none."""
+    for gateway, secrets in keys:
+        if not _callers(secrets):
+            yield _without_keys(context, gateway)
+    for __, policy in sorted(context.fleet.policies.items()):
+        services = [service for service in context.fleet.services.values() if selects(policy, service)]
+        asking = [each for each in keys if any(each[0].serves(service.labels) for service in services)]
+        secrets = [secret for __, found in asking for secret in found]
+        # Without any key at all, it is the gateway that something is wrong with.
+        if _callers(secrets):
+            gateways = f"InferenceGateway {some(gateway.name for gateway, __ in asking)}"
+            yield from _unknown_callers(policy, secrets, gateways)
+            yield from _empty_group(policy, secrets, gateways)
+
+
+def _callers(secrets: Iterable[KeySecret]) -> set[str]:
+    return {caller_of(entry) for secret in secrets for entry in secret.callers}
+
+
+def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
+    asked = _pairs(gateway.spec.auth.api_key.secret_selector.match_labels if gateway.spec.auth else {})
+    observed = context.observed.secret_labels.items() if context.observed else ()
+    others = [
+        f"{name} ({_pairs(labels)})" for (place, name), labels in sorted(observed) if place == names.SYSTEM_NAMESPACE
+    ]
+    known = f"; Secrets there with keys are {some(others, 3)}" if others else ""
+    return (
+        f"InferenceGateway {gateway.name}: no Secret of {names.SYSTEM_NAMESPACE} with the labels {asked} has a key, so "
+        f"every caller gets 401: {_MAKE}; if there are some, correct spec.auth.apiKey.secretSelector{known}"
+    )
+
+
+def _unknown_callers(policy: api.CallerPolicy, secrets: Iterable[KeySecret], gateways: str) -> Iterator[str]:
+    known = _callers(secrets)
+    named = [caller.name for caller in policy.spec.callers or () if caller.name != EVERY_CALLER]
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        meant = [(name, nearest(name, known.difference(named))) for name in unknown]
+        corrections = [f"{near} in place of {name}" for name, near in meant if near]
+        hint = f"write {some(corrections)}, or make a key: {_MAKE}" if corrections else _MAKE
+        yield f"{_name(policy)}: no caller of {gateways} has a key by the name {some(unknown)}: {hint}"
+
+
+def _empty_group(policy: api.CallerPolicy, secrets: Sequence[KeySecret], gateways: str) -> Iterator[str]:
+    selector = policy.spec.caller_selector
+    everyone = any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ())
+    if selector and not everyone and not _callers(secret for secret in secrets if selector.matches(secret.labels)):
+        labels = sorted({_pairs({key: value}) for secret in secrets for key, value in secret.labels.items()})
+        yield (
+            f"{_name(policy)}: callerSelector {_pairs(selector.match_labels)} matches no Secret with keys of "
+            f"{gateways}: select by their labels, which are {some(labels)}"
+        )
+
+
+def _name(policy: api.CallerPolicy) -> str:
+    return f"CallerPolicy {policy.namespace}/{policy.name}"
+
+
+def _pairs(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items()) if key != names.MANAGED_BY_LABEL)
