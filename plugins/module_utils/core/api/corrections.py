@@ -69,6 +69,7 @@ def of_spelling(shape: Shape, value: object) -> str:
 def _spellings(text: str) -> Iterator[str]:
     stripped = text.strip()
     yield stripped
+    yield stripped.rstrip("/")
     yield meant_quantity(stripped)
     seconds = _seconds(stripped)
     if seconds is not None:

@@ -64,10 +64,11 @@ def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
     """Return the reason why gateways in mode Model cannot send requests to a ModelEndpoint outside of the fleet, None
     when there is none."""
     spec = endpoint.spec
-    problem = endpoint_problem(endpoint)
-    if problem:
-        return Obstacle(spec.backend_field, problem)
-    if not parse_url(spec.backend_url).named:
+    try:
+        target = parse_url(spec.backend_url)
+    except InvalidUrl as error:
+        return Obstacle(spec.backend_field, str(error))
+    if not target.named:
         reason = "gateways in mode Model reach backends by DNS name only: write one in origin in place of the url"
         return Obstacle(spec.backend_field, reason)
     if spec.tls and spec.tls.ca_certificate_ref:
@@ -75,9 +76,10 @@ def model_mode_obstacle(endpoint: api.ModelEndpoint) -> Obstacle | None:
         return Obstacle("tls.caCertificateRef", reason)
     usual = (X_API_KEY, "") if spec.schema_name == ANTHROPIC else (AUTHORIZATION, BEARER)
     if spec.credential and (spec.key_header.lower(), spec.key_prefix) != (usual[0].lower(), usual[1]):
+        prefix = f"with the prefix '{usual[1]}'" if usual[1] else "without a prefix"
         reason = (
-            f"gateways in mode Model send the key of a backend that speaks {spec.schema_name} in {usual[0]} with the "
-            f"prefix '{usual[1]}': leave header and prefix out of credential.apiKey"
+            f"gateways in mode Model send the key of a backend that speaks {spec.schema_name} in {usual[0]} {prefix}: "
+            "leave header and prefix out of credential.apiKey"
         )
         return Obstacle("credential.apiKey", reason)
     return None

@@ -65,7 +65,8 @@ class Way(NamedTuple):
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
     cluster the first one by name. `clusters` give labels to endpoints. `crowds` are those of namespaces, by the policy
-    that they are reported of, as far as they were asked for."""
+    that they are reported of, as far as they were asked for. `alone`: no gateway is in mode
+    Path."""
 
     def __init__(
         self,
@@ -73,7 +74,9 @@ class Ways:
         services: Iterable[ModelService],
         clusters: Iterable[InferenceCluster] = (),
     ) -> None:
-        by_name = sorted((each for each in gateways if each.mode == "Model"), key=lambda each: each.name, reverse=True)
+        given = list(gateways)
+        by_name = sorted((each for each in given if each.mode == "Model"), key=lambda each: each.name, reverse=True)
+        self.alone = bool(by_name) and len(by_name) == len(given)
         self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
         self.crowds: dict[str, dict[str, Crowd]] = {}
         self._given = label_sets_of_placement(clusters)

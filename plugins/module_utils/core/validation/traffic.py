@@ -9,25 +9,34 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
+    endpoint_problem,
+    model_mode_obstacle,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
 
 
-def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
+def endpoint_target(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of a ModelEndpoint's URL. Messages do not contain it, as it may contain keys."""
     spec = endpoint.spec
     place = f"spec.{spec.backend_field}"
     finding = endpoint_problem(endpoint)
+    obstacle = model_mode_obstacle(endpoint) if finding and fleet.ways.alone else None
+    if obstacle:
+        finding = obstacle.reason
     if finding:
         message, _colon, hint = finding.partition(": ")
         yield Problem(message, place, hint=hint[:1].upper() + hint[1:])
         return
     path = urlsplit(spec.backend_url).path
-    if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/"):
+    # In mode Model the path is the prefix of the API.
+    if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/") and not fleet.ways.alone:
+        ignored = "gateways in mode Path ignore" if fleet.ways.gateways else "is ignored"
         hint = "Set spec.rewritePath to the path prefix of requests"
-        yield warning("has a path, which is ignored: only its host and port are used", place, hint)
+        yield warning(f"has a path, which {ignored}: only its host and port are used", place, hint)
     if "//" in (spec.rewrite_path or ""):
         hint = "Write one slash, unless the backend distinguishes them"
         yield warning("has consecutive slashes", "spec.rewritePath", hint)

@@ -141,6 +141,33 @@ def many_budgets(policies: int) -> list[str]:
             id="endpoint with an address",
         ),
         pytest.param(
+            {"gateway": GATEWAY, "endpoint": endpoint("{url: 'https://203.0.113.9'}")},
+            "error",
+            "spec.url",
+            4,
+            "gateways in mode Model reach backends by DNS name only",
+            "Write one in origin in place of the url",
+            id="address with a certificate",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "endpoint": endpoint("{url: 'https://'}")},
+            "error",
+            "spec.url",
+            4,
+            "has no host",
+            "",
+            id="no host",
+        ),
+        pytest.param(
+            {"gateway": OPEN, "path": PATH, "endpoint": endpoint("{url: 'https://a.example/openai/v1'}")},
+            "warning",
+            "spec.url",
+            4,
+            "has a path, which gateways in mode Path ignore: only its host and port are used",
+            "Set spec.rewritePath",
+            id="path where one gateway is in mode Path",
+        ),
+        pytest.param(
             {
                 "gateway": GATEWAY,
                 "service": SERVICE + SAAS,
@@ -166,14 +193,14 @@ def many_budgets(policies: int) -> list[str]:
                 "warning",
                 "spec.credential.apiKey",
                 4,
-                f"send the key of a backend that speaks {schema} in {header} with the prefix '{prefix}'",
+                f"send the key of a backend that speaks {schema} in {header} {prefix}",
                 "Leave header and prefix out",
                 id=f"key of {schema} with {key}",
             )
             for schema, key, header, prefix in (
-                ("OpenAI", "header: api-key", "Authorization", "Bearer "),
-                ("OpenAI", "prefix: 'Token '", "Authorization", "Bearer "),
-                ("Anthropic", "header: Authorization", "x-api-key", ""),
+                ("OpenAI", "header: api-key", "Authorization", "with the prefix 'Bearer '"),
+                ("OpenAI", "prefix: 'Token '", "Authorization", "with the prefix 'Bearer '"),
+                ("Anthropic", "header: Authorization", "x-api-key", "without a prefix"),
             )
         ),
         *(
@@ -333,6 +360,7 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"service": change(SERVICE, "qwen}}", "qwen, where: here}}"), "cluster": HERE},
         {"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{where: here}"), "cluster": HERE},
         {"gateway": GATEWAY, "endpoint": endpoint("{url: 'http://203.0.113.9'}")},
+        {"gateway": GATEWAY, "endpoint": endpoint("{url: 'https://a.example/openai/v1'}")},
         {
             "gateway": GATEWAY,
             "service": SERVICE + SAAS,

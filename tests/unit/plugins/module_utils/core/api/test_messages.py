@@ -71,6 +71,7 @@ def hint(document: dict[str, Any], path: str) -> str:
 @pytest.mark.parametrize(
     ("of", "path", "value", "write"),
     [
+        ("ModelEndpoint", "spec.origin", "https://a.example/", 'Write "https://a.example"'),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160Gi", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160 GiB", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160gi", "Write 160"),
