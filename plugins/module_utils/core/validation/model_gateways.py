@@ -12,9 +12,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
     CallerPolicy,
     InferenceCluster,
     InferenceGateway,
+    ModelEndpoint,
     ModelService,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
@@ -31,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     Rights,
     crowds,
     divided_budgets,
+    selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
@@ -40,10 +43,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short, some
 
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
+_POLICY = "CallerPolicy"
 _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 """Labels of replicas that are not known before they are placed."""
 
@@ -65,8 +69,8 @@ class Way(NamedTuple):
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
     cluster the first one by name. `clusters` give labels to endpoints. `crowds` are those of namespaces, by the policy
-    that they are reported of, as far as they were asked for. `alone`: no gateway is in mode
-    Path."""
+    that they are reported of, as far as they were asked for. `alone`: no gateway is in mode Path. `idle` are
+    the names of gateways that serve nothing."""
 
     def __init__(
         self,
@@ -80,8 +84,14 @@ class Ways:
         self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
         self.crowds: dict[str, dict[str, Crowd]] = {}
         self._given = label_sets_of_placement(clusters)
+        self.idle = {each.name for each in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
-        for gateway, service in ((found[0], each) for each in services if (found := self.of(each))):
+        for service in services:
+            serving = self.of(service)
+            self.idle.difference_update(each.name for each in serving)
+            if not serving:
+                continue
+            gateway = serving[0]
             for entry in service.spec.endpoints:
                 selector = entry.selector.match_labels
                 known = sorted(selector.keys() - _AFTER_PLACEMENT)
@@ -129,7 +139,15 @@ class Fleet(Protocol):
         """Return all resources of a kind."""
 
 
-def gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
+def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield what is wrong with a gateway in mode Model, or because of one."""
+    yield from _gateway_twice(gateway, fleet)
+    yield from _gateway_services(gateway, fleet)
+    yield from _gateway_keys(gateway, fleet)
+    yield from _gateway_superseded(gateway, fleet)
+
+
+def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway on the cluster of another one: the first of them by name is the one that is made."""
     if gateway.mode != "Model":
         return
@@ -141,7 +159,33 @@ def gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
         yield warning(message, "spec.clusterName", hint, short(name))
 
 
-def gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
+def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a gateway that serves nothing."""
+    selector = gateway.spec.service_selector
+    if selector and gateway.name in fleet.ways.idle and fleet.complete(_SERVICE):
+        labels = {pair for service in fleet.of_kind(_SERVICE) for pair in service.labels.items()}
+        hint = f"Labels of ModelServices are {_pairs(labels)}" if labels else "No ModelService has labels"
+        asked = _pairs(selector.match_labels.items())
+        place = "spec.serviceSelector.matchLabels"
+        yield warning("matches no ModelService: the gateway serves none", place, hint, asked)
+
+
+def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a gateway that lets everyone spend what someone pays for."""
+    if gateway.mode != "Model" or gateway.spec.auth is not None or fleet.unknown(_POLICY):
+        return
+    # Where a policy selects a service, such a gateway refuses everyone.
+    policies = list(fleet.of_kind(_POLICY))
+    services = [each for each in fleet.of_kind(_SERVICE) if not any(selects(policy, each) for policy in policies)]
+    ways = Ways([gateway], services)
+    keyed = [each for each in fleet.of_kind("ModelEndpoint") if each.spec.credential and not model_mode_obstacle(each)]
+    spent = [each.name for each in keyed if ways.to(each.namespace, each.labels, placed=True)]
+    if spent:
+        message = f"has no auth, and sends the keys of ModelEndpoint {listed(spent)}: whoever reaches it spends them"
+        yield warning(message, "spec", "Add auth, or serve only ModelServices without such endpoints")
+
+
+def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway in mode Path that lets everyone call what another gateway asks keys for."""
     guarded = [each.name for each in fleet.ways.gateways if each.spec.auth is not None]
     if gateway.mode == "Path" and guarded:
@@ -157,12 +201,19 @@ def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
         message = f"has {count} items, and InferenceGateway {serving[0].name}, in mode Model, takes {MOST_ENTRIES}"
         hint = "Divide it into several ModelServices, or select more endpoints with each item"
         yield Problem(message, "spec.endpoints", hint=hint)
-    if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY):
+    # A gateway that serves nothing is likely to be meant for this service.
+    if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY) and not fleet.ways.idle:
         hint = "Add a gateway in mode Model that serves this service, or remove it"
         yield warning("has no effect: gateways in mode Model have time-outs", "spec.timeouts", hint)
 
 
-def endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
+def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield what gateways in mode Model make of an endpoint that is not what was meant."""
+    yield from _endpoint_usable(endpoint, fleet)
+    yield from _endpoint_schema(endpoint, fleet)
+
+
+def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield why a gateway in mode Model that should use an endpoint does not."""
     # What no gateway can use is another problem.
     obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
@@ -171,6 +222,27 @@ def endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
         reason, _colon, hint = obstacle.reason.rpartition(": ")
         message = f"is not usable by InferenceGateway {way.gateway.name}: {reason}"
         yield warning(message, f"spec.{obstacle.field}", hint[:1].upper() + hint[1:])
+
+
+def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
+    """Yield an endpoint that does not understand clients of OpenAI, in a service whose other endpoints do."""
+    if endpoint.spec.schema_name == OPENAI or model_mode_obstacle(endpoint):
+        return
+    way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True)
+    if way and any(_speaks_openai(each.selector.match_labels, endpoint, fleet) for each in way.service.spec.endpoints):
+        service = f"ModelService {way.service.name}"
+        message = f"is not what other endpoints of {service} speak: clients of OpenAI's API get 400 from it"
+        yield warning(message, "spec.api.schema", "Give it a ModelService of its own", endpoint.spec.schema_name)
+
+
+def _speaks_openai(selector: Mapping[str, str], beside: ModelEndpoint, fleet: Fleet) -> bool:
+    """Return whether endpoints that speak OpenAI are selected, which all replicas of the fleet do."""
+    return DEPLOYMENT_LABEL in selector or any(
+        each.namespace == beside.namespace
+        and each.spec.schema_name == OPENAI
+        and selector.items() <= each.labels.items()
+        for each in fleet.of_kind("ModelEndpoint")
+    )
 
 
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -245,7 +317,7 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             yield warning(message, place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
     yield from _crowded(policy, fleet)
-    others = [each for each in fleet.of_kind("CallerPolicy") if each.namespace == policy.namespace]
+    others = [each for each in fleet.of_kind(_POLICY) if each.namespace == policy.namespace]
     divided = divided_budgets(_named_rights(policy), services, others)
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
@@ -256,7 +328,7 @@ def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield that budgets are too many for one object, of the first policy that they are of."""
     namespace = policy.namespace
     if namespace not in fleet.ways.crowds:
-        policies = [each for each in fleet.of_kind("CallerPolicy") if each.namespace == namespace]
+        policies = [each for each in fleet.of_kind(_POLICY) if each.namespace == namespace]
         rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
         services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
         fleet.ways.crowds[namespace] = {
@@ -281,7 +353,10 @@ def _named_rights(policy: CallerPolicy) -> Rights:
 
 
 def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
-    """Yield callers whose names are those of other callers' next keys."""
+    """Yield callers whose names are those of other callers' next keys, and a group beside every caller."""
+    if policy.spec.caller_selector and any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
+        message = f"has no effect: '{EVERY_CALLER}' in callers is every caller that has a key"
+        yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")
     for index, caller in enumerate(policy.spec.callers or ()):
         if caller.name.endswith(NEXT_SUFFIX):
             known = caller_of(caller.name)
@@ -298,3 +373,7 @@ def _overflows(policy: CallerPolicy, services: Sequence[ModelService]) -> Iterat
             message = f"has no next priority to send requests to in ModelService {some(single, 3)}: they are refused"
             hint = "Give the endpoints for them a higher priority there, or write Refuse"
             yield warning(message, f"spec.budgets[{index}].whenSpent", hint, budget.when_spent)
+
+
+def _pairs(labels: Iterable[tuple[str, str]]) -> str:
+    return some(f"{key}: {value}" for key, value in sorted(labels))

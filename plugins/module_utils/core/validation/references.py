@@ -63,10 +63,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.e
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
     Ways,
     deployment_served_name,
-    endpoint_usable,
-    gateway_superseded,
-    gateway_twice,
     label_sets_of_placement,
+    model_endpoint,
+    model_gateway,
     policy_callers,
     policy_services,
     route_by_hand,
@@ -670,7 +669,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices, _class_currency),
-    "InferenceGateway": (_gateway_name, _gateway_cluster, gateway_twice, gateway_superseded),
+    "InferenceGateway": (_gateway_name, _gateway_cluster, model_gateway),
     "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs),
     **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
     "ModelCache": (_workload_namespace, _cache_clusters),
@@ -694,7 +693,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         replica_devices,
     ),
     "ModelService": (_service_endpoints, service_priorities, service_shadows, service_routes),
-    "ModelEndpoint": (endpoint_target, endpoint_usable),
+    "ModelEndpoint": (endpoint_target, model_endpoint),
     "ModelRoute": (route_by_hand,),
     "CallerPolicy": (policy_services, policy_callers),
 }

@@ -72,6 +72,18 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
     return change(POLICY, "[{name: acme}]}", f"[{callers}], {budget}}}")
 
 
+ANTHROPIC = endpoint(
+    "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
+)
+KEYED = endpoint("{origin: 'https://a.example', credential: {apiKey: {secretRef: {name: a}}}}")
+ONLY_SAAS = change(SERVICE, "modelplane.ai/deployment: qwen", "provider: saas")
+SHOWN = change(SERVICE, "name: qwen, namespace: team", "name: shown, namespace: team, labels: {exposed: yes-please}")
+
+
+def labelled(text: str) -> str:
+    return change(text, "namespace: team", "namespace: team, labels: {a: b, exposed: yes-pleas}")
+
+
 def many_budgets(policies: int) -> list[str]:
     """Policies with as many budgets as each can have."""
     budgets = ", ".join(f"{{name: b{index}, unit: Requests, limit: 5, per: Day}}" for index in range(8))
@@ -119,13 +131,79 @@ def many_budgets(policies: int) -> list[str]:
             id="route in manifests",
         ),
         pytest.param(
-            {"gateway": EXPOSED, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+            {"gateway": EXPOSED, "shown": SHOWN, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
             "warning",
             "spec.timeouts",
             7,
             "has no effect: gateways in mode Model have time-outs",
             "Add a gateway in mode Model",
             id="timeouts without a gateway",
+        ),
+        pytest.param(
+            {"gateway": EXPOSED, "service": labelled(SERVICE) + "  timeouts: {idle: 60s}\n"},
+            "warning",
+            "spec.serviceSelector.matchLabels",
+            4,
+            "matches no ModelService: the gateway serves none",
+            "Labels of ModelServices are a: b, exposed: yes-pleas",
+            id="gateway without services",
+        ),
+        pytest.param(
+            {"gateway": EXPOSED},
+            "warning",
+            "spec.serviceSelector.matchLabels",
+            4,
+            "matches no ModelService: the gateway serves none",
+            "No ModelService has labels",
+            id="gateway without services, as none has labels",
+        ),
+        pytest.param(
+            {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": KEYED},
+            "warning",
+            "spec",
+            4,
+            "has no auth, and sends the keys of ModelEndpoint saas: whoever reaches it spends them",
+            "Add auth, or serve only ModelServices without such endpoints",
+            id="everyone spends the key of a provider",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "service": SERVICE + change(SAAS, "- selector", "- priority: 1\n    selector"),
+                "endpoint": ANTHROPIC,
+            },
+            "warning",
+            "spec.api.schema",
+            4,
+            "is not what other endpoints of ModelService qwen speak: clients of OpenAI's API get 400 from it",
+            "Give it a ModelService of its own",
+            id="endpoint of another API",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "service": change(SERVICE, "modelplane.ai/deployment: qwen", "tier: any") + SAAS,
+                "endpoint": ANTHROPIC,
+                "other": change(change(ENDPOINT, "name: saas", "name: other"), "provider: saas", "tier: any"),
+            },
+            "warning",
+            "spec.api.schema",
+            4,
+            "is not what other endpoints of ModelService qwen speak",
+            "Give it a ModelService of its own",
+            id="endpoint of another API than another endpoint",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "policy": change(POLICY, "[{name: acme}]", "[{name: '*'}], callerSelector: {matchLabels: {a: b}}"),
+            },
+            "warning",
+            "spec.callerSelector",
+            4,
+            "has no effect: '*' in callers is every caller that has a key",
+            "Remove it, or '*'",
+            id="group beside every caller",
         ),
         pytest.param(
             {
@@ -348,7 +426,12 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         # No gateway in the manifests may be one on the control cluster.
         {"policy": POLICY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         # A gateway that does not serve the service has no say in it.
-        {"gateway": EXPOSED, "deployment": engine("args: [--served-model-name=qwen]")},
+        {
+            "gateway": EXPOSED,
+            "shown": change(SHOWN, "modelplane.ai/deployment: qwen", "provider: saas"),
+            "deployment": engine("args: [--served-model-name=qwen]"),
+            "endpoint": ENDPOINT,
+        },
         {"path": PATH, "deployment": engine("args: [--served-model-name=qwen]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--model=m]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name, qwen, team/qwen]")},
@@ -361,17 +444,22 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{where: here}"), "cluster": HERE},
         {"gateway": GATEWAY, "endpoint": endpoint("{url: 'http://203.0.113.9'}")},
         {"gateway": GATEWAY, "endpoint": endpoint("{url: 'https://a.example/openai/v1'}")},
-        {
-            "gateway": GATEWAY,
-            "service": SERVICE + SAAS,
-            "endpoint": endpoint(
-                "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
-            ),
-        },
+        # All endpoints of a service speak Anthropic, or each of its own.
+        {"gateway": GATEWAY, "service": ONLY_SAAS, "endpoint": ANTHROPIC},
+        {"gateway": GATEWAY, "saas": change(ONLY_SAAS, "name: qwen", "name: saas"), "endpoint": ANTHROPIC},
+        {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": KEYED},
+        {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
+        {"gateway": OPEN, "endpoint": KEYED},
     ],
 )
 def test_no_problem(changed: dict[str, str]) -> None:
     assert [str(problem) for problem in fleet(**changed).problems] == []
+
+
+def test_where_a_policy_lets_no_one_in_no_key_is_spent() -> None:
+    changed = {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": KEYED, "policy": POLICY}
+    problem = only(fleet(**changed).problems)
+    assert "it refuses all their callers" in problem.message
 
 
 def test_the_second_gateway_of_a_cluster_reaches_nothing() -> None:
