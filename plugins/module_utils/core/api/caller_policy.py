@@ -53,7 +53,10 @@ class Budget(Model):
         description="What is counted: requests, or tokens as engines and providers report them with their answers."
     )
     limit: int = Field(ge=1, le=_MOST, description="How many there are in each span of time.")
-    per: Literal["Minute", "Hour", "Day", "Month"] = Field(description="Span of time.")
+    per: Literal["Minute", "Hour", "Day", "Month"] = Field(
+        description="Span of time: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
+        "counted from 1970-01-01, and no month of the calendar."
+    )
     scope: Literal["Caller", "Policy"] = Field(
         default="Caller", description="Caller: each caller has a budget; Policy: all callers share one."
     )

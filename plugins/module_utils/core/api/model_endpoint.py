@@ -195,7 +195,10 @@ class ModelEndpointSpec(Spec):
 
     # Whether it can be used is no matter of the schema: an endpoint that cannot be reached says so in its status.
     url: str | None = Field(
-        default=None, min_length=1, max_length=2048, description="http or https URL; its host and port are used."
+        default=None,
+        min_length=1,
+        max_length=2048,
+        description="http or https URL; its host and port are used, and by gateways in mode Model its path.",
     )
     origin: (
         Annotated[
