@@ -262,4 +262,4 @@ def _container_failure(container: Object) -> PodFailure | None:
 def _ended(container: Object) -> Object:
     """Return how a container ended, or ended before; empty where that is not said."""
     ends = (fields(container, kind, "terminated") for kind in ("state", "lastState"))
-    return next((end for end in ends if "exitCode" in end or text(end, "reason")), {})
+    return next((ended for ended in ends if "exitCode" in ended or text(ended, "reason")), {})
