@@ -289,8 +289,8 @@ def crowds(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Crow
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object."""
     if sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
         return
-    for group in _groups(routes, policies):
-        rules = len(_rate_limit(group, policies).get("rateLimit", {}).get("global", {}).get("rules", ()))
+    for group in _groups(routes, policies, GATEWAY):
+        rules = len(list(_limits(group, policies, GATEWAY)))
         if rules > MOST_RULES:
             services = [route.service for route in group]
             concerned = [each.policy.name for each in policies if each.budgets and any(map(each.covers, services))]
