@@ -84,7 +84,10 @@ class Sources:
                 self.error = error
         if place not in self._seen:
             return "", str(self._refused.get(place) or self.error)
-        value = text(self._seen[place], "data", key)
+        secret = self._seen[place]
+        if secret is None:
+            return "", f"there is no Secret {namespace}/{name} on the control cluster"
+        value = text(secret, "data", key)
         return value, "" if value else f"Secret {namespace}/{name} of the control cluster has no key {key}"
 
 

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import (
     is_unknown_field,
     may_show,
+    misspelt_places,
     path_of,
     problem_of_error,
     problem_of_unreadable,
@@ -101,6 +102,7 @@ def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[
     unknown = [loc for loc in read_in.nulls if is_unknown_field(kind, loc)]
     problems += [unknown_field(kind, loc, ref) for loc in unknown]
     bad = {found.loc for found in read_in.unreadable if not found.of_key}
+    wrong = set(bad)
     model: Any
     try:
         model = kind.model_validate(content)
@@ -108,10 +110,11 @@ def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[
         details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
         problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
         unknown += [detail["loc"] for detail in details[:MAX_PROBLEMS] if detail["type"] == "extra_forbidden"]
-        model = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
-        found = violations(model, tolerant=True)
-    else:
-        found = violations(model, tolerant=False)
+        wrong.update(detail["loc"] for detail in details)
+    wrong.update(misspelt_places(kind, content, unknown))
+    if wrong:
+        model = partial(kind, content, frozenset(wrong))
+    found = violations(model, tolerant=bool(wrong))
     problems += [_problem(kind, violation, content, ref) for violation in found]
     problems = without_consequences(kind, unknown, problems)
     if problems:

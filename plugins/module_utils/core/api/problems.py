@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, secret_like
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     KEY_CHARACTERS,
+    LIKENESS,
+    MISSPELT,
     NOT_TEMPLATED,
     entry_path,
     field_path,
@@ -127,7 +129,18 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
     if isinstance(value, str) and "{{" in value:
         hint = NOT_TEMPLATED
+    elif isinstance(value, str) and not hint:
+        hint = _secret_hint(kind, loc)
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
+
+
+def _secret_hint(kind: type[Model], loc: Loc) -> str:
+    """Return what to write where a text, probably a secret itself, takes the place of what says where it is."""
+    shape = shape_at(kind, loc)
+    if shape is None or shape.model is None or not any(above.hidden for above in _shapes(kind, loc)):
+        return ""
+    required = [name for name, field in fields_of(shape.model).items() if field.required]
+    return f"Keep secrets out of manifests: write a mapping with {' and '.join(required)}" if required else ""
 
 
 def problem_of_unreadable(kind: type[Model], found: Unreadable, ref: Ref | None) -> Problem:
@@ -174,8 +187,17 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
     return f"Did you mean {near}?" if near else f"Known here: {', '.join(fields_of(parent.model))}"
 
 
-def _meant(model: type[Model], loc: Loc) -> str:
-    return nearest(str(loc[-1])[:KEY_CHARACTERS], fields_of(model))
+def _meant(model: type[Model], loc: Loc, likeness: float = LIKENESS) -> str:
+    return nearest(str(loc[-1])[:KEY_CHARACTERS], fields_of(model), likeness)
+
+
+def misspelt_places(kind: type[Model], content: object, unknown: Iterable[Loc]) -> Iterator[Loc]:
+    """Yield the places of fields that are misspelt, and not there under their own name: what they are is not known."""
+    for loc in unknown:
+        parent = shape_at(kind, loc[:-1])
+        meant = _meant(parent.model, loc, MISSPELT) if parent is not None and parent.model is not None else ""
+        if meant and _at(content, (*loc[:-1], meant)) is None:
+            yield *loc[:-1], meant
 
 
 def without_consequences(kind: type[Model], unknown: Iterable[Loc], problems: Sequence[Problem]) -> list[Problem]:

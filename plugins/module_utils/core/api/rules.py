@@ -107,13 +107,15 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[LocatedViolation
 def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc], loc: Loc = ()) -> Model:
     """A model of what is right in a document, though some of its fields are not.
 
-    Fields at the places `wrong`, and required ones that are missing, are no attributes of it.
+    Fields at the places `wrong`, whether they are there or not, and required ones that are missing, are no attributes
+    of it.
     """
     values: dict[str, Any] = {}
     present = set()
     unset = []
     for part in fields_of(cls).values():
         if part.wire not in content:
+            unset += [part.attribute] if (*loc, part.wire) in wrong else []
             continue
         present.add(part.attribute)
         try:

@@ -442,7 +442,7 @@ def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
     """Yield which endpoints outside of the fleet get the names of callers."""
     for route in (each.route for each in routed):
         outside = sorted(endpoint.name for endpoint in route.knowing_callers)
-        if outside:
+        if outside and route.gateway.spec.auth:
             yield (
                 f"ModelService {route.service.namespace}/{route.service.name}: its endpoints outside of the fleet "
                 f"({', '.join(outside)}) get the names of callers, as a CallerPolicy counts tokens by them: if they "

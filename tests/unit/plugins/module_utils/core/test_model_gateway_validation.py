@@ -456,6 +456,12 @@ def test_no_problem(changed: dict[str, str]) -> None:
     assert [str(problem) for problem in fleet(**changed).problems] == []
 
 
+def test_a_misspelt_cluster_is_one_error() -> None:
+    problem = only(fleet(gateway=change(GATEWAY, "clusterName", "clustername")).problems)
+    assert (problem.path, problem.message) == ("spec.clustername", "is not a known field")
+    assert problem.hint == "Did you mean clusterName?"
+
+
 def test_where_a_policy_lets_no_one_in_no_key_is_spent() -> None:
     changed = {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": KEYED, "policy": POLICY}
     problem = only(fleet(**changed).problems)

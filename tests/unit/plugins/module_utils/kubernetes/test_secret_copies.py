@@ -7,6 +7,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Unreachable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
@@ -71,18 +72,36 @@ def test_keys_that_cannot_be_read_stay_as_they_are() -> None:
     assert "does not answer" in found.notes[0]
 
 
+CERTIFICATE = [
+    {
+        "cluster": "hub",
+        "from": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
+        "to": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
+        "type": "kubernetes.io/tls",
+    }
+    for key in ("tls.crt", "tls.key")
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ([], "there is no Secret modelplane-system/eu-tls on the control cluster"),
+        (
+            [{"tls.crt": "Yw=="}],
+            "Secret modelplane-system/eu-tls of the control cluster has no key tls.key",
+        ),
+    ],
+)
+def test_what_is_missing_of_a_certificate_is_said_once(there: list[dict[str, str]], said: str) -> None:
+    found = copies(CERTIFICATE, "hub", sources(Control(*(secret("eu-tls", **values) for values in there))))
+    assert found.notes == (f"Secret modelplane-system/eu-tls is left as it is: {said}",)
+    assert not found.desired
+
+
 def test_a_certificate_keeps_its_type() -> None:
-    entries = [
-        {
-            "cluster": "hub",
-            "from": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
-            "to": {"namespace": SYSTEM, "name": "eu-tls", "key": key},
-            "type": "kubernetes.io/tls",
-        }
-        for key in ("tls.crt", "tls.key")
-    ]
     values = {"tls.crt": "Yw==", "tls.key": "aw=="}
-    (copied,) = copies(entries, "hub", sources(Control(secret("eu-tls", **values)))).desired
+    (copied,) = copies(CERTIFICATE, "hub", sources(Control(secret("eu-tls", **values)))).desired
     assert (copied["type"], copied["data"]) == ("kubernetes.io/tls", values)
 
 

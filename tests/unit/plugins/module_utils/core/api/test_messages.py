@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 DEVICE = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0]"
 POOL = "spec.nodePools[0]"
+KEPT_OUT = "Keep secrets out of manifests: write a mapping with"
 BROKEN = """\
 a: [
 ---
@@ -71,6 +72,8 @@ def hint(document: dict[str, Any], path: str) -> str:
 @pytest.mark.parametrize(
     ("of", "path", "value", "write"),
     [
+        ("ModelEndpoint", "spec.credential.apiKey", "sk-1", f"{KEPT_OUT} secretRef"),
+        ("ModelEndpoint", "spec.credential", "sk-1", f"{KEPT_OUT} apiKey"),
         ("ModelEndpoint", "spec.origin", "https://a.example/", 'Write "https://a.example"'),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160Gi", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160 GiB", "Write 160"),

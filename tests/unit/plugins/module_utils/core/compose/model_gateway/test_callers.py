@@ -197,6 +197,10 @@ def test_endpoints_outside_get_names_of_callers_where_tokens_are_counted_by_them
     assert (CALLER not in specs["chat"]["headerMutation"]["remove"]) == is_named
     warned = [each for each in built.plan.warnings if "get the names of callers" in each]
     assert [each.partition(":")[0] for each in warned] == (["ModelService ml-team/chat"] if is_named else [])
+    without = gateway()
+    del without["spec"]["auth"]
+    unasked = build(fleet(gold, provider("a"), counting, eu=without)).plan.warnings
+    assert not any("get the names of callers" in each for each in unasked)
 
 
 @pytest.mark.parametrize("per", ["Minute", "Hour", "Day", "Month"])
