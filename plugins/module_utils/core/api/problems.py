@@ -32,6 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 )
 
 REQUIRED = "is required"
+# Characters of a text: many times what is shown of it.
+_JUDGED = 4000
 _KINDS = {
     "text": "text",
     "integer": "a whole number",
@@ -51,7 +53,9 @@ def may_show(kind: type[Model], content: object, loc: Loc, value: object) -> boo
     Variables are judged by their name, commands and arguments by what they say. A text in the form of a secret is one
     anywhere.
     """
-    if any(shape.hidden for shape in _shapes(kind, loc)) or (isinstance(value, str) and masked(value) != value):
+    if any(shape.hidden for shape in _shapes(kind, loc)):
+        return False
+    if isinstance(value, str) and masked(value[:_JUDGED]) != value[:_JUDGED]:
         return False
     if "env" in loc:
         variable = _at(content, loc[: loc.index("env") + 2])
