@@ -248,7 +248,9 @@ def test_beyond_a_budget_of_tokens_the_next_priority_answers(
     assert answered(clients, "spill", "alice", "alice") == ["paid", "paid"]
     assert seen(engines) - before == {"paid": 2}
     assert "x-modelplane-caller" not in engines["paid"].seen[-1].headers
-    assert answered(clients, "spill-alone", "alice") == ["429"]
+    refused = clients.ask("spill-alone", "alice")
+    assert Said.by(refused) == Said(429, "rate_limit_error", "rate_limit_exceeded")
+    assert 0 < int(refused.headers["retry-after"]) <= 3600
     assert answered(clients, "spill", "bob", "dave", "") == ["own", "403", "401"]
     # Whoever a request says that it is of, and wherever it says that it goes.
     forged = {"x-modelplane-caller": "bob", "x-modelplane-service": "ml-team/spill-two", "x-modelplane-endpoint": "x"}

@@ -48,6 +48,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    refusals as door_refusals,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
@@ -170,8 +173,11 @@ def is_behind_door(route: Object) -> bool:
 
 
 def door_answer_objects(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the door of a gateway's cluster answers 503 to requests on a detour that it does not
-    know. Those of endpoints that it knows have more headers in common with their rules."""
+    """Yield the objects by which the door of a gateway's cluster refuses as the gateway does, and answers 503 to
+    requests on a detour that it does not know. Those of endpoints that it knows have more headers in common with their
+    rules."""
+    door = constants.CLUSTER_GATEWAY
+    yield door_refusals(gateway_metadata(gateway, f"{door}-refusals"), HTTPS, gateway=door)
     metadata = gateway_metadata(gateway, _UNKNOWN)
     yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
     match = {"type": "RegularExpression", "name": SERVICE_HEADER, "value": ".+"}

@@ -48,15 +48,21 @@ def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]
     return {"apiVersion": ENVOY_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 
-def patches(metadata: Mapping[str, Any], kind: str, operation: Mapping[str, Any], listeners: Iterable[str]) -> Object:
-    """Return the EnvoyPatchPolicy that changes resources of a kind of the Model gateway in Envoy's configuration, those
-    of these listeners."""
-    place = f"{constants.SYSTEM_NAMESPACE}/{constants.MODEL_GATEWAY}"
+def patches(
+    metadata: Mapping[str, Any],
+    kind: str,
+    operation: Mapping[str, Any],
+    listeners: Iterable[str],
+    name: str = constants.MODEL_GATEWAY,
+) -> Object:
+    """Return the EnvoyPatchPolicy that changes resources of a kind in Envoy's configuration, those of these listeners
+    of the Gateway `name`."""
+    place = f"{constants.SYSTEM_NAMESPACE}/{name}"
     return envoy_object(
         "EnvoyPatchPolicy",
         metadata,
         {
-            "targetRef": named("Gateway", constants.MODEL_GATEWAY, constants.GATEWAY_GROUP),
+            "targetRef": named("Gateway", name, constants.GATEWAY_GROUP),
             "type": "JSONPatch",
             "jsonPatches": [
                 {"type": kind, "name": f"{place}/{listener}", "operation": dict(operation)} for listener in listeners

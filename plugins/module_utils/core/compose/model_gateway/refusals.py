@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -108,9 +109,9 @@ REFUSALS = (
 """In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
 
 
-def refusals(metadata: Mapping[str, Any], *listeners: str) -> Object:
-    """Return the patch that lets listeners of the gateway refuse in the format of its clients."""
+def refusals(metadata: Mapping[str, Any], *listeners: str, gateway: str = constants.MODEL_GATEWAY) -> Object:
+    """Return the patch that lets listeners of a Gateway refuse in the format of clients."""
     config = {"mappers": [each.mapper for each in REFUSALS]}
     # With TLS and without it managers of connections are at different places.
     operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": config}
-    return parts.patches(metadata, _LISTENER, operation, listeners)
+    return parts.patches(metadata, _LISTENER, operation, listeners, gateway)
