@@ -165,14 +165,14 @@ def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
     return written
 
 
-def construct(model: Callable[Arguments, Built], /, *__: Arguments.args, **values: Arguments.kwargs) -> Built:
+def construct(constructed: Callable[Arguments, Built], /, *__: Arguments.args, **values: Arguments.kwargs) -> Built:
     """Return a model of values that are known to be valid, named as its attributes. Nothing is checked or copied."""
-    known = _fields(cast(Any, model))
+    known = _fields(cast(Any, constructed))
     if known is None or not known.required <= values.keys() <= known.defaults.keys():
-        built: Built = cast(Any, model).model_construct(**values)
+        built: Built = cast(Any, constructed).model_construct(**values)
         return built
     # As pydantic does it, with defaults that are known already.
-    built = cast(Any, model).__new__(model)
+    built = cast(Any, constructed).__new__(constructed)
     object.__setattr__(built, "__dict__", {**known.defaults, **values})
     object.__setattr__(built, "__pydantic_fields_set__", set(values))
     object.__setattr__(built, "__pydantic_extra__", None)
