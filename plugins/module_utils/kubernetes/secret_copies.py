@@ -7,6 +7,8 @@ Their values go from one API server to the other and nowhere else: to no file, n
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
+
+_LONGEST_KEY = 1024
+_VISIBLE = re.compile(rb"[\x21-\x7e]{1,%d}" % _LONGEST_KEY)
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,11 @@ class Sources:
         for secret in sorted(found, key=lambda each: text(each, "metadata", "name")):
             for key, value in sorted(fields(secret, "data").items()):
                 place = f"{key} of Secret {namespace}/{text(secret, 'metadata', 'name')}"
-                if key not in values and value in owners:
+                if not _is_usable(value):
+                    left_out.append(f"{place} is not used: a key has 1 to {_LONGEST_KEY} visible ASCII characters")
+                elif key not in values and value in owners:
                     left_out.append(f"{place} is not used: it has the same value as {owners[value]}. Give it another")
-                elif value and key not in values:
+                elif key not in values:
                     values[key] = value
                     owners[value] = place
         return values, left_out, ""
@@ -127,6 +134,14 @@ def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict
         return sources.labelled(namespace, labels)
     value, error = sources.value(namespace, text(source, "name"), text(source, "key"))
     return {key: value}, [], error
+
+
+def _is_usable(value: str) -> bool:
+    """Return whether a value (base64) can be sent in a header. Another one would keep Envoy from learning any key."""
+    try:
+        return _VISIBLE.fullmatch(base64.b64decode(value)) is not None
+    except ValueError:
+        return False
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str], kind: str, labels: Mapping[str, str]) -> Object:

@@ -82,7 +82,8 @@ class ModelTraffic:
 
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
     gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
-    `hosts` are the clusters with a gateway, `doors` those where one listens for it.
+    `hosts` are the clusters with a gateway, `doors` those where one listens for it;
+    `serves_paths`: whether gateways in mode Path send requests to clusters as well.
     """
 
     routes: tuple[RoutedModel, ...] = ()
@@ -94,6 +95,7 @@ class ModelTraffic:
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     doors: frozenset[str] = frozenset()
+    serves_paths: bool = True
 
 
 def model_traffic(
@@ -149,6 +151,7 @@ def model_traffic(
         ),
         hosts=hosts,
         doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
+        serves_paths=context.fleet.serves_paths,
     )
 
 
@@ -329,7 +332,7 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
         return []
     callers: set[str] = set()
     for service in context.fleet.services.values():
-        if service.namespace == policy.namespace:
+        if selects(policy, service):
             composed = (value for place, value in context.earlier(service.ref) if place)
             callers.update(caller for value in composed for caller in allowed_callers(value, policy.name))
     return [KeySecret(selector.match_labels, tuple(sorted(callers)))]

@@ -66,7 +66,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         A route that waits for a gateway which is not there would be waited for; one without any leads nowhere."""
         is_route = identity(value)[1] == "HTTPRoute"
         if is_route and name in self._models.doors:
-            yield attached(value, hosts_gateway=name in self._models.hosts)
+            yield attached(value, alone=name in self._models.hosts or not self._models.serves_paths)
         elif not (is_route and name in self._models.hosts):
             yield value
 

@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
@@ -19,20 +20,26 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     field_path,
     short,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
+    Fleet,
+    engine_namespace,
+)
 
 _UNKNOWN = 0
 # One variable and nothing else: templates that engines fill in themselves (of chats) say more.
 _TEMPLATE = re.compile(r"(?:^|=)\{\{-?\s*[\w.]+\s*-?\}\}$")
 
 
-def deployment_engines(deployment: Any, _fleet: object) -> Iterator[Problem]:
+def deployment_engines(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of the engines of a ModelDeployment."""
-    return _engines(deployment.spec.template.spec.engines, "spec.template.spec")
+    yield from engine_namespace(deployment, fleet)
+    yield from _engines(deployment.spec.template.spec.engines, "spec.template.spec")
 
 
-def replica_engines(replica: Any, _fleet: object) -> Iterator[Problem]:
+def replica_engines(replica: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of the engines of a ModelReplica."""
-    return _engines(replica.spec.engines, "spec")
+    yield from engine_namespace(replica, fleet)
+    yield from _engines(replica.spec.engines, "spec")
 
 
 def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
@@ -63,9 +70,14 @@ def _image(container: Any, path: str) -> Iterator[Problem]:
 
 
 def _variables(container: Any, path: str) -> Iterator[Problem]:
-    """Yield duplicate variables: server-side apply merges `env` by name and refuses duplicates."""
+    """Yield duplicate variables, as server-side apply merges `env` by name and refuses those, and the key of gateways
+    in mode Model, by which whoever has it is the gateway for all clusters."""
     first: dict[str, int] = {}
     for index, variable in enumerate(container.env or ()):
+        secret = variable.value_from and variable.value_from.secret_key_ref
+        if secret and secret.name == backends.CLIENT_CERTIFICATE:
+            place = f"{path}.env[{index}].valueFrom.secretKeyRef.name"
+            yield Problem("is the Secret of a gateway's own certificate", place, secret.name, "Name a Secret of yours")
         if first.setdefault(variable.name, index) != index:
             message = f"is a duplicate of env[{first[variable.name]}]"
             yield Problem(message, f"{path}.env[{index}].name", short(variable.name), "Keep one of the two")

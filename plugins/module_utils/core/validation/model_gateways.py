@@ -18,7 +18,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
+    KEY_PREFIX,
+    NEXT_SUFFIX,
+    caller_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
@@ -48,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
+_FRONT_DOORS = frozenset({"v1", "anthropic"})
 _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 """Labels of replicas that are not known before they are placed."""
 
@@ -245,6 +250,13 @@ def _speaks_openai(selector: Mapping[str, str], beside: ModelEndpoint, fleet: Fl
     )
 
 
+def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a namespace whose engines would have the paths of the front doors of gateways in mode Model."""
+    if resource.namespace in _FRONT_DOORS and fleet.ways.gateways:
+        message = "is a path of the API of gateways in mode Model: engines in it would get requests for other models"
+        yield Problem(message, "metadata.namespace", resource.namespace, "Choose another namespace")
+
+
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield engines that serve their model under other names than gateways in mode Model ask for."""
     metadata = deployment.spec.template.metadata
@@ -303,7 +315,8 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         if service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
     ]
     if not services and not fleet.unknown(_SERVICE):
-        hint = "Select by labels of ModelServices of this namespace"
+        here = "Select by labels of ModelServices of this namespace"
+        hint = here if selector else "Write the policy into the namespace of the ModelServices that it is for"
         yield warning(f"matches no ModelService in namespace {policy.namespace}", place, hint)
     if not services or not fleet.complete(_GATEWAY):
         return
@@ -358,6 +371,9 @@ def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
         message = f"has no effect: '{EVERY_CALLER}' in callers is every caller that has a key"
         yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")
     for index, caller in enumerate(policy.spec.callers or ()):
+        if caller.name.startswith(KEY_PREFIX):
+            hint = "Write the name of the caller, and revoke the key: it is known to whoever reads this manifest"
+            yield Problem("is a key, and not the name of a caller", f"spec.callers[{index}].name", "", hint)
         if caller.name.endswith(NEXT_SUFFIX):
             known = caller_of(caller.name)
             message = f"is the name of a next key, and not of a caller: names must not end in {NEXT_SUFFIX}"

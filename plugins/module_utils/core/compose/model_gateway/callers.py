@@ -155,7 +155,7 @@ def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
         callers = [entry for caller in each.callers or () for entry in entries_of(caller)]
         for start in range(0, len(callers), _MOST_VALUES):
             header = {"name": constants.CALLER_HEADER, "values": callers[start : start + _MOST_VALUES]}
-            name = each.policy.name if not start else f"{each.policy.name}-{start}"
+            name = each.policy.name if not start else f"{each.policy.name}.{start}"
             rules.append({"name": name, "action": "Allow", "principal": {"headers": [header]}})
     return parts.envoy_object(
         "SecurityPolicy",
@@ -173,7 +173,7 @@ def allowed_callers(seen: Object, policy: str) -> list[str]:
     if identity(seen)[1] != "SecurityPolicy":
         return []
     rules = entries(seen, "spec", "authorization", "rules")
-    own = [rule for rule in rules if re.fullmatch(rf"{re.escape(policy)}(-[0-9]+)?", text(rule, "name"))]
+    own = [rule for rule in rules if re.fullmatch(rf"{re.escape(policy)}(\.[0-9]+)?", text(rule, "name"))]
     headers = [header for rule in own for header in entries(rule, "principal", "headers")]
     return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
 

@@ -133,13 +133,13 @@ def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hos
     )
 
 
-def attached(route: Object, *, hosts_gateway: bool) -> Object:
-    """Return the HTTPRoute of a replica, attached to the gateway for gateways in mode Model as well.
+def attached(route: Object, *, alone: bool) -> Object:
+    """Return the HTTPRoute of a replica, attached to the gateway for gateways in mode Model too, or to that `alone`.
 
-    A cluster that hosts such a gateway has no workload gateway beside it, and requests must not get past the hosted
-    gateway's policies.
+    A cluster that hosts such a gateway has no workload gateway beside it. Where none in mode Path sends requests to
+    that, it must not lead past keys and policies: it asks for nothing.
     """
-    parents = [] if hosts_gateway else route["spec"]["parentRefs"]
+    parents = [] if alone else route["spec"]["parentRefs"]
     own = {"name": _NAME, "namespace": constants.SYSTEM_NAMESPACE}
     return {**route, "spec": {**route["spec"], "parentRefs": [*parents, own]}}
 

@@ -381,6 +381,29 @@ def many_budgets(policies: int) -> list[str]:
             id="caller named like a next key",
         ),
         pytest.param(
+            {"gateway": GATEWAY, "policy": change(POLICY, "{name: acme}]", "{name: mpk_secret}]")},
+            "error",
+            "spec.callers[0].name",
+            4,
+            "is a key, and not the name of a caller",
+            "revoke the key",
+            id="a key in place of a name",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "deployment": engine(
+                    "env: [{name: A, valueFrom: {secretKeyRef: {name: inference-gateway-client, key: tls.key}}}]"
+                ),
+            },
+            "error",
+            "spec.template.spec.engines[0].members[0].template.spec.containers[0].env[0].valueFrom.secretKeyRef.name",
+            20,
+            "is the Secret of a gateway's own certificate",
+            "Name a Secret of yours",
+            id="the key of the gateway",
+        ),
+        pytest.param(
             {"gateway": GATEWAY, "policy": spending("Refuse", "Policy", MANY), "other": OTHER_POLICY},
             "warning",
             "spec.budgets[0].scope",
@@ -480,3 +503,11 @@ def test_manifests_of_the_fleet_gateway_have_no_problems() -> None:
     loaded = load([*sources, Source("cluster.yaml", CLUSTER.encode())])
     assert {resource.kind for resource in loaded.resources} > {"InferenceGateway", "CallerPolicy", "ModelEndpoint"}
     assert [str(problem) for problem in loaded.problems if "InferenceClass" not in str(problem)] == []
+
+
+def test_engines_have_no_paths_of_the_front_doors() -> None:
+    for name in ("v1", "anthropic"):
+        moved = change(DEPLOYMENT, "namespace: team", f"namespace: {name}")
+        said = [each for each in fleet(gateway=GATEWAY, deployment=moved).problems if each.path == "metadata.namespace"]
+        assert "is a path of the API of gateways in mode Model" in only(tuple(said)).message
+        assert not [each for each in fleet(deployment=moved).problems if each.path == "metadata.namespace"]

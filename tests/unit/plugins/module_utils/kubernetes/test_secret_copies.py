@@ -56,13 +56,21 @@ def test_the_keys_of_all_callers_are_in_one_secret() -> None:
 
 
 def test_a_key_of_two_callers_is_that_of_the_first_and_shown_to_no_one() -> None:
-    control = Control(secret("b", carol="YQ==", dave="", erin="ZQ=="), secret("a", alice="YQ==", bob="Yg=="))
+    control = Control(secret("b", carol="YQ==", erin="ZQ=="), secret("a", alice="YQ==", bob="Yg=="))
     found = copies([CALLERS], "hub", sources(control))
     assert found.desired[0]["data"] == {"alice": "YQ==", "bob": "Yg==", "erin": "ZQ=="}
     (note,) = found.notes
     assert note.startswith(
         f"carol of Secret {SYSTEM}/b is not used: it has the same value as alice of Secret {SYSTEM}/a"
     )
+
+
+def test_a_key_that_no_header_can_have_keeps_no_other_from_gateways() -> None:
+    control = Control(secret("a", alice="YQ==", bob="//4A", carol="YSBi", dave="", erin="YQo=", frank="?"))
+    found = copies([CALLERS], "hub", sources(control))
+    assert found.desired[0]["data"] == {"alice": "YQ=="}
+    assert [note.partition(" ")[0] for note in found.notes] == ["bob", "carol", "dave", "erin", "frank"]
+    assert all("1 to 1024 visible ASCII characters" in note for note in found.notes)
 
 
 def test_keys_that_cannot_be_read_stay_as_they_are() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import allowed_callers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
@@ -389,3 +390,18 @@ def test_no_policy_on_a_route_takes_the_place_of_the_gateways() -> None:
     ]
     assert len(on_routes) == 3
     assert all(value["spec"]["mergeType"] == "StrategicMerge" for value in on_routes)
+
+
+def test_callers_of_a_policy_are_not_those_of_one_with_a_similar_name() -> None:
+    def rule(name: str, *callers: str) -> dict[str, Any]:
+        return {"name": name, "principal": {"headers": [{"name": CALLER, "values": list(callers)}]}}
+
+    rules = [rule("gold", "alice"), rule("gold.256", "bob"), rule("gold-2", "mallory")]
+    seen = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "SecurityPolicy",
+        "metadata": {"name": "chat"},
+        "spec": {"authorization": {"rules": rules}},
+    }
+    assert allowed_callers(seen, "gold") == ["alice", "bob"]
+    assert allowed_callers(seen, "gold-2") == ["mallory"]

@@ -106,13 +106,14 @@ def test_the_internal_name_resolves_to_the_address_of_the_cluster(address: str, 
         assert slices[name]["endpoints"][0]["addresses"] == [address]
 
 
-def test_replicas_are_reached_by_both_gateways_of_their_cluster() -> None:
-    built = build(fleet(service()))
-    (route,) = built.of("HTTPRoute", "east")
-    assert route["spec"]["parentRefs"] == [
-        {"name": "inference-gateway", "namespace": SYSTEM},
-        {"name": NAME, "namespace": SYSTEM},
-    ]
+def test_replicas_are_reached_by_the_workload_gateway_only_for_a_gateway_in_mode_path() -> None:
+    """It asks for no key."""
+    own = {"name": NAME, "namespace": SYSTEM}
+    (route,) = build(fleet(service())).of("HTTPRoute", "east")
+    assert route["spec"]["parentRefs"] == [own]
+    path = document("InferenceGateway", "default", {"backend": "Traefik", "traefik": {"version": "40.2.0"}})
+    (route,) = build(fleet(service(), path)).of("HTTPRoute", "east")
+    assert route["spec"]["parentRefs"] == [{"name": "inference-gateway", "namespace": SYSTEM}, own]
 
 
 def test_replicas_on_the_cluster_of_a_gateway_are_not_reached_past_its_policies() -> None:
