@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import KEYS as PRIVATE_KEYS
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, Objects
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
 from cryptography import x509
@@ -166,7 +167,8 @@ def test_callers_of_anthropic_reach_both_schemas(clients: Clients, engines: Mapp
 
 def test_providers_get_their_key_and_no_callers_name(clients: Clients, engines: Mapping[str, Engine]) -> None:
     engines["north"].answer = engines["south"].answer = 429
-    private = dict.fromkeys((*CREDENTIALS, "forwarded", "x-forwarded-for", "x-real-ip", "x-request-id"), "10.9.8.7")
+    credentials = set(CREDENTIALS) - PRIVATE_KEYS
+    private = dict.fromkeys((*credentials, "forwarded", "x-forwarded-for", "x-real-ip", "x-request-id"), "10.9.8.7")
     assert clients.ask("chat", "alice", headers=private).status == 200
     assert clients.ask("claude", "alice", path=ANTHROPIC, headers=private).status == 200
     keys = {
@@ -178,7 +180,7 @@ def test_providers_get_their_key_and_no_callers_name(clients: Clients, engines: 
     for name, expected in keys.items():
         headers = engines[name].seen[-1].headers
         assert {key: headers[key] for key in ("authorization", "x-api-key") if key in headers} == expected
-        assert not headers.keys() & {"x-modelplane-caller", "x-envoy-external-address", *CREDENTIALS, *HOPS}
+        assert not headers.keys() & {"x-modelplane-caller", "x-envoy-external-address", *credentials, *HOPS}
         assert "10.9.8.7" not in headers.values()
 
 

@@ -90,7 +90,7 @@ def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
 
     Envoy removes headers after it has written the credential, whose own header is therefore kept.
     """
-    private = (*private_headers.KEYS, *private_headers.CREDENTIALS, *private_headers.HOPS)
+    private = (*private_headers.CREDENTIALS, *private_headers.HOPS)
     removed = [name for name in private if name != credential.header.lower()]
     action = {"cluster": _CLUSTER, "timeout": "0s", "idle_timeout": "0s", "host_rewrite_literal": target.authority}
     return {

@@ -2,10 +2,10 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Headers of requests that are no business of an endpoint outside of the fleet."""
 
-KEYS = ("authorization", "x-api-key")
-"""Headers in which callers of the fleet send their keys."""
-CREDENTIALS = ("proxy-authorization", "cookie", "api-key", "x-goog-api-key")
-"""Other headers with credentials of callers."""
+CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key")
+"""Headers with credentials of callers."""
+KEYS = frozenset({"authorization", "x-api-key"})
+"""Those in which callers send keys to gateways in mode Model."""
 HOPS = (
     "forwarded",
     "x-forwarded-for",

@@ -26,7 +26,9 @@ CLIENT_CERTIFICATE = f"{constants.MODEL_GATEWAY}-client"
 """Certificate by which backends prove to clusters that requests are the gateway's, in each namespace with backends."""
 SECRET_KEY = "apiKey"
 """Key in the Secret of a credential: the AI gateway reads no other."""
-_PRIVATE = (*private_headers.CREDENTIALS, *private_headers.HOPS)
+_PRIVATE = tuple(
+    name for name in (*private_headers.CREDENTIALS, *private_headers.HOPS) if name not in private_headers.KEYS
+)
 """Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
 same header."""
 SERVICE_HEADER = "x-modelplane-service"

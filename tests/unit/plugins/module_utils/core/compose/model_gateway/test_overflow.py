@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
+    CREDENTIALS,
+    HOPS,
+    KEYS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -35,7 +39,7 @@ from model_fleet import (
 )
 
 CALLER, SERVICE, ENDPOINT = "x-modelplane-caller", "x-modelplane-service", "x-modelplane-endpoint"
-PRIVATE = (*CREDENTIALS, *HOPS)
+PRIVATE = [name for name in (*CREDENTIALS, *HOPS) if name not in KEYS]
 ROUTE = child_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
 HUB = cluster("hub", "203.0.113.1")
