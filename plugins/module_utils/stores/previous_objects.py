@@ -63,7 +63,7 @@ class EarlierObjects:
             namespaces = set(self._by_namespace)
         for namespace in sorted(namespaces):
             yield from (name for name in self._by_namespace.get(namespace, ()) if name.startswith("control/"))
-        # What gateways in mode Model have on their clusters.
+        # Objects of gateways in mode Model on their clusters.
         if ref.kind == "InferenceGateway":
             yield from (name for name in sorted(self._files) if name.startswith("clusters/"))
         elif ref.kind == "ModelService":

@@ -318,7 +318,7 @@ def _key_secrets(context: Context, selector: LabelSelector) -> list[KeySecret] |
 
 
 def _keys(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[Keys]:
-    """Return the gateways that ask for keys of which it is known who has one."""
+    """Return the gateways that require keys, where the callers that have one are known."""
     asking = [(gateway, gateway.spec.auth) for gateway in gateways]
     found = [(gateway, _key_secrets(context, auth.api_key.secret_selector)) for gateway, auth in asking if auth]
     return [(gateway, secrets) for gateway, secrets in found if secrets is not None]

@@ -242,7 +242,7 @@ _MODEL_ROUTE = (
 _CALLER_POLICY = (
     Meaning(
         "UseKnown",
-        "It is known how much is used of all its budgets.",
+        "The usage of all its budgets is known.",
         (
             Reason("True", "NoBudgets", "It has none."),
             Reason("True", "Counted", "All gateways that route requests to its services say it."),

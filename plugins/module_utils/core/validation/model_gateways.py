@@ -220,7 +220,7 @@ def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
 
 def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield why a gateway in mode Model that should use an endpoint does not."""
-    # What no gateway can use is another problem.
+    # An endpoint that no gateway can use is another problem.
     obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
     way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
     if obstacle and way:
@@ -372,7 +372,7 @@ def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
         yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")
     for index, caller in enumerate(policy.spec.callers or ()):
         if caller.name.startswith(KEY_PREFIX):
-            hint = "Write the name of the caller, and revoke the key: it is known to whoever reads this manifest"
+            hint = "Write the name of the caller, and revoke the key: everyone who reads this manifest has it"
             yield Problem("is a key, and not the name of a caller", f"spec.callers[{index}].name", "", hint)
         if caller.name.endswith(NEXT_SUFFIX):
             known = caller_of(caller.name)

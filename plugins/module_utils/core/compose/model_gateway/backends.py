@@ -162,7 +162,7 @@ def backend_objects(
         "schema": {"name": found.schema, "prefix": found.prefix},
         "backendRef": parts.named("Backend", name, constants.ENVOY_GROUP),
     }
-    # What is removed is gone for whatever reads it when the request has ended, token budgets among them.
+    # A removed header is missing when the request ends, too, for token budgets for example.
     caller = [] if names_callers else [constants.CALLER_HEADER]
     removed = [] if found.cluster else [*caller, *_PRIVATE, *withheld]
     mutation = {

@@ -317,7 +317,7 @@ def _budget_rules(
             "limit": {"requests": budget.limit, "unit": budget.per},
         }
         if budget.unit != "Requests":
-            # What an answer costs is known when it ends; a request only asks whether anything is left.
+            # The cost is known when the answer ends; the request only checks that something is left.
             metadata = {"namespace": _METADATA, "key": _COUNTED[budget.unit]}
             rule["cost"] = {
                 "request": {"from": "Number", "number": 0},
