@@ -221,7 +221,7 @@ def test_models_are_routed_by_what_their_clusters_say(live: LiveFleet) -> None:
 def test_a_rate_limit_service_that_is_not_there_is_a_reason_in_the_status(live: LiveFleet) -> None:
     status = live.resource("CallerPolicy", "team", "team")["status"]
     [known] = status["conditions"]
-    assert (known["type"], known["status"], known["reason"]) == ("UseKnown", "False", "NotCounted")
+    assert (known["type"], known["status"], known["reason"]) == ("UsageKnown", "False", "NotCounted")
     assert 'services "modelplane-rate-limit" not found' in known["message"]
     assert status["budgets"] == [{"name": "daily", "unit": "Requests", "limit": 9, "per": "Day", "use": []}]
 

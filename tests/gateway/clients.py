@@ -37,7 +37,7 @@ DETOURS = {
     "spill-two": names.child_name(names.child_name("spill-two", "eu"), "overflow"),
     "spill-claude": names.child_name(names.child_name("spill-claude", "eu"), "overflow"),
 }
-"""Policies that count the budgets of services at the door of the gateway's own cluster."""
+"""Policies that count the budgets of services at the cluster gateway of the gateway's own cluster."""
 SPREAD = {"north": 7, "south": 2, "paid": 1}
 REQUESTS = 10_000
 FIELDS = {"caller", "service", "endpoint", "served_model", "response_model", "status", "duration_ms", "start_time"}
@@ -125,7 +125,7 @@ def empty_budgets(gateway_cluster: GatewayCluster) -> None:
 
 @dataclass(frozen=True)
 class Said:
-    """Error of a refusal, in the format of both doors."""
+    """Error of a refusal, in the format of both cluster_gateways."""
 
     status: int
     type: str

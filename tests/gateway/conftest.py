@@ -107,12 +107,12 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
     gateway_cluster.wait_for("nowhere is routed", lambda: made.everywhere("nowhere", "alice", 503))
     gateway_cluster.wait_for("claude answers", lambda: made.everywhere("claude", "alice", 200, path=ANTHROPIC))
     for model, policy in DETOURS.items():
-        found = f"{model} is counted at the door"
-        gateway_cluster.wait_for(found, lambda m=model, p=policy: at_door(gateway_cluster, made, m, p))
+        found = f"{model} is counted at the cluster gateway"
+        gateway_cluster.wait_for(found, lambda m=model, p=policy: at_cluster_gateway(gateway_cluster, made, m, p))
     return made
 
 
-def at_door(gateway_cluster: GatewayCluster, clients: Clients, model: str, policy: str) -> bool:
+def at_cluster_gateway(gateway_cluster: GatewayCluster, clients: Clients, model: str, policy: str) -> bool:
     """Return whether each proxy of the gateway sends requests to where a policy counts them."""
     path = ANTHROPIC if model == "spill-claude" else OPENAI
     for pod in clients.gateway.pods:

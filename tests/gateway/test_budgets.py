@@ -50,7 +50,7 @@ def test_each_caller_has_a_budget_of_its_own_which_returns(gateway_cluster: Gate
     # The name ends with the beginning of the hour, so that the next hour has a counter of its own.
     for key in counters(gateway_cluster, "each"):
         assert int(key.rpartition("_")[2]) % 3600 == 0
-    # Streams and the other door count too.
+    # Streams and the other API count too.
     empty_budgets(gateway_cluster)
     assert clients.ask("each", "alice", path=ANTHROPIC, max_tokens=9).status == 200
     counted(gateway_cluster, "each", TOKENS)
@@ -281,7 +281,7 @@ def test_streams_and_callers_of_anthropic_spend_such_a_budget(
 def test_an_endpoint_of_anthropic_is_in_such_a_budget(
     gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine]
 ) -> None:
-    """It gets its key behind the door, and the name of the caller, by which its tokens are counted."""
+    """It gets its key behind the cluster gateway, and the name of the caller, by which its tokens are counted."""
     empty_budgets(gateway_cluster)
     way = {"path": ANTHROPIC, "max_tokens": 9}
     assert answered(clients, "spill-claude", "alice", **way) == ["claude"]
@@ -341,7 +341,7 @@ def recorded(clients: Clients, model: str) -> list[tuple[str, str, str, str, int
     ]
 
 
-def test_a_dead_first_priority_behind_the_door_is_replaced(
+def test_a_dead_first_priority_behind_the_cluster_gateway_is_replaced(
     gateway_cluster: GatewayCluster, clients: Clients, engines: dict[str, Engine]
 ) -> None:
     empty_budgets(gateway_cluster)

@@ -244,7 +244,7 @@ def test_a_stream_is_cut_when_it_is_silent_and_repeated_before(clients: Clients,
 
 
 @pytest.fixture(scope="module")
-def door(gateway_cluster: GatewayCluster, clients: Clients) -> Gateway:
+def cluster_gateway(gateway_cluster: GatewayCluster, clients: Clients) -> Gateway:
     assert clients
     return gateway_cluster.gateway("cluster-gateway", SYSTEM)
 
@@ -267,7 +267,7 @@ def trusting(authority: Authority, *certificate: str) -> ssl.SSLContext:
 
 
 def test_the_gateway_of_a_cluster_refuses_who_has_no_certificate_of_the_gateways(
-    fleet: ComposedFleet, door: Gateway, engines: Mapping[str, Engine], tmp_path: Path
+    fleet: ComposedFleet, cluster_gateway: Gateway, engines: Mapping[str, Engine], tmp_path: Path
 ) -> None:
     host, path = internal_hostname(HUB), engines_path(fleet)
     body = {"model": "ml-team/qwen", "messages": QUESTION}
@@ -278,16 +278,23 @@ def test_the_gateway_of_a_cluster_refuses_who_has_no_certificate_of_the_gateways
     for context in (trusting(fleet.servers), trusting(fleet.servers, *other.issue("inference-gateway-eu"))):
         for way in (path, OPENAI):
             with pytest.raises((OSError, http.client.HTTPException)):
-                door.request(way, body, counted_one, over=door.connection(443, context, host=host))
-    assert not door.listens(80)
+                cluster_gateway.request(
+                    way, body, counted_one, over=cluster_gateway.connection(443, context, host=host)
+                )
+    assert not cluster_gateway.listens(80)
     assert seen(engines) == before
     known = trusting(fleet.servers, *fleet.clients.issue("another-gateway"))
-    assert door.request(path, body, over=door.connection(443, known, host=host)).status == 200
+    assert cluster_gateway.request(path, body, over=cluster_gateway.connection(443, known, host=host)).status == 200
     # An endpoint that it does not know is as one that is down.
-    assert door.request(OPENAI, body, counted_one, over=door.connection(443, known, host=host)).status == 503
+    assert (
+        cluster_gateway.request(
+            OPENAI, body, counted_one, over=cluster_gateway.connection(443, known, host=host)
+        ).status
+        == 503
+    )
     # The name is in its certificate, and no other.
     with pytest.raises(ssl.SSLCertVerificationError):
-        door.request(path, body, over=door.connection(443, known, host="edge.example"))
+        cluster_gateway.request(path, body, over=cluster_gateway.connection(443, known, host="edge.example"))
 
 
 def test_no_request_gets_past_policies_to_an_engine(
@@ -360,12 +367,12 @@ def serial(pem: str) -> int:
 
 
 def test_certificates_are_renewed_while_requests_go_on(
-    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, door: Gateway
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, cluster_gateway: Gateway
 ) -> None:
     found = {each["spec"]["secretName"]: each for each in fleet.built if each["kind"] == "Certificate"}
     with Load(lambda connection: clients.ask("qwen", "carol", over=connection), clients.gateway) as load:
         load.more(gateway_cluster)
-        for name, gateway in (("cluster-gateway", door), ("inference-gateway-client", clients.gateway)):
+        for name, gateway in (("cluster-gateway", cluster_gateway), ("inference-gateway-client", clients.gateway)):
             new = serial(fleet.renew(found[name]))
             gateway_cluster.wait_for(
                 f"the new certificate in {name} is used",
@@ -390,7 +397,7 @@ class Work:
 
 @pytest.fixture(scope="module")
 def work(gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine]) -> Work:
-    """REQUESTS requests, some of them streams and some by the door of Anthropic, while keys of others change."""
+    """REQUESTS requests, some of them streams and some by the API of Anthropic, while keys of others change."""
     before = {name: (len(e.seen), e.prompt_tokens, e.completion_tokens) for name, e in engines.items()}
     workers = 8
 

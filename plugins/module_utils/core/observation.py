@@ -64,7 +64,7 @@ class Component:
 @dataclass(frozen=True)
 class ObservedBudget:
     """Use of a budget of a CallerPolicy at the gateway of a cluster: by caller, or by "*" where callers share it.
-    `resets` is when its span of time ends (RFC 3339). `problem` says why the use is not known (empty: it is)."""
+    `resets` is when its window ends (RFC 3339). `problem` says why the use is not known (empty: it is)."""
 
     namespace: str
     policy: str

@@ -287,7 +287,7 @@ def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object
     """Read what gateways in mode Model have to know of a cluster, and of the one that it hosts: its address, the
     certificates of CAs, and which routes the AI gateway accepted."""
     namespace, found = constants.SYSTEM_NAMESPACE, list[Object | None]()
-    if cluster.has_door:
+    if cluster.has_cluster_gateway:
         found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
         found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
     if cluster.hosts_gateway or label(gateway, names.GATEWAY_LABEL):

@@ -44,7 +44,7 @@ class Caller(Model):
 
 
 class Budget(Model):
-    """Limit of what callers may use in a span of time."""
+    """Limit of what callers may use in a window of time."""
 
     name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
         min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
@@ -52,9 +52,9 @@ class Budget(Model):
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests"] = Field(
         description="What is counted: requests, or tokens as engines and providers report them with their answers."
     )
-    limit: int = Field(ge=1, le=_MOST, description="How many there are in each span of time.")
+    limit: int = Field(ge=1, le=_MOST, description="How many there are in each window.")
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(
-        description="Span of time: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
+        description="Window: full minutes, hours and days of UTC, for everyone at once; a Month is 30 days, "
         "counted from 1970-01-01, and no month of the calendar."
     )
     scope: Literal["Caller", "Policy"] = Field(
@@ -62,7 +62,7 @@ class Budget(Model):
     )
     when_spent: Literal["Refuse", "Overflow"] = Field(
         default="Refuse",
-        description="Refuse answers 429 until the span of time ends; Overflow sends requests to endpoints of the next "
+        description="Refuse answers 429 until the window ends; Overflow sends requests to endpoints of the next "
         "priority, which the budget does not count, and answers 429 where a service has none.",
     )
     when_unavailable: Literal["Refuse", "Allow"] = Field(
@@ -129,7 +129,7 @@ class BudgetUse(Model):
     caller: str | None = Field(default=None, description="The caller; absent for a budget that all callers share.")
     used: int = Field(
         ge=0,
-        description="How much is used of the current span of time. What goes beyond the limit with the answer that "
+        description="How much is used of the current window. What goes beyond the limit with the answer that "
         "spends it is not counted here. While a caller's key is rotated, that of both keys, each of which has the "
         "whole limit.",
     )
@@ -140,11 +140,11 @@ class BudgetStatus(Model):
 
     name: str = Field(description="Name of the budget.")
     unit: str = Field(description="What is counted.")
-    limit: int = Field(description="How many there are in each span of time.")
-    per: str = Field(description="Span of time.")
+    limit: int = Field(description="How many there are in each window.")
+    per: str = Field(description="Length of the window.")
     use: list[BudgetUse] = Field(description="Use at each gateway, the callers that used most first.")
     more_callers: int | None = Field(default=None, description="How many callers are not listed, as they used less.")
-    resets_at: str | None = Field(default=None, description="When the span of time ends, and the next one begins.")
+    resets_at: str | None = Field(default=None, description="When the window ends, and the next one begins.")
 
 
 class CallerPolicyStatus(Status):

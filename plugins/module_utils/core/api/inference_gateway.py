@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""InferenceGateway: a front door of the fleet, on the control cluster (mode Path) or another one (mode Model)."""
+"""InferenceGateway: where clients reach the fleet, on the control cluster (mode Path) or another one (mode Model)."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ class InferenceGatewayStatus(Status):
 
 
 class InferenceGateway(Resource):
-    """Front door of the fleet: in mode Path one on the control cluster, in mode Model one on each of some clusters."""
+    """Gateway for clients: in mode Path one on the control cluster, in mode Model one on each of some clusters."""
 
     KIND: ClassVar[str] = "InferenceGateway"
     PLURAL: ClassVar[str] = "inferencegateways"

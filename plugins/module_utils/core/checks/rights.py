@@ -56,7 +56,7 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
 
 def needed(given: Iterable[Right], cluster: ExpectedCluster) -> tuple[Right, ...]:
     """Return the rights that a fleet makes use of: those for gateways in mode Model only where it has one."""
-    return tuple(right for right in given if cluster.has_door or not _is_for_gateways(right))
+    return tuple(right for right in given if cluster.has_cluster_gateway or not _is_for_gateways(right))
 
 
 def _is_for_gateways(right: Right) -> bool:

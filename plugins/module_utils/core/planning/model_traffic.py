@@ -19,7 +19,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     mtls,
     overflow,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import Doors
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
+    ClusterGateways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
     UNCROWDED,
@@ -39,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     certificate_secrets,
     gateway_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     model_route,
@@ -82,7 +84,7 @@ class ModelTraffic:
 
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
     gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
-    `hosts` are the clusters with a gateway, `doors` those where one listens for it;
+    `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it;
     `serves_paths`: whether gateways in mode Path send requests to clusters as well.
     """
 
@@ -94,7 +96,7 @@ class ModelTraffic:
     moved: tuple[Ref, ...] = ()
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
-    doors: frozenset[str] = frozenset()
+    cluster_gateways: frozenset[str] = frozenset()
     serves_paths: bool = True
 
 
@@ -109,23 +111,23 @@ def model_traffic(
     if not context.fleet.model_gateways and not _kept(context):
         return ModelTraffic()
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
-    doors = {key: _door(context, name, platforms.get(name)) for key, name in clusters.items()}
+    cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = EndpointIndex([*endpoints, *context.fleet.external.values()])
     served, spilled, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
     for cluster, gateway in serving.items():
-        found = [_routed(context, service, gateway, index, doors) for service in _services(context, gateway)]
-        door = _door(context, cluster, platforms[cluster])
-        served[cluster], refused_budgets, spills = _with_overflow(context, found, door)
+        found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
+        cluster_gateway = _cluster_gateway(context, cluster, platforms[cluster])
+        served[cluster], refused_budgets, spills = _with_overflow(context, found, cluster_gateway)
         refusals += refused_budgets
         spilled += [cluster] if spills else []
     moved = tuple(moved_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
     hosts = frozenset([*serving, *(gateway.cluster for gateway in moved)])
     clients, stays = _clients(context, serving.values(), moved), _kept(context, moved)
-    spilled += [place for place, value in stays if overflow.is_behind_door(value)]
+    spilled += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]
     inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), spilled)
     for cluster, gateway in serving.items():
         if any(map(_listens, inside.get(cluster, ()))):
-            inside[cluster] = [*inside[cluster], *overflow.door_answer_objects(gateway)]
+            inside[cluster] = [*inside[cluster], *overflow.cluster_gateway_answers(gateway)]
     objects: dict[str, list[Object]] = {}
     for place, value in stays:
         objects.setdefault(place, []).append(value)
@@ -150,7 +152,7 @@ def model_traffic(
             *(gateway.warning for gateway in moved),
         ),
         hosts=hosts,
-        doors=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
+        cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
         serves_paths=context.fleet.serves_paths,
     )
 
@@ -160,9 +162,9 @@ def _gateway_objects(
 ) -> Iterable[Object]:
     """Yield the objects of a gateway and its services on its cluster."""
     yield from gateway_objects(gateway)
-    used = {door for each in served for door in each.route.clusters}
-    for door in sorted(used, key=lambda door: door.cluster):
-        yield from mtls.door_objects(gateway, door)
+    used = {cluster_gateway for each in served for cluster_gateway in each.route.clusters}
+    for cluster_gateway in sorted(used, key=lambda cluster_gateway: cluster_gateway.cluster):
+        yield from mtls.cluster_service_objects(gateway, cluster_gateway)
     for each in served:
         yield from each.objects
     yield from _caller_objects(context, gateway, served)
@@ -205,7 +207,7 @@ def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[st
     return [(place, value) for (place, __), value in found.items()]
 
 
-def _door(context: Context, name: str, platform: Platform | None) -> ClusterDoor:
+def _cluster_gateway(context: Context, name: str, platform: Platform | None) -> ClusterGateway:
     """Return what is known of a cluster's gateway: by its status, or by that of earlier runs."""
     status = platform.resource.status if platform else None
     known = status.gateway if status else None
@@ -213,9 +215,9 @@ def _door(context: Context, name: str, platform: Platform | None) -> ClusterDoor
         before = fields(context.statuses.get(Ref("InferenceCluster", "", name)), "gateway")
         known = GatewayStatus.model_validate(dict(before)) if before else known
     if known is None:
-        return ClusterDoor(name)
+        return ClusterGateway(name)
     address = known.internal_address or known.address or ""
-    return ClusterDoor(name, known.hostname or "", address, known.ca_certificate or "")
+    return ClusterGateway(name, known.hostname or "", address, known.ca_certificate or "")
 
 
 def _services(context: Context, gateway: api.InferenceGateway) -> list[api.ModelService]:
@@ -223,12 +225,16 @@ def _services(context: Context, gateway: api.InferenceGateway) -> list[api.Model
 
 
 def _routed(
-    context: Context, service: api.ModelService, gateway: api.InferenceGateway, index: EndpointIndex, doors: Doors
+    context: Context,
+    service: api.ModelService,
+    gateway: api.InferenceGateway,
+    index: EndpointIndex,
+    cluster_gateways: ClusterGateways,
 ) -> RoutedModel:
     problems: dict[str, str] = {}
 
     def usable(endpoint: api.ModelEndpoint) -> bool:
-        problem = backends.target_problem(endpoint, doors) or missing_credential(context, endpoint)
+        problem = backends.target_problem(endpoint, cluster_gateways) or missing_credential(context, endpoint)
         if problem:
             problems[endpoint.name] = problem
         return not problem
@@ -237,15 +243,15 @@ def _routed(
         selects(policy, service) and counts_tokens_of_callers(policy, policy.spec.budgets or ())
         for policy in context.fleet.policies.values()
     )
-    route = Route(service, gateway, resolve(service, index, usable, failover=True), doors, names_callers)
+    route = Route(service, gateway, resolve(service, index, usable, failover=True), cluster_gateways, names_callers)
     return RoutedModel(route, problems, route_objects(route))
 
 
 def _with_overflow(
-    context: Context, served: Sequence[RoutedModel], door: ClusterDoor
+    context: Context, served: Sequence[RoutedModel], cluster_gateway: ClusterGateway
 ) -> tuple[list[RoutedModel], list[str], bool]:
     """Return the services of a gateway with the detours that their budgets need, warnings of those that overflow
-    nowhere, and whether any budget would. `door` is that of the gateway's cluster."""
+    nowhere, and whether any budget would. `cluster_gateway` is that of the gateway's cluster."""
     found: list[RoutedModel] = []
     refusals: list[str] = []
     budgets: dict[str, overflow.Overflowing] = {}
@@ -258,12 +264,12 @@ def _with_overflow(
     for each in served:
         namespace = each.route.service.namespace
         spilling = budgets.get(namespace, {})
-        accepts = functools.partial(_accepts, context, door.cluster, each.route.namespace)
+        accepts = functools.partial(_accepts, context, cluster_gateway.cluster, each.route.namespace)
         policies = by_namespace.get(namespace, [])
-        route = overflow.with_overflow(each.route, spilling, door, policies, accepts)
+        route = overflow.with_overflow(each.route, spilling, cluster_gateway, policies, accepts)
         objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else each.objects
         found.append(replace(each, route=route, objects=objects))
-        refusals += overflow.refusals(route, spilling, door, policies if route.gateway.spec.auth else ())
+        refusals += overflow.refusals(route, spilling, cluster_gateway, policies if route.gateway.spec.auth else ())
     return found, refusals, any(budgets.values())
 
 
@@ -276,8 +282,8 @@ def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
 
 
 def _accepts(context: Context, cluster: str, namespace: str, name: str) -> bool:
-    """Return whether the door of a gateway's cluster has accepted a route: what it said of earlier generations counts
-    too. Nothing changes on a cluster that does not answer."""
+    """Return whether the cluster gateway of a gateway's cluster has accepted a route: what it said of earlier
+    generations counts too. Nothing changes on a cluster that does not answer."""
     seen = context.observed_cluster(cluster)
     if context.declared(cluster) or seen is None or seen.unreachable:
         return True
@@ -381,7 +387,7 @@ def _cluster_gateways(
     spilled: Collection[str],
 ) -> dict[str, Sequence[Object]]:
     """Return the objects by which gateways in mode Model reach clusters with engines, and those of their own clusters
-    that count budgets behind their door (`spilled`)."""
+    that count budgets behind their cluster gateway (`spilled`)."""
     if not hosts:
         return {}
     has_path = context.fleet.path_gateway is not None

@@ -50,7 +50,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     def __getitem__(self, name: str) -> tuple[Object, ...]:
         replicas, cached = self._replicas[name], self._cached[name]
         found: list[Object] = [value for each in replicas for value in replica_objects(each, self._composing)]
-        if name in self._models.hosts | self._models.doors:
+        if name in self._models.hosts | self._models.cluster_gateways:
             found = [each for value in found for each in self._attached(name, value)]
         found += [value for __, values in cached for value in values]
         found += self._models.objects.get(name, ())
@@ -65,7 +65,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         """Yield an object of a replica: routes attached to the gateway for gateways in mode Model, once that listens.
         A route that waits for a gateway which is not there would be waited for; one without any leads nowhere."""
         is_route = identity(value)[1] == "HTTPRoute"
-        if is_route and name in self._models.doors:
+        if is_route and name in self._models.cluster_gateways:
             yield attached(value, alone=name in self._models.hosts or not self._models.serves_paths)
         elif not (is_route and name in self._models.hosts):
             yield value
@@ -88,7 +88,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         """Return the texts of all that the objects of a cluster are composed of."""
         yield json.dumps([asdict(self._composing), name in self._openshift, self._cached[name]])
         if self._models.objects:
-            through = [name in self._models.doors, name in self._models.hosts]
+            through = [name in self._models.cluster_gateways, name in self._models.hosts]
             yield json.dumps([*through, list(self._models.objects.get(name, ()))])
         for replica in self._replicas[name]:
             yield replica.model_dump_json(by_alias=True, exclude_unset=True)

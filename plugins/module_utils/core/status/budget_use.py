@@ -62,7 +62,7 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Count:
-    """Answer to a question: how much is used of the limit, no more than it, and seconds until the span of time ends."""
+    """Answer to a question: how much is used of the limit, no more than it, and seconds until the window ends."""
 
     used: int
     seconds: float
@@ -240,7 +240,7 @@ def _observed(budget: Budget, answers: Mapping[Question, Count | None], now: dat
 
 
 def _end(now: datetime, seconds: float) -> str:
-    """Return when a span of time ends, as all runs within it say it. "" where the service does not."""
+    """Return when a window ends, as all runs within it say it. "" where the service does not."""
     if not 0 <= seconds <= timedelta(days=366).total_seconds():
         return ""
     end = round((now.timestamp() + seconds) / _SPAN) * _SPAN

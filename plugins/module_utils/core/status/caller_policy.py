@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 MOST_CALLERS = 20
 """Callers of a budget that a status lists."""
 
-USE_KNOWN = "UseKnown"
+USE_KNOWN = "UsageKnown"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ OWNED = frozenset(
         "ReplicasReady",
         "ReplicasScheduled",
         "RoutingReady",
-        "UseKnown",
+        "UsageKnown",
     }
 )
 """Types that this collection writes: those that no longer apply are removed, other types are kept."""

@@ -27,14 +27,14 @@ SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 class ExpectedCluster:
     """Expected state of a workload cluster: the devices that the classes of its pools promise.
 
-    `provisioned` is true for a cluster that the fleet creates, `has_door` for one that gateways in mode Model may
-    reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is counted there,
-    by namespace and name of each CallerPolicy that has some."""
+    `provisioned` is true for a cluster that the fleet creates, `has_cluster_gateway` for one that gateways in mode
+    Model may reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is
+    counted there, by namespace and name of each CallerPolicy that has some."""
 
     name: str
     promises: tuple[Promise, ...] = ()
     provisioned: bool = False
-    has_door: bool = False
+    has_cluster_gateway: bool = False
     hosts_gateway: bool = False
     callers: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ def _cluster(
         cluster.name,
         tuple(promises),
         provisioned=cluster.spec.cluster.source != "Existing",
-        has_door=bool(hosts),
+        has_cluster_gateway=bool(hosts),
         hosts_gateway=cluster.name in hosts,
         callers=callers,
     )

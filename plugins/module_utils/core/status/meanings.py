@@ -241,7 +241,7 @@ _MODEL_ROUTE = (
 
 _CALLER_POLICY = (
     Meaning(
-        "UseKnown",
+        "UsageKnown",
         "The usage of all its budgets is known.",
         (
             Reason("True", "NoBudgets", "It has none."),

@@ -52,7 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
-_FRONT_DOORS = frozenset({"v1", "anthropic"})
+_API_PREFIXES = frozenset({"v1", "anthropic"})
 _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 """Labels of replicas that are not known before they are placed."""
 
@@ -251,8 +251,8 @@ def _speaks_openai(selector: Mapping[str, str], beside: ModelEndpoint, fleet: Fl
 
 
 def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a namespace whose engines would have the paths of the front doors of gateways in mode Model."""
-    if resource.namespace in _FRONT_DOORS and fleet.ways.gateways:
+    """Yield a namespace whose engines would have the paths of the APIs of gateways in mode Model."""
+    if resource.namespace in _API_PREFIXES and fleet.ways.gateways:
         message = "is a path of the API of gateways in mode Model: engines in it would get requests for other models"
         yield Problem(message, "metadata.namespace", resource.namespace, "Choose another namespace")
 

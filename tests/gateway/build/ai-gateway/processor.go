@@ -34,8 +34,8 @@ const (
 
 // A request between its two filters in Envoy: before a backend is chosen, and after (once for each attempt).
 type request struct {
-	schema   string // of the front door
-	path     string // below that of the front door: /chat/completions
+	schema   string // of the API
+	path     string // below that of the API: /chat/completions
 	body     object
 	model    string
 	headers  map[string]string // as they were before a backend was chosen

@@ -12,7 +12,7 @@ import (
 
 // An answer of a backend, read as it comes: what it has cost, and what the caller gets of it.
 type response struct {
-	from, to      string // schemas of backend and front door
+	from, to      string // schemas of backend and API
 	events        bool
 	model         string
 	input, output int

@@ -90,7 +90,7 @@ MISTAKES = (
     ("gateways.yaml:6", f"{EDGE}.backend", "", "a gateway in mode Model runs on Envoy"),
     ("gateways.yaml:7", f"{EDGE}.auth.method", "", "Write APIKey."),
     ("gateways.yaml:7", f"{EDGE}.auth.apiKey.secretSelector.matchLabels", "", "Must not be empty."),
-    ("gateways.yaml:13", "document 2, InferenceGateway door, spec.clusterName", '"pariss"', "Did you mean paris?"),
+    ("gateways.yaml:13", "document 2, InferenceGateway hub, spec.clusterName", '"pariss"', "Did you mean paris?"),
     ("gateways.yaml:18", "document 3, InferenceGateway nowhere, spec.clusterName", "", "the InferenceCluster that"),
     ("gateways.yaml:25", "document 4, ModelEndpoint ai/openai, spec.origin", '"https://api.openai.com/v1"', "no path"),
     ("gateways.yaml:26", "document 4, ModelEndpoint ai/openai, spec.api.schema", '"openai"', "Write OpenAI."),

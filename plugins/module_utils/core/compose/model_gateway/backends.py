@@ -18,7 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import PORT, ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import (
+    PORT,
+    ClusterGateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 AI_API = f"{constants.AI_GROUP}/v1beta1"
@@ -32,14 +35,14 @@ _PRIVATE = tuple(
 """Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
 same header."""
 SERVICE_HEADER = "x-modelplane-service"
-"""Header that says behind the door of a gateway's own cluster which service a request is for: by then its body names
-the model as the endpoint has it."""
+"""Header that says behind the cluster gateway of a gateway's own cluster which service a request is for: by then its
+body names the model as the endpoint has it."""
 ENDPOINT_HEADER = "x-modelplane-endpoint"
 """Header that says there which endpoint a request is for, by the name of its backend."""
 
 Key = tuple[str, str]
-Doors = Mapping[Key, ClusterDoor]
-"""Doors to clusters by the namespace and name of the endpoints behind them: those of the fleet's replicas."""
+ClusterGateways = Mapping[Key, ClusterGateway]
+"""Cluster gateways by the namespace and name of the endpoints behind them: those of the fleet's replicas."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Overflow:
-    """Detour of a service's requests for its first priority, by the door of the gateway's own cluster. Budgets are
-    counted behind it, whose refusals the gateway takes for those of an endpoint: it goes to the next priority.
+    """Detour of a service's requests for its first priority, by the cluster gateway of the gateway's own cluster.
+    Budgets are counted behind it, whose refusals the gateway takes for those of an endpoint: it goes to the next
+    priority.
 
     `budgets` are those, by the names of their policies and their own. `is_ready`: requests take it; until then only the
-    objects behind the door are composed. Foreign backends behind it get the names of callers (`names_callers`) and of
-    the service (`counts_tokens`), where tokens are counted by them."""
+    objects behind the cluster gateway are composed. Foreign backends behind it get the names of callers
+    (`names_callers`) and of the service (`counts_tokens`), where tokens are counted by them."""
 
-    door: ClusterDoor
+    cluster_gateway: ClusterGateway
     budgets: frozenset[tuple[str, str]]
     is_ready: bool = True
     names_callers: bool = False
@@ -86,11 +90,11 @@ def key_of(endpoint: api.ModelEndpoint) -> Key:
     return endpoint.namespace, endpoint.name
 
 
-def target_problem(endpoint: api.ModelEndpoint, doors: Doors) -> str:
+def target_problem(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> str:
     """Return the reason why gateways in mode Model cannot send requests to an endpoint, "" when there is none."""
-    door = doors.get(key_of(endpoint))
-    if door:
-        return door.problem
+    cluster_gateway = cluster_gateways.get(key_of(endpoint))
+    if cluster_gateway:
+        return cluster_gateway.problem
     obstacle = model_mode_obstacle(endpoint)
     return obstacle.reason if obstacle else ""
 
@@ -100,14 +104,21 @@ def served_model(resource: api.ModelEndpoint | api.ModelReplica) -> str:
     return f"{resource.namespace}/{resource.labels.get(names.DEPLOYMENT_LABEL, resource.name)}"
 
 
-def target(endpoint: api.ModelEndpoint, doors: Doors) -> Target:
+def target(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> Target:
     """Return the target of an endpoint without a problem."""
-    door = doors.get(key_of(endpoint))
+    cluster_gateway = cluster_gateways.get(key_of(endpoint))
     spec = endpoint.spec
-    if door:
+    if cluster_gateway:
         prefix = f"{path_prefix(endpoint.namespace, endpoint.name)}v1"
         model = served_model(endpoint)
-        return Target(door.hostname, PORT, door.hostname, prefix, model=model, cluster=door.cluster)
+        return Target(
+            cluster_gateway.hostname,
+            PORT,
+            cluster_gateway.hostname,
+            prefix,
+            model=model,
+            cluster=cluster_gateway.cluster,
+        )
     url = parse_url(spec.backend_url)
     server = ((spec.tls and spec.tls.server_name) or url.host) if url.tls else ""
     key = spec.credential.api_key if spec.credential else None
@@ -115,23 +126,23 @@ def target(endpoint: api.ModelEndpoint, doors: Doors) -> Target:
 
 
 def detour_name(backend: str) -> str:
-    """Return the name of the backend that leads to this one by the door of the gateway's own cluster."""
+    """Return the name of the backend that leads to this one by the cluster gateway of the gateway's own cluster."""
     return names.child_name(backend, "overflow")
 
 
-def detour(found: Target, door: ClusterDoor, service: str, name: str) -> Target:
-    """Return the target that leads to that of an endpoint by the door of the gateway's own cluster.
+def detour(found: Target, cluster_gateway: ClusterGateway, service: str, name: str) -> Target:
+    """Return the target that leads to that of an endpoint by the cluster gateway of the gateway's own cluster.
 
-    What the endpoint speaks and what it calls its model are settled before the door, as without it. `service` is the
-    name of the model, `name` that of the endpoint's backend."""
+    What the endpoint speaks and what it calls its model are settled before the cluster gateway, as without it.
+    `service` is the name of the model, `name` that of the endpoint's backend."""
     return replace(
         found,
-        host=door.hostname,
+        host=cluster_gateway.hostname,
         port=PORT,
-        server=door.hostname,
-        # The front doors of the AI gateway.
+        server=cluster_gateway.hostname,
+        # The API prefixes of the AI gateway.
         prefix="/anthropic/v1" if found.schema == ANTHROPIC else "/v1",
-        cluster=door.cluster,
+        cluster=cluster_gateway.cluster,
         key=None,
         headers=((SERVICE_HEADER, service), (ENDPOINT_HEADER, name)),
     )

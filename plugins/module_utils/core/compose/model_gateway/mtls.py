@@ -33,7 +33,7 @@ _PLAIN = {"name": "http", "protocol": "HTTP", "port": 80}
 
 
 @dataclass(frozen=True)
-class ClusterDoor:
+class ClusterGateway:
     """Way of gateways in mode Model to a workload cluster: its internal name, its address, and its CA (PEM).
 
     Each is "" while it is not known."""
@@ -65,20 +65,20 @@ def _service_name(cluster: str) -> str:
     return names.child_name("cluster", cluster.replace(".", "-"))
 
 
-def door_objects(gateway: api.InferenceGateway, door: ClusterDoor) -> tuple[Object, ...]:
+def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: ClusterGateway) -> tuple[Object, ...]:
     """Return the objects on a gateway's cluster by which the name of a workload cluster resolves to its address."""
-    metadata = gateway_metadata(gateway, _service_name(door.cluster), cluster=door.cluster)
+    metadata = gateway_metadata(gateway, _service_name(cluster_gateway.cluster), cluster=cluster_gateway.cluster)
     service: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
     try:
-        version = ip_address(door.address).version
+        version = ip_address(cluster_gateway.address).version
     except ValueError:
-        return ({**service, "spec": {"type": "ExternalName", "externalName": door.address}},)
+        return ({**service, "spec": {"type": "ExternalName", "externalName": cluster_gateway.address}},)
     family: AddressType = "IPv4" if version == 4 else "IPv6"
     # Without an address of its own: the name resolves to the cluster's.
     spec = {"clusterIP": "None", "ports": [{"port": PORT, "protocol": "TCP"}]}
     if version == 6:
         spec |= {"ipFamilies": [family], "ipFamilyPolicy": "SingleStack"}
-    return {**service, "spec": spec}, manual_slice(metadata, family, PORT, [door.address])
+    return {**service, "spec": spec}, manual_slice(metadata, family, PORT, [cluster_gateway.address])
 
 
 def cluster_gateway_objects(

@@ -3,23 +3,23 @@
 """Budgets beyond which requests go to the next priority of a service (`whenSpent: Overflow`).
 
 Envoy counts budgets before it chooses an endpoint, and answers 429 itself: failover, which begins with an endpoint's
-answer, would never see that. So requests for the first priority of such a service take a detour, by the door of the
-gateway's own cluster (`mtls.py`), and the budget is counted behind it:
+answer, would never see that. So requests for the first priority of such a service take a detour, by the cluster gateway
+of the gateway's own cluster (`mtls.py`), and the budget is counted behind it:
 
-    caller ──> gateway ──> door of its cluster ──> first priority      the budget is counted at the door
-                  └──────────────────────────────> next priorities     once the door answers 429, as for any endpoint
+    caller ──> gateway ──> cluster gateway ──> first priority      the budget is counted at the cluster gateway
+                  └──────────────────────────> next priorities     once that answers 429, as for any endpoint
 
 The gateway has a backend of its own for the way to each endpoint: weights and attempts stay as they are, and usage
-records name the endpoint. What it sends to the door says in headers which service and which endpoint a request is for.
-Only gateways have a certificate for the door, so that these headers, and who calls, are believed there. Usage records
-are those of the gateway alone: the log of the door has none, so each request has one.
+records name the endpoint. What it sends to the cluster gateway says in headers which service and which endpoint a
+request is for. Only gateways have a certificate for the cluster gateway, so that these headers, and who calls, are
+believed there. Usage records are those of the gateway alone: the cluster gateway writes none, so each request has one.
 
-Behind the door a request goes to the endpoint that it names. For one that the door does not know yet, or no more, it
-answers 503, as the two learn of changes one after the other: the gateway then asks another endpoint, as for one that is
-down.
+Behind the cluster gateway a request goes to the endpoint that it names. For one that the cluster gateway does not know
+yet, or no more, it answers 503, as the two learn of changes one after the other: the gateway then asks another
+endpoint, as for one that is down.
 
 Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
-as a request of its own, as it comes by the door again.
+as a request of its own, as it comes by the cluster gateway again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     HTTPS,
     gateway_metadata,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    refusals as door_refusals,
+    refusals as refusals_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
@@ -88,20 +88,20 @@ def overflowing(routes: Iterable[Route], policies: Iterable[api.CallerPolicy]) -
 def with_overflow(
     route: Route,
     found: Overflowing,
-    door: ClusterDoor,
+    cluster_gateway: ClusterGateway,
     policies: Iterable[api.CallerPolicy],
     accepts: Callable[[str], bool],
 ) -> Route:
-    """Return a route with the detour that its budgets need; the same one while the cluster's door cannot be used.
+    """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
 
-    `accepts`: whether the door has accepted the AIGatewayRoute of a name in the route's namespace. Requests take the
-    detour from then on; until then the gateway refuses those beyond the budget."""
+    `accepts`: whether the cluster gateway has accepted the AIGatewayRoute of a name in the route's namespace.
+    Requests take the detour from then on; until then the gateway refuses those beyond the budget."""
     spilling = found.get(route.service.name, ())
-    if not spilling or door.problem:
+    if not spilling or cluster_gateway.problem:
         return route
     budgets = frozenset((policy.name, budget.name) for policy, budget in spilling)
     detour = Overflow(
-        door,
+        cluster_gateway,
         budgets,
         is_ready=accepts(_route_name(route, 0)),
         names_callers=any(counts_tokens_of_callers(policy, [budget]) for policy, budget in spilling),
@@ -118,7 +118,7 @@ def with_overflow(
 
 
 def refusals(
-    route: Route, found: Overflowing, door: ClusterDoor, policies: Iterable[api.CallerPolicy]
+    route: Route, found: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
 ) -> Iterator[str]:
     """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. One whose
     manifest has a single priority is left to its validation."""
@@ -127,10 +127,12 @@ def refusals(
     reason = ""
     if route.tiers < 2:
         reason = "no endpoint of a next priority can be used"
-    elif found.get(route.service.name) and door.problem:
-        reason = door.problem
+    elif found.get(route.service.name) and cluster_gateway.problem:
+        reason = cluster_gateway.problem
     elif route.overflow and not route.overflow.is_ready:
-        gateway = f"Gateway {constants.SYSTEM_NAMESPACE}/{constants.CLUSTER_GATEWAY} of cluster {door.cluster}"
+        gateway = (
+            f"Gateway {constants.SYSTEM_NAMESPACE}/{constants.CLUSTER_GATEWAY} of cluster {cluster_gateway.cluster}"
+        )
         reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{_route_name(route, 0)} yet"
     selecting = [policy for policy in policies if reason and selects(policy, route.service)]
     for policy in selecting:
@@ -146,13 +148,13 @@ def _spilling(policy: api.CallerPolicy) -> list[Budget]:
 
 
 def overflow_objects(route: Route) -> Iterator[Object]:
-    """Yield the objects of a service behind the door, of none without a detour."""
+    """Yield the objects of a service behind the cluster gateway, of none without a detour."""
     detour = route.overflow
     if not detour:
         return
     model = route.service.model_name
     for name in route.first:
-        found = backends.detour(route.targets[name], detour.door, model, name)
+        found = backends.detour(route.targets[name], detour.cluster_gateway, model, name)
         yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
     for index, part in enumerate(_parts(route)):
         rules = [
@@ -166,18 +168,19 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         yield ai_route(route, _route_name(route, index), _LISTENER, rules)
 
 
-def is_behind_door(route: Object) -> bool:
-    """Return True for an AIGatewayRoute behind the door of a cluster: it has to stay for as long as that."""
+def is_behind_cluster_gateway(route: Object) -> bool:
+    """Return True for an AIGatewayRoute behind the cluster gateway of a cluster: it has to stay for as long as that."""
     parents = entries(route, "spec", "parentRefs") if identity(route)[1] == "AIGatewayRoute" else ()
     return any(text(parent, "name") == constants.CLUSTER_GATEWAY for parent in parents)
 
 
-def door_answer_objects(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the door of a gateway's cluster refuses as the gateway does, and answers 503 to
-    requests on a detour that it does not know. Those of endpoints that it knows have more headers in common with their
-    rules."""
-    door = constants.CLUSTER_GATEWAY
-    yield door_refusals(gateway_metadata(gateway, f"{door}-refusals"), HTTPS, gateway=door)
+def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
+    """Yield the objects by which the cluster gateway of a gateway's cluster refuses as the gateway does.
+
+    It answers 503 to requests on a detour that it does not know; those of endpoints that it knows have more headers in
+    common with their rules."""
+    name = constants.CLUSTER_GATEWAY
+    yield refusals_of(gateway_metadata(gateway, f"{name}-refusals"), HTTPS, gateway=name)
     metadata = gateway_metadata(gateway, _UNKNOWN)
     yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
     match = {"type": "RegularExpression", "name": SERVICE_HEADER, "value": ".+"}
@@ -195,8 +198,8 @@ def door_answer_objects(gateway: api.InferenceGateway) -> Iterator[Object]:
 
 
 def overflow_budget_objects(routes: Iterable[Route], policies: Sequence[Rights]) -> Iterator[Object]:
-    """Yield the policies that count budgets behind the door, for the services of a namespace."""
-    yield from counting_objects([route for route in routes if route.overflow], policies, DOOR)
+    """Yield the policies that count budgets behind the cluster gateway, for the services of a namespace."""
+    yield from counting_objects([route for route in routes if route.overflow], policies, CLUSTER_GATEWAY)
 
 
 def _parts(route: Route) -> list[Sequence[str]]:
@@ -220,9 +223,9 @@ def _policy_name(group: Sequence[Route]) -> str:
     return names.child_name(*(route.service.name for route in group), first.gateway.name, "overflow")
 
 
-def _counts_at_door(each: Rights, budget: Budget, route: Route) -> bool:
+def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bool:
     return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
 
 
-DOOR = Counter(_counts_at_door, SERVICE_HEADER, _route_names, _policy_name, several=True)
-"""The door of the gateway's own cluster."""
+CLUSTER_GATEWAY = Counter(_counts_at_cluster_gateway, SERVICE_HEADER, _route_names, _policy_name, several=True)
+"""The cluster gateway of the gateway's own cluster."""

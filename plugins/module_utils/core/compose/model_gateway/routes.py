@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    Doors,
+    ClusterGateways,
     Overflow,
     Target,
 )
@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     listener_name,
     parent,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterDoor
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
@@ -51,7 +51,7 @@ class Route:
     service: api.ModelService
     gateway: api.InferenceGateway
     resolution: Resolution
-    doors: Doors
+    cluster_gateways: ClusterGateways
     names_callers: bool = False
     overflow: Overflow | None = None
 
@@ -78,7 +78,7 @@ class Route:
     @cached_property
     def targets(self) -> Mapping[str, Target]:
         """Targets of the endpoints in use, by the names of their backends."""
-        return {self.backend_name(each): backends.target(each, self.doors) for each, *__ in self.used}
+        return {self.backend_name(each): backends.target(each, self.cluster_gateways) for each, *__ in self.used}
 
     @cached_property
     def first(self) -> Sequence[str]:
@@ -88,7 +88,7 @@ class Route:
     @property
     def knowing_callers(self) -> list[api.ModelEndpoint]:
         """Endpoints in use outside of the fleet that get the names of callers."""
-        outside = [endpoint for endpoint, *__ in self.used if backends.key_of(endpoint) not in self.doors]
+        outside = [endpoint for endpoint, *__ in self.used if backends.key_of(endpoint) not in self.cluster_gateways]
         return [endpoint for endpoint in outside if self.names_callers_to(self.backend_name(endpoint))]
 
     def names_callers_to(self, backend: str) -> bool:
@@ -98,12 +98,16 @@ class Route:
         return self.overflow.names_callers or (self.names_callers and not self.overflow.is_ready)
 
     @property
-    def clusters(self) -> list[ClusterDoor]:
-        """Doors to the clusters of the fleet that it sends requests to, by name."""
-        found = {self.doors[key] for key in (backends.key_of(each) for each, *__ in self.used) if key in self.doors}
+    def clusters(self) -> list[ClusterGateway]:
+        """Cluster gateways to the clusters of the fleet that it sends requests to, by name."""
+        found = {
+            self.cluster_gateways[key]
+            for key in (backends.key_of(each) for each, *__ in self.used)
+            if key in self.cluster_gateways
+        }
         if self.overflow:
-            found.add(self.overflow.door)
-        return sorted(found, key=lambda door: door.cluster)
+            found.add(self.overflow.cluster_gateway)
+        return sorted(found, key=lambda cluster_gateway: cluster_gateway.cluster)
 
     @property
     def tiers(self) -> int:
@@ -169,9 +173,9 @@ def _trust(route: Route) -> Iterable[Object]:
         commonName=f"{NAME}-{route.gateway.name}"[:64],
         usages=["client auth", "digital signature", "key encipherment"],
     )
-    for door in clusters:
-        metadata = _shared_metadata(route, backends.cluster_ca_name(door.cluster))
-        yield parts.config_map(metadata, door.certificate)
+    for cluster_gateway in clusters:
+        metadata = _shared_metadata(route, backends.cluster_ca_name(cluster_gateway.cluster))
+        yield parts.config_map(metadata, cluster_gateway.certificate)
 
 
 def _shared_metadata(route: Route, name: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class UInt(int):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
-    """A span of time in nanoseconds, within 64 bits."""
+    """A duration in nanoseconds, within 64 bits."""
 
     nanos: int
 

@@ -104,12 +104,12 @@ def many_budgets(policies: int) -> list[str]:
             id="unknown cluster",
         ),
         pytest.param(
-            {"gateway": GATEWAY, "other": change(GATEWAY, "edge", "door")},
+            {"gateway": GATEWAY, "other": change(GATEWAY, "edge", "east")},
             "warning",
             "spec.clusterName",
             4,
-            "is the cluster of InferenceGateway door too",
-            "remove door or this one",
+            "is the cluster of InferenceGateway east too",
+            "remove east or this one",
             id="second gateway of a cluster",
         ),
         pytest.param(
@@ -505,7 +505,7 @@ def test_manifests_of_the_fleet_gateway_have_no_problems() -> None:
     assert [str(problem) for problem in loaded.problems if "InferenceClass" not in str(problem)] == []
 
 
-def test_engines_have_no_paths_of_the_front_doors() -> None:
+def test_engines_have_no_paths_of_the_apis() -> None:
     for name in ("v1", "anthropic"):
         moved = change(DEPLOYMENT, "namespace: team", f"namespace: {name}")
         said = [each for each in fleet(gateway=GATEWAY, deployment=moved).problems if each.path == "metadata.namespace"]

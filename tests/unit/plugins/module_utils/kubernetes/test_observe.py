@@ -486,7 +486,7 @@ def read_names(client: MemoryClient) -> list[str]:
 
 def test_what_gateways_in_mode_model_know_of_a_cluster() -> None:
     client = MemoryClient(MODELS)
-    entry = observe_cluster(client, replace(EAST, has_door=True)).entry
+    entry = observe_cluster(client, replace(EAST, has_cluster_gateway=True)).entry
     assert read_names(client) == ["Gateway cluster-gateway", "ConfigMap cluster-gateway-ca"]
     objects = parse({"clusters": {"east": entry}}).clusters["east"].objects
     authority = objects.find("ConfigMap", SYSTEM, "cluster-gateway-ca")
@@ -498,7 +498,7 @@ def test_what_gateways_in_mode_model_know_of_a_cluster() -> None:
 
 def test_what_is_read_of_a_cluster_with_a_gateway_in_mode_model() -> None:
     client = MemoryClient(MODELS)
-    entry = observe_cluster(client, replace(EAST, has_door=True, hosts_gateway=True)).entry
+    entry = observe_cluster(client, replace(EAST, has_cluster_gateway=True, hosts_gateway=True)).entry
     names = ["Gateway cluster-gateway", "ConfigMap cluster-gateway-ca", "ConfigMap inference-gateway-ca"]
     assert read_names(client) == [*names, "AIGatewayRoute"]
     objects = parse({"clusters": {"east": entry}}).clusters["east"].objects
@@ -510,7 +510,7 @@ def test_what_is_read_of_a_cluster_with_a_gateway_in_mode_model() -> None:
 def test_a_gateway_in_mode_model_is_no_part_of_the_serving_stack() -> None:
     without = [value for value in WHOLE if value["kind"] != "Gateway"]
     assert "Gateway" in observe_cluster(MemoryClient(without), EAST).entry["stack"]["message"]
-    hosting = replace(EAST, has_door=True, hosts_gateway=True)
+    hosting = replace(EAST, has_cluster_gateway=True, hosts_gateway=True)
     # Nor is the AI gateway: what it lacks, objects say that are applied.
     entry = observe_cluster(MemoryClient(without, unserved=["AIGatewayRoute"]), hosting).entry
     assert entry["stack"] == {"ready": True, "message": ""}

@@ -51,7 +51,7 @@ def test_rights_for_gateways_in_mode_model_are_asked_for_where_a_fleet_has_one()
     }
     gateways = [right.verb for right in everywhere if right.resource == "gateways"]
     assert gateways == ["get", "list"]
-    assert needed(RIGHTS, ExpectedCluster("east", has_door=True)) == RIGHTS
+    assert needed(RIGHTS, ExpectedCluster("east", has_cluster_gateway=True)) == RIGHTS
 
 
 def test_a_role_that_is_bound_nowhere_gives_nothing() -> None:

@@ -55,7 +55,9 @@ def test_gateways_in_mode_model_are_expected_on_their_clusters_and_reach_the_oth
     auth = {"method": "APIKey", "apiKey": {"secretSelector": selector}}
     far = {**seen.EXISTING, "metadata": {"name": "far"}}
     found = expected([seen.EXISTING, far, seen.GATEWAY, gateway("eu", "east", auth=auth), gateway("us", "nowhere")])
-    assert [(each.has_door, each.hosts_gateway) for each in map(found.cluster, ("east", "far", "other"))] == [
+    assert [
+        (each.has_cluster_gateway, each.hosts_gateway) for each in map(found.cluster, ("east", "far", "other"))
+    ] == [
         (True, True),
         (True, False),
         (False, False),
@@ -63,7 +65,7 @@ def test_gateways_in_mode_model_are_expected_on_their_clusters_and_reach_the_oth
     assert found.gateway == api.parse(seen.GATEWAY)
     assert found.caller_keys == ({"a": "1", "b": "2"},)
     nowhere = expected([seen.EXISTING, gateway("us", "nowhere")]).cluster("east")
-    assert (nowhere.has_door, nowhere.hosts_gateway) == (False, False)
+    assert (nowhere.has_cluster_gateway, nowhere.hosts_gateway) == (False, False)
 
 
 @pytest.mark.parametrize("spec", [None, [], {"huggingFace": None}, {"huggingFace": {"authSecret": "x"}}])

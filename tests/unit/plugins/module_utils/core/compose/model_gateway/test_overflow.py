@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Budgets beyond which requests go to the next priority: the detour by the door of the gateway's own cluster."""
+"""Budgets beyond which requests go to the next priority: the detour by the cluster gateway."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ROUTE = child_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
 HUB = cluster("hub", "203.0.113.1")
 del HUB["metadata"]["labels"], HUB["spec"]["nodePools"]
-DOOR = f"{child_name('cluster', 'hub')}.{SYSTEM}.svc.cluster.local"
+CLUSTER_GATEWAY = f"{child_name('cluster', 'hub')}.{SYSTEM}.svc.cluster.local"
 EAST, WEST = "qwen-505d53c46f", "qwen-575efd95ab"
 EVERYONE = [{"name": "*"}]
 TOKENS: Document = {"name": "day", "unit": "Tokens", "limit": 1000, "per": "Day", "whenSpent": "Overflow"}
@@ -88,14 +88,14 @@ def built() -> Built:
     return build(documents(budgets=[TOKENS, REQUESTS]))
 
 
-def test_the_gateway_sends_the_first_priority_to_the_door_of_its_own_cluster(built: Built) -> None:
+def test_the_gateway_sends_the_first_priority_to_the_cluster_gateway_of_its_own_cluster(built: Built) -> None:
     for endpoint in (EAST, WEST):
         name = detour(endpoint)
         assert built("Backend", name)["spec"] == {
-            "endpoints": [{"fqdn": {"hostname": DOOR, "port": 443}}],
+            "endpoints": [{"fqdn": {"hostname": CLUSTER_GATEWAY, "port": 443}}],
             "tls": {
                 "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": child_name("cluster-ca", "hub")}],
-                "sni": DOOR,
+                "sni": CLUSTER_GATEWAY,
                 "clientCertificateRef": {"group": "", "kind": "Secret", "name": "inference-gateway-client"},
             },
         }
@@ -131,7 +131,7 @@ def test_names_weights_and_retries_of_its_backends_stay(built: Built) -> None:
     assert "rateLimit" not in found
 
 
-def test_behind_the_door_a_request_goes_to_the_endpoint_that_it_names(built: Built) -> None:
+def test_behind_the_cluster_gateway_a_request_goes_to_the_endpoint_that_it_names(built: Built) -> None:
     expected = [
         {"name": backend(each), "weight": 1, "priority": 0, "modelNameOverride": "ml-team/qwen"}
         for each in (EAST, WEST)
@@ -158,7 +158,7 @@ def test_behind_the_door_a_request_goes_to_the_endpoint_that_it_names(built: Bui
     assert "headerMutation" not in built("AIServiceBackend", backend(EAST))["spec"]
 
 
-def test_budgets_that_overflow_are_counted_at_the_door_and_others_at_the_gateway(built: Built) -> None:
+def test_budgets_that_overflow_are_counted_at_the_cluster_gateway_and_others_at_the_gateway(built: Built) -> None:
     (refusing,) = rules(built)
     assert refusing["limit"] == {"requests": 60, "unit": "Minute"}
     (spilling,) = rules(built, INSIDE)
@@ -183,7 +183,7 @@ def test_budgets_that_overflow_are_counted_at_the_door_and_others_at_the_gateway
     assert not refusals(built)
 
 
-def test_objects_behind_the_door_belong_to_the_service_and_api_servers_take_them(built: Built) -> None:
+def test_objects_behind_the_cluster_gateway_belong_to_the_service_and_api_servers_take_them(built: Built) -> None:
     without = build(documents(budgets=[{**TOKENS, "whenSpent": "Refuse"}, REQUESTS]))
     added = [built.objects["hub"][key] for key in built.objects["hub"].keys() - without.objects["hub"].keys()]
     kinds = [each["kind"] for each in added if each["metadata"].get("namespace") == TEAM]
@@ -201,14 +201,14 @@ def test_objects_behind_the_door_belong_to_the_service_and_api_servers_take_them
             assert each["metadata"]["labels"] == built("AIGatewayRoute", "chat")["metadata"]["labels"]
 
 
-def test_the_door_reads_requests_as_if_they_came_from_a_caller(built: Built) -> None:
+def test_the_cluster_gateway_reads_requests_as_if_they_came_from_a_caller(built: Built) -> None:
     spec = built("ClientTrafficPolicy", "cluster-gateway-clients", SYSTEM)["spec"]
     assert spec["headers"] == {"earlyRequestHeaders": {"remove": ["x-ai-eg-original-path", "x-ai-eg-internal-req-id"]}}
     assert spec["tls"]["clientValidation"]["optional"] is False
     assert "headers" not in built("ClientTrafficPolicy", "cluster-gateway-clients", SYSTEM, "east")["spec"]
 
 
-def test_the_door_says_that_it_does_not_know_an_endpoint_as_if_that_was_down(built: Built) -> None:
+def test_the_cluster_gateway_says_that_it_does_not_know_an_endpoint_as_if_that_was_down(built: Built) -> None:
     route = built("HTTPRoute", "cluster-gateway-unknown", SYSTEM)
     (rule,) = route["spec"]["rules"]
     # One header: that of every endpoint has two.
@@ -224,7 +224,7 @@ def test_the_door_says_that_it_does_not_know_an_endpoint_as_if_that_was_down(bui
     assert built("HTTPRouteFilter", name, SYSTEM)["spec"] == {"directResponse": {"statusCode": 503}}
 
 
-def test_a_cluster_without_engines_has_a_door_only_while_a_budget_overflows(built: Built) -> None:
+def test_a_cluster_without_engines_has_a_cluster_gateway_only_while_a_budget_overflows(built: Built) -> None:
     assert built("Gateway", "cluster-gateway", SYSTEM)["spec"]["listeners"][0]["name"] == "https"
     refusing = build(documents(budgets=[{**TOKENS, "whenSpent": "Refuse"}]))
     assert ("Gateway", SYSTEM, "cluster-gateway") not in refusing.objects["hub"]
@@ -238,7 +238,7 @@ def test_a_cluster_without_engines_has_a_door_only_while_a_budget_overflows(buil
         ({**TOKENS, "unit": "Requests"}, EVERYONE, False, [CALLER, ENDPOINT, SERVICE]),
     ],
 )
-def test_a_provider_behind_the_door_gets_its_key_and_what_tokens_are_counted_by(
+def test_a_provider_behind_the_cluster_gateway_gets_its_key_and_what_tokens_are_counted_by(
     budget: Document, callers: Any, named: bool, removed: list[str]
 ) -> None:
     key = {"apiKey": {"secretRef": {"name": "saas-key", "key": "token"}}}
@@ -298,7 +298,7 @@ def test_a_next_priority_that_cannot_be_used_is_none() -> None:
     assert rules(built)
 
 
-def test_before_the_door_is_known_requests_beyond_the_budget_are_refused() -> None:
+def test_before_the_cluster_gateway_is_known_requests_beyond_the_budget_are_refused() -> None:
     built = build(documents(hub=cluster("hub")))
     (warned,) = refusals(built)
     assert warned.endswith("cluster hub has no hostname for gateways in mode Model yet")
@@ -309,7 +309,7 @@ def test_before_the_door_is_known_requests_beyond_the_budget_are_refused() -> No
 
 
 @pytest.mark.parametrize("accepted", ["True", "False", ""])
-def test_requests_take_the_detour_once_the_door_has_accepted_it(accepted: str) -> None:
+def test_requests_take_the_detour_once_the_cluster_gateway_has_accepted_it(accepted: str) -> None:
     """Also while it has not yet accepted a later change of it."""
     conditions = [{"type": "Accepted", "status": accepted, "observedGeneration": 1}] if accepted else []
     seen = {
@@ -333,7 +333,7 @@ def test_requests_take_the_detour_once_the_door_has_accepted_it(accepted: str) -
     is_ready = accepted == "True"
     assert references(built) == [detour("own") if is_ready else backend("own"), backend("spare")]
     assert bool(rules(built)) == (not is_ready)
-    assert rules(built, INSIDE), "behind the door all is there"
+    assert rules(built, INSIDE), "behind the cluster gateway all is there"
     assert references(built, INSIDE) == [backend("own")]
     assert [INSIDE in each for each in refusals(built)] == ([] if is_ready else [True])
 
@@ -345,7 +345,9 @@ def test_a_gateway_that_asks_for_no_keys_counts_nothing() -> None:
     assert [value["metadata"]["name"] for value in built.of("AIGatewayRoute")] == ["chat"]
 
 
-def test_what_is_behind_the_door_of_a_gateway_that_has_errors_keeps_the_door(built: Built) -> None:
+def test_what_is_behind_the_cluster_gateway_of_a_gateway_that_has_errors_keeps_the_cluster_gateway(
+    built: Built,
+) -> None:
     """Nothing is composed of it, so that nothing says that its budgets overflow."""
     route = built("AIGatewayRoute", INSIDE)
 
