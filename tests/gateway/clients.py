@@ -36,6 +36,7 @@ DETOURS = {
     "spill": names.child_name("spill", "spill-alone", "eu", "overflow"),
     "spill-two": names.child_name(names.child_name("spill-two", "eu"), "overflow"),
     "spill-claude": names.child_name(names.child_name("spill-claude", "eu"), "overflow"),
+    "spill-ample": names.child_name(names.child_name("spill-ample", "eu"), "overflow"),
 }
 """Policies that count the budgets of services at the cluster gateway of the gateway's own cluster."""
 SPREAD = {"north": 7, "south": 2, "paid": 1}
@@ -125,7 +126,7 @@ def empty_budgets(gateway_cluster: GatewayCluster) -> None:
 
 @dataclass(frozen=True)
 class Said:
-    """Error of a refusal, in the format of both cluster_gateways."""
+    """Error of a refusal, in the format of both APIs."""
 
     status: int
     type: str

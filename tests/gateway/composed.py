@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import ordered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Options, apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_budgets import observe_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
@@ -62,7 +62,6 @@ class ComposedFleet:
         self.folder = folder / "build"
         self._manifests = folder / "manifests"
         self.built: list[Object] = []
-        self._applied: list[Object] = []
         self.clients, self.servers = (Authority(name, folder) for name in ("clients", "servers"))
         for each in (self.folder, self._manifests):
             each.mkdir()
@@ -80,30 +79,21 @@ class ComposedFleet:
         self.built = Build(str(self.folder)).objects(HUB)
 
     def install(self) -> None:
-        """Build, and apply what was built: namespaces, Secrets, the rest. Then delete what is built no more."""
+        """Build, and apply what was built, as a run does. Fails where that does."""
         self.build()
-        namespaces = [each for each in self.built if each["kind"] == "Namespace"]
-        self.cluster.apply(namespaces)
-        self.copy_secrets()
+        self.cluster.apply([each for each in self.built if each["kind"] == "Namespace"])
         self.certify()
-        left_out = {"Namespace"} | CERTIFICATES | ENGINES
-        applied = ordered(self._double(each) for each in self.built if each["kind"] not in left_out)
-        self.cluster.apply(applied)
-        stays = [identity(each) for each in applied]
-        for each in reversed(self._applied):
-            if identity(each) not in stays:
-                metadata = each["metadata"]
-                place = metadata.get("namespace", "")
-                self.cluster.cluster.objects.delete(each["apiVersion"], each["kind"], metadata["name"], place)
-        self._applied = applied
+        left_out = CERTIFICATES | ENGINES
+        objects = [self._double(each) for each in self.built if each["kind"] not in left_out]
+        with connect(Connection(HUB, kubeconfig=str(self.cluster.cluster.kubeconfig)), write_cache=False) as client:
+            done = apply(client, [*objects, *self.copied(client)], Options())
+        assert not done.failed, [f"{each.key}: {each.message}" for each in done.results if each.action == "failed"]
 
-    def copy_secrets(self) -> None:
-        """Copy the Secrets that the plan names, as applying does."""
-        entries = Build(str(self.folder)).secret_copies()
-        with connect(Connection("control", kubeconfig=str(self.cluster.cluster.kubeconfig))) as control:
-            copied = copies(entries, HUB, Sources(control))
-        assert not copied.notes, copied.notes
-        self.cluster.apply(copied.desired)
+    def copied(self, control: Client) -> Sequence[Object]:
+        """Return the copies of Secrets that the plan names."""
+        found = copies(Build(str(self.folder)).secret_copies(), HUB, Sources(control))
+        assert not found.notes, found.notes
+        return found.desired
 
     def certify(self) -> None:
         """Write the Secret of each Certificate that has none yet, as cert-manager does."""

@@ -519,6 +519,39 @@ def test_a_key_is_rotated_while_requests_go_on(gateway_cluster: GatewayCluster, 
     assert Counter(load.statuses) == {200: len(load.statuses)}
 
 
+# How a service changes
+
+
+def test_endpoints_come_and_go_while_requests_go_on(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
+) -> None:
+    """One is deleted once proxies send it nothing any more."""
+    endpoints = fleet.resource("ModelService", "spread")["spec"]["endpoints"]
+    with Load(lambda connection: clients.ask("spread", "bob", over=connection), clients.gateway) as load:
+        load.more(gateway_cluster)
+        gone = endpoints.pop(1)
+        fleet.install()
+        load.more(gateway_cluster)
+        endpoints.append(gone)
+        fleet.install()
+        load.more(gateway_cluster)
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+
+
+def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
+) -> None:
+    """The way by which it is counted comes before requests take it, and stays until none does."""
+    [budget] = fleet.resource("CallerPolicy", "spill-ample")["spec"]["budgets"]
+    with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
+        load.more(gateway_cluster)
+        for choice in ("Refuse", "Overflow"):
+            budget["whenSpent"] = choice
+            fleet.install()
+            load.more(gateway_cluster)
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+
+
 # Last, as the models move to another port
 
 

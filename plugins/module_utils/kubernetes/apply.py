@@ -30,10 +30,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.man
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import (
     DEFINITION,
     NAMESPACE,
-    ROUTES,
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import KINDS as ROUTES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
     TLS_SECRET,
     WORKLOAD_GATEWAY,
@@ -65,6 +66,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
     is_certificate,
     prune,
     unwanted,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
+    TAKE_OVER_SECONDS,
+    wait_taken_over,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
@@ -461,6 +466,7 @@ class _Run:
 
     def _send(self, pending: Sequence[tuple[Object, Object | None]], known: Mapping[Key, Result]) -> list[Result]:
         broken = {key.name for key, found in known.items() if key.kind == NAMESPACE and found.action == "failed"}
+        unapplied = [(self._desired[key], found.before) for key, found in known.items() if found.action == "failed"]
         made: set[str] = set()
         results = []
         definitions: list[Object] = []
@@ -475,9 +481,14 @@ class _Run:
             if key.namespace in self.sender.new_namespaces - made:
                 made.add(key.namespace)
                 self._make_namespace(key.namespace, pending)
+            if unguarded := _unguarded(value, unapplied):
+                results.append(result(value, "failed", unguarded, before=before))
+                continue
             if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
                 self.secrets.open(key.namespace)
             found = self.sender.send(value, before)
+            if found.action == "failed":
+                unapplied.append((value, before))
             if found.after is not None and not self.options.check_mode:
                 state = readiness(found.after)
                 found = replace(found, ready=state.ready, message=found.message or state.message)
@@ -511,17 +522,26 @@ class _Run:
         self.client.forget_discovery()
 
     def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result]) -> list[Result]:
-        """Prune objects, but for those that routes lead to which could not be changed."""
-        stuck = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
-        kept = [value for value in gone if {Key.of(value).namespace, Key.of(value).name} & stuck]
+        """Prune objects, but for those that routes lead to, as they could not be changed or gateways do not follow."""
+        failed = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
+        stuck = dict.fromkeys(self._behind(gone, known), "gateways follow the routes of its namespace")
+        stuck |= dict.fromkeys(failed, "the routes of its namespace can be applied")
         held = [
-            result(value, "skipped", "kept until the routes of its namespace can be applied", before=value)
-            for value in kept
-            if Key.of(value).namespace in stuck or Key.of(value).kind == NAMESPACE
+            result(value, "skipped", f"kept until {stuck[place]}", before=value)
+            for value in gone
+            if (place := Key.of(value).name if Key.of(value).kind == NAMESPACE else Key.of(value).namespace) in stuck
         ]
         waiting = {found.key for found in held}
         rest = [value for value in gone if Key.of(value) not in waiting]
         return [*held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+
+    def _behind(self, gone: Iterable[Object], known: Mapping[Key, Result]) -> set[str]:
+        """Return the namespaces whose routes have changed, while gateways still send requests as they did before."""
+        if self.options.check_mode:
+            return set()
+        changed = [key for key, found in known.items() if key.kind in ROUTES and found.action in CHANGES]
+        removed = map(Key.of, gone)
+        return wait_taken_over(self.client, changed, removed, TAKE_OVER_SECONDS, self.options.progress)
 
     def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
         """Namespaces that this fleet no longer wants and that stay as another record has them."""
@@ -610,6 +630,15 @@ class _Run:
             replace(found, ready=False, message="it is deleted, and still there") if found.key in left else found
             for found in results
         ]
+
+
+def _unguarded(route: Object, unapplied: Iterable[tuple[Object, Object | None]]) -> str:
+    """Return why a route is not applied, "" where it may be. `unapplied` are objects that failed, as they are desired
+    and as they are: without the policies among them, a route would let in whoever reaches its gateway."""
+    if text(route, "kind") not in ROUTES:
+        return ""
+    missing = [str(Key.of(value)) for value, live in unapplied if guards(value, route) and not guards(live, route)]
+    return f"it is not applied without what guards it, which failed: {listed(missing)}" if missing else ""
 
 
 def _is_ours(live: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
@@ -17,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     PUBLISHED_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,
@@ -484,31 +482,6 @@ def test_a_kind_that_was_removed_is_forgotten(place: Place) -> None:
     assert not applied.failed
     assert applied.notes == ()
     assert "Toy" not in place.records()[0]["data"]["objects"]
-
-
-def route(place: Place, **rule: Any) -> Object:
-    rules = [{"backendRefs": [{"name": "web", "port": 80}], **rule}]
-    spec = {"parentRefs": [{"name": "gateway", "namespace": SYSTEM}], "rules": rules}
-    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", "web", place.namespace, spec=spec)
-
-
-def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(place: Place) -> None:
-    place.plane.install_crds(GATEWAY_API)
-    place.client.forget_discovery()
-    objects = [*place.objects(), route(place)]
-    assert not place.apply(objects).failed
-    broken = [objects[0], objects[1], route(place, unknown=1)]
-    for _ in range(2):
-        applied = place.apply(broken)
-        assert actions(applied) == {
-            f"Namespace/{place.namespace}": "unchanged",
-            "ConfigMap/settings": "unchanged",
-            "HTTPRoute/web": "failed",
-            "Service/web": "skipped",
-            "Deployment/web": "skipped",
-        }
-        assert place.get(objects[2]) is not None
-    assert actions(place.apply(objects[:2]))["Service/web"] == "deleted"
 
 
 def test_a_kind_that_is_not_served_fails_alone(place: Place) -> None:

@@ -32,9 +32,6 @@ _STAGES = (
 _OTHERS = _STAGES.index(())
 _RANK = {kind: rank for rank, kinds in enumerate(_STAGES) for kind in kinds}
 
-ROUTES = frozenset({"HTTPRoute", "AIGatewayRoute"})
-"""Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
-
 RECREATED = frozenset(
     {
         ("", "ConfigMap"),

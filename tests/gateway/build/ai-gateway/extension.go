@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"github.com/envoyproxy/gateway/proto/extension"
@@ -183,26 +182,15 @@ func processorFilter() *extproc.ExternalProcessor {
 
 // Give the backends of a rule their priorities, and have requests rewritten once Envoy has chosen one of them.
 func changeCluster(now *snapshot, each *cluster.Cluster) error {
-	name, index := each.Name, -1
-	if rule, rest, found := strings.Cut(each.Name, "/backend/"); found {
-		name = rule
-		index, _ = strconv.Atoi(rest)
-	}
+	name, _, _ := strings.Cut(each.Name, "/backend/")
 	backends, found := now.rules[name]
 	if !found || each.LoadAssignment == nil {
 		return nil
 	}
-	for i, locality := range each.LoadAssignment.Endpoints {
-		at := index
-		if at < 0 {
-			at = i
-			if _, rest, found := strings.Cut(locality.GetLocality().GetRegion(), "/backend/"); found {
-				at, _ = strconv.Atoi(rest)
-			}
-		}
-		if at < len(backends) {
-			locality.Priority = backends[at].priority
-			mark(locality.LbEndpoints, backends[at].key)
+	for _, locality := range each.LoadAssignment.Endpoints {
+		if chosen := backends[resourceName(locality.Metadata)]; chosen != nil {
+			locality.Priority = chosen.priority
+			mark(locality.LbEndpoints, chosen.key)
 		}
 	}
 	options := &upstream.HttpProtocolOptions{}
@@ -233,6 +221,15 @@ func changeCluster(now *snapshot, each *cluster.Cluster) error {
 	}
 	each.TypedExtensionProtocolOptions[httpOptions] = packed(options)
 	return nil
+}
+
+// The name of the object that Envoy Gateway made something of.
+func resourceName(metadata *core.Metadata) string {
+	resources := metadata.GetFilterMetadata()["envoy-gateway"].GetFields()["resources"].GetListValue().GetValues()
+	if len(resources) == 0 {
+		return ""
+	}
+	return resources[0].GetStructValue().GetFields()["name"].GetStringValue()
 }
 
 func mark(endpoints []*endpoint.LbEndpoint, key string) {

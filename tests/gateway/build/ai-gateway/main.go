@@ -26,6 +26,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	// All routes are written at each change of one.
+	config.QPS, config.Burst = 500, 500
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		log.Fatal(err)

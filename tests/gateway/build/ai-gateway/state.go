@@ -18,6 +18,8 @@ const (
 type backend struct {
 	key        string // names it in the metadata of Envoy's endpoints
 	name       string // NAMESPACE/NAME of the AIServiceBackend
+	rule       string // as in the snapshot
+	target     string // name of the Backend
 	priority   uint32
 	model      string // empty: that of the request stays
 	schema     string
@@ -26,12 +28,13 @@ type backend struct {
 	remove     []string
 	costs      map[string]string // key in the metadata -> type of cost
 	routeModel string
+	left       time.Time // when it was last in a route, zero: it is
 }
 
 // What all routes say together; never changed once it is published.
 type snapshot struct {
-	// Name of Envoy's cluster (and beginning of the name of Envoy's routes) -> backends, by their index.
-	rules    map[string][]*backend
+	// Name of Envoy's cluster (and beginning of the name of Envoy's routes) -> backends, by the names of their Backends.
+	rules    map[string]map[string]*backend
 	backends map[string]*backend
 	routes   map[string]bool          // httproute/NAMESPACE/NAME
 	idle     map[string]time.Duration // name as in rules -> time without a byte of an answer, 0: any

@@ -1,0 +1,201 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Routes on a real API server: what has to be there before them, and what stays until gateways follow them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_taken_over
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
+from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
+    SYSTEM,
+    Object,
+    Place,
+    actions,
+    config,
+    only,
+    service,
+    thing,
+)
+
+GATEWAY = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gateway"}
+WEB = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "web"}
+
+
+@pytest.fixture
+def routed(place: Place) -> Place:
+    place.plane.install_crds(GATEWAY_API)
+    place.client.forget_discovery()
+    return place
+
+
+def route(place: Place, to: str = "web", **rule: Any) -> Object:
+    rules = [{"backendRefs": [{"name": to, "port": 80}], **rule}]
+    spec = {"parentRefs": [{"name": "gateway", "namespace": SYSTEM}], "rules": rules}
+    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", "web", place.namespace, spec=spec)
+
+
+def policies(place: Place) -> Object:
+    """Definition of a kind whose objects need a `spec.mode`."""
+    targets = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    spec = {"type": "object", "required": ["mode"], "properties": {"mode": {"type": "string"}, "targetRefs": targets}}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
+    names = {"kind": "Policy", "plural": "policies", "singular": "policy", "listKind": "PolicyList"}
+    group = f"{place.fleet}.example.com"
+    content = {"group": group, "scope": "Namespaced", "names": names, "versions": versions}
+    return thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"policies.{group}", spec=content)
+
+
+def policy(place: Place, target: Object, namespace: str, **spec: Any) -> Object:
+    return thing(f"{place.fleet}.example.com/v1", "Policy", "keys", namespace, spec={"targetRefs": [target], **spec})
+
+
+@pytest.mark.parametrize("target", [GATEWAY, WEB], ids=["gateway", "route"])
+def test_a_route_is_not_open_while_what_guards_it_fails(routed: Place, target: Object) -> None:
+    place = routed
+    namespace = SYSTEM if target is GATEWAY else place.namespace
+    objects = [*place.objects(), policies(place)]
+    wrong, right = policy(place, target, namespace), policy(place, target, namespace, mode="keys")
+    for check_mode in (True, False):
+        applied = place.apply([*objects, wrong, route(place)], check_mode=check_mode)
+        if not check_mode:
+            assert (only(applied, "Policy").action, only(applied, "HTTPRoute").action) == ("failed", "failed")
+            guard = f"Policy {namespace}/keys"
+            assert (
+                only(applied, "HTTPRoute").message == f"it is not applied without what guards it, which failed: {guard}"
+            )
+        assert place.get(route(place)) is None
+    assert not place.apply([*objects, right, route(place)]).failed
+    # It is there as it was, and still guards the route.
+    again = place.apply([*objects, wrong, route(place, name="second")])
+    assert (only(again, "Policy").action, only(again, "HTTPRoute").action) == ("failed", "updated")
+    assert not place.apply([]).failed
+
+
+def test_a_route_that_a_failed_policy_does_not_guard_is_applied(routed: Place) -> None:
+    place = routed
+    other = policy(place, {**WEB, "name": "other"}, place.namespace)
+    applied = place.apply([*place.objects(), policies(place), other, route(place)])
+    assert (only(applied, "Policy").action, only(applied, "HTTPRoute").action) == ("failed", "created")
+
+
+def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(routed: Place) -> None:
+    place = routed
+    objects = [*place.objects(), route(place)]
+    assert not place.apply(objects).failed
+    broken = [objects[0], objects[1], route(place, unknown=1)]
+    for _ in range(2):
+        applied = place.apply(broken)
+        assert actions(applied) == {
+            f"Namespace/{place.namespace}": "unchanged",
+            "ConfigMap/settings": "unchanged",
+            "HTTPRoute/web": "failed",
+            "Service/web": "skipped",
+            "Deployment/web": "skipped",
+        }
+        assert place.get(objects[2]) is not None
+    assert actions(place.apply(objects[:2]))["Service/web"] == "deleted"
+
+
+def following(work: Callable[[], None]) -> tuple[Progress, list[str]]:
+    """A gateway's controller that works as soon as it is waited for, and what that was."""
+    waited: list[str] = []
+
+    @contextlib.contextmanager
+    def progress(_cluster: str, awaited: str, _usual: str = "") -> Iterator[Seen]:
+        waited.append(awaited)
+
+        def seen(_text: str) -> None:
+            if len(waited) == 1:
+                work()
+            waited.append("asked")
+
+        yield seen
+
+    return progress, waited
+
+
+def report(place: Place) -> None:
+    """Report as a controller does that it has processed the route as it is."""
+    generation = place.get(route(place))["metadata"]["generation"]  # type: ignore[index]
+    accepted = {
+        "type": "Accepted",
+        "status": "True",
+        "reason": "Accepted",
+        "message": "",
+        "lastTransitionTime": "2026-03-05T10:00:00Z",
+        "observedGeneration": generation,
+    }
+    parent = {
+        "parentRef": {"name": "gateway", "namespace": SYSTEM},
+        "controllerName": "example.com/gateway",
+        "conditions": [accepted],
+    }
+    place.plane.objects.patch(
+        "gateway.networking.k8s.io/v1",
+        "HTTPRoute",
+        "web",
+        {"status": {"parents": [parent]}},
+        place.namespace,
+        subresource="status",
+    )
+
+
+def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) -> None:
+    place = routed
+    namespace, next_one = thing("v1", "Namespace", place.namespace), service("next", place.namespace)
+    web = service("web", place.namespace)
+    place.apply([namespace, web, route(place)])
+    report(place)
+
+    def follow() -> None:
+        assert place.get(web) is not None
+        report(place)
+
+    progress, waited = following(follow)
+    applied = place.apply([namespace, next_one, route(place, "next")], progress=progress)
+    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert (actions(applied)["Service/web"], place.get(web)) == ("deleted", None)
+
+
+def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(
+    routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = routed
+    monkeypatch.setattr(applying, "TAKE_OVER_SECONDS", 0.0)
+    namespace, next_one = thing("v1", "Namespace", place.namespace), service("next", place.namespace)
+    place.apply([namespace, service("web", place.namespace), route(place)])
+    report(place)
+    desired = [namespace, next_one, route(place, "next")]
+    kept = next(found for found in place.apply(desired).results if found.name == "web" and found.kind == "Service")
+    assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+    assert actions(place.apply(desired))["Service/web"] == "deleted"
+
+
+def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> None:
+    place = routed
+    progress, waited = following(lambda: None)
+    namespace = thing("v1", "Namespace", place.namespace)
+    place.apply([namespace, service("web", place.namespace), route(place)])
+    applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
+    assert (actions(applied)["Service/web"], waited) == ("deleted", [])
+
+
+def test_routes_that_the_ai_gateway_writes_are_waited_for(routed: Place) -> None:
+    place = routed
+    place.apply([thing("v1", "Namespace", place.namespace), config("settings", place.namespace), route(place)])
+    changed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
+    gone = [Key("", "Service", place.namespace, "web")]
+    progress, waited = following(lambda: place.plane.objects.apply(route(place, "next")) and None)
+    assert wait_taken_over(place.client, changed, gone, 60, progress) == set()
+    assert waited[-1] == "asked"
+    assert wait_taken_over(place.client, changed, gone, 0) == set()
+    assert wait_taken_over(place.client, changed, [Key("", "Service", place.namespace, "next")], 0) == {place.namespace}
