@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a route needs before it is applied, and what needs the route: policies that guard it, and objects it refers to.
+"""Relations of routes: policies that guard a route before it is applied, and objects that it refers to.
 
 An AIGatewayRoute becomes an HTTPRoute of its own name, to which policies are attached (controller of the AI gateway).
 """
