@@ -105,6 +105,23 @@ def test_without_a_right_key_there_is_no_answer(
     assert seen(engines) == before
 
 
+def test_no_header_of_gateways_is_taken_from_a_caller(clients: Clients, engines: Mapping[str, Engine]) -> None:
+    ways = {"x-modelplane-service": "ml-team/spill", "x-modelplane-endpoint": "x"}
+    again = {"x-ai-eg-original-path": "/other", "x-ai-eg-internal-req-id": "1"}
+    for model, engine in (("qwen", "own"), ("open", "south")):
+        assert clients.ask(model, "carol", headers={**ways, **again}).status == 200
+        got = engines[engine].seen[-1].headers
+        assert not ways.keys() & got.keys()
+    assert (got["x-ai-eg-original-path"], got["x-ai-eg-internal-req-id"] != "1") == (OPENAI, True)
+    # A request without a body names no model.
+    assert clients.gateway.request(
+        OPENAI, None, {"x-api-key": KEYS["carol"], "x-ai-eg-model": "ml-team/qwen"}
+    ).status in {
+        *UNKNOWN,
+        400,
+    }
+
+
 @pytest.mark.parametrize(
     ("caller", "allowed"),
     [

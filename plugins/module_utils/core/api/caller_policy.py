@@ -50,7 +50,8 @@ class Budget(Model):
         min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
     )
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests"] = Field(
-        description="What is counted: requests, or tokens as engines and providers report them with their answers."
+        description="What is counted: requests when they come, or tokens as engines and providers report them at the "
+        "end of their answers. A stream that its caller cuts off before is not counted: put a budget of requests beside."
     )
     limit: int = Field(ge=1, le=_MOST, description="How many there are in each window.")
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(

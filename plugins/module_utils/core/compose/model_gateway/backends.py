@@ -34,11 +34,6 @@ _PRIVATE = tuple(
 )
 """Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
 same header."""
-SERVICE_HEADER = "x-modelplane-service"
-"""Header that says behind the cluster gateway of a gateway's own cluster which service a request is for: by then its
-body names the model as the endpoint has it."""
-ENDPOINT_HEADER = "x-modelplane-endpoint"
-"""Header that says there which endpoint a request is for, by the name of its backend."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
@@ -82,7 +77,7 @@ class Overflow:
     @property
     def withheld(self) -> list[str]:
         """Headers of the detour that foreign backends do not get."""
-        return [ENDPOINT_HEADER, *(() if self.counts_tokens else [SERVICE_HEADER])]
+        return [constants.ENDPOINT_HEADER, *(() if self.counts_tokens else [constants.SERVICE_HEADER])]
 
 
 def key_of(endpoint: api.ModelEndpoint) -> Key:
@@ -144,7 +139,7 @@ def detour(found: Target, cluster_gateway: ClusterGateway, service: str, name: s
         prefix="/anthropic/v1" if found.schema == ANTHROPIC else "/v1",
         cluster=cluster_gateway.cluster,
         key=None,
-        headers=((SERVICE_HEADER, service), (ENDPOINT_HEADER, name)),
+        headers=((constants.SERVICE_HEADER, service), (constants.ENDPOINT_HEADER, name)),
     )
 
 

@@ -28,6 +28,14 @@ ATTEMPTS = 2
 DEFAULT_TIERS = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
+_NOT_OF_CALLERS = (
+    constants.CALLER_HEADER,
+    constants.SERVICE_HEADER,
+    constants.ENDPOINT_HEADER,
+    constants.MODEL_HEADER,
+    *constants.KNOWN_AGAIN_HEADERS,
+)
+"""Headers that gateways write, so none is taken from a caller."""
 _METADATA = "%DYNAMIC_METADATA(io.envoy.ai_gateway:{})%"
 _USAGE = {
     "caller": _METADATA.format("caller"),
@@ -185,7 +193,8 @@ def _failover(gateway: api.InferenceGateway) -> Object:
 
 def _client_traffic(gateway: api.InferenceGateway) -> Object:
     metadata = gateway_metadata(gateway, f"{NAME}-client-traffic")
-    spec = {"targetRefs": parts.gateway_target(NAME), **parts.buffers()}
+    headers = {"earlyRequestHeaders": {"remove": list(_NOT_OF_CALLERS)}}
+    spec = {"targetRefs": parts.gateway_target(NAME), "headers": headers, **parts.buffers()}
     return parts.envoy_object("ClientTrafficPolicy", metadata, spec)
 
 

@@ -27,8 +27,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 PORT = 443
 _NAME = constants.CLUSTER_GATEWAY
 _CLIENTS = f"{_NAME}-clients"
-_OF_FIRST_GATEWAY = ("x-ai-eg-original-path", "x-ai-eg-internal-req-id")
-"""Headers by which the AI gateway knows a request again."""
 _PLAIN = {"name": "http", "protocol": "HTTP", "port": 80}
 
 
@@ -122,7 +120,9 @@ def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hos
     known = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
     # The AI gateway keeps the path of the first gateway, and reads bodies by it: those of another schema here.
-    read_again = {"headers": {"earlyRequestHeaders": {"remove": list(_OF_FIRST_GATEWAY)}}} if hosts_gateway else {}
+    read_again = (
+        {"headers": {"earlyRequestHeaders": {"remove": list(constants.KNOWN_AGAIN_HEADERS)}}} if hosts_gateway else {}
+    )
     return (
         parts.config_map(_metadata(cluster, _CLIENTS), known),
         parts.envoy_object(

@@ -32,8 +32,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import backends, parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
-    ENDPOINT_HEADER,
-    SERVICE_HEADER,
     Overflow,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
@@ -160,7 +158,7 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         rules = [
             rule_of(
                 route,
-                {SERVICE_HEADER: model, ENDPOINT_HEADER: name},
+                {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name},
                 [reference(name, 1, 0, route.targets[name].model)],
             )
             for name in part
@@ -183,7 +181,7 @@ def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
     yield refusals_of(gateway_metadata(gateway, f"{name}-refusals"), HTTPS, gateway=name)
     metadata = gateway_metadata(gateway, _UNKNOWN)
     yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
-    match = {"type": "RegularExpression", "name": SERVICE_HEADER, "value": ".+"}
+    match = {"type": "RegularExpression", "name": constants.SERVICE_HEADER, "value": ".+"}
     reference_of = parts.named("HTTPRouteFilter", _UNKNOWN, constants.ENVOY_GROUP)
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": "/"}, "headers": [match]}],
@@ -227,5 +225,7 @@ def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bo
     return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
 
 
-CLUSTER_GATEWAY = Counter(_counts_at_cluster_gateway, SERVICE_HEADER, _route_names, _policy_name, several=True)
+CLUSTER_GATEWAY = Counter(
+    _counts_at_cluster_gateway, constants.SERVICE_HEADER, _route_names, _policy_name, several=True
+)
 """The cluster gateway of the gateway's own cluster."""

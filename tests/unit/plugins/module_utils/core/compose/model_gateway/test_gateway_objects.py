@@ -166,6 +166,19 @@ DEPLOYMENT = "spec.provider.kubernetes.envoyDeployment"
         (
             "ClientTrafficPolicy",
             f"{GATEWAY}-client-traffic",
+            "spec.headers.earlyRequestHeaders.remove",
+            [
+                "x-modelplane-caller",
+                "x-modelplane-service",
+                "x-modelplane-endpoint",
+                "x-ai-eg-model",
+                "x-ai-eg-original-path",
+                "x-ai-eg-internal-req-id",
+            ],
+        ),
+        (
+            "ClientTrafficPolicy",
+            f"{GATEWAY}-client-traffic",
             "spec.http2",
             {"initialStreamWindowSize": "16Mi", "initialConnectionWindowSize": "24Mi"},
         ),
