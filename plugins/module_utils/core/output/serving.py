@@ -251,6 +251,19 @@ def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewaySt
     return ("Ready", "") if ready.status == "True" else ("NotReady", ready.message)
 
 
+def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
+    """Return the gateways in mode Model that each cluster runs, those included that were moved and stay for now."""
+    found: dict[str, list[str]] = {}
+    for gateway in plan.context.fleet.model_gateways:
+        if gateway.name not in plan.models.refused:
+            found.setdefault(gateway.spec.cluster_name or "", []).append(gateway.name)
+    for ref in plan.models.moved:
+        for cluster in {place for place, __ in plan.context.earlier(ref)} & plan.models.hosts:
+            if ref.name not in found.setdefault(cluster, []):
+                found[cluster].append(ref.name)
+    return {cluster: sorted(names_) for cluster, names_ in found.items()}
+
+
 def planned_gateways(plan: Plan) -> list[PlannedGateway]:
     """Return the gateways in mode Model without what was observed of them."""
     return [

@@ -124,9 +124,14 @@ def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
 
 
 def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
-    """Return True when requests can be sent to an endpoint: its URL is valid, and its credential, if it needs one,
-    exists."""
-    return not endpoint_problem(endpoint) and not missing_credential(context, endpoint)
+    """Return True when requests can be sent to an endpoint."""
+    return not path_problem(context, endpoint)
+
+
+def path_problem(context: Context, endpoint: api.ModelEndpoint) -> str:
+    """Return why a gateway in mode Path sends no requests to an endpoint: its URL is not valid, or its credential does
+    not exist; "" when it does."""
+    return endpoint_problem(endpoint) or missing_credential(context, endpoint)
 
 
 def missing_credential(context: Context, endpoint: api.ModelEndpoint) -> str:

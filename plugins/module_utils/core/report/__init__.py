@@ -8,8 +8,12 @@ has is from there, so that the numbers and words of the page are those of the te
     time, commit  of the plan; `is_observed`: whether clusters were read
     counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
     findings   the fields of `output/findings.py`
+    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), services}], of endpoints that get
+               no requests
+      services   [{namespace, name, endpoints [str]}]
+    serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
-               pools}]; `reason` says why nothing new may come
+               gateways [str], pools}]; `reason` says why nothing new may come, `gateways` are those in mode Model there
       pools    [{name, nodes, ready_nodes (None if not observed), total and used (devices), class, fabric, devices,
                occupied, overcommitted}]; `overcommitted` is a reason
         devices   [{name, count (per node), claim ("DRA" or "Synthetic"), what}]
@@ -19,8 +23,11 @@ has is from there, so that the numbers and words of the page are those of the te
                new, kept, changed, replaced, leaving, held or manual
       engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
                  pods are those of one copy
-    services   [{namespace, name, path, address, tier (the priority in use, None for none), status, message, endpoints}]
-      endpoints [{name, entry, priority, weight, usable, url, external, replica}]
+    services   [{namespace, name, path, address, at (gateways in mode Model), tier (the priority in use, None for none),
+               status, message, endpoints}]
+      endpoints [{name, entry, priority, weight, usable, unused (why gateways in mode Model send it none), url (empty
+                 for a replica where no gateway is in mode Path), model (its name there; may be empty), external,
+                 replica}]
     caches     [{namespace, name, artifact, ready, clusters [{cluster, phase, message}]}]
     policies   [{namespace, name, message, budgets}], of CallerPolicies with budgets; `message` says what is not known
       budgets  [{name, unit, limit, per, use [{gateway, caller (not of one for all), used}], moreCallers, resetsAt}]

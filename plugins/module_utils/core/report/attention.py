@@ -26,6 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
 
 # A refusal may name every cluster of a fleet, once for each deployment that waits.
 _MOST_CLUSTERS = 12
+_MOST_SERVICES = 12
+_MOST_ENDPOINTS = 5
 # Of more entries the rest is shown on demand, so that what changes is not far below.
 _FEW = 3
 # Kind, badge, title, and what its entries are.
@@ -44,6 +46,7 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
         _group(badge(title, badge_), thing, [_finding(each, refusals, known) for each in _of_kind(model, kind)])
         for kind, badge_, title, thing in _GROUPS
     ]
+    groups.append(_group(badge("Endpoints that are not usable", "bad"), "reason", _unusable(model["unusable"], known)))
     groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
     groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
     if not any(groups):
@@ -55,7 +58,7 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
 def problems(model: Mapping[str, Any]) -> int:
     """The number of things that are wrong, besides what is pending."""
     found = [each for each in model["findings"] if each["kind"] != "pending"]
-    return len(found) + len(_overcommitted(model["clusters"]))
+    return len(found) + len(model["unusable"]) + len(_overcommitted(model["clusters"]))
 
 
 def _of_kind(model: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
@@ -84,7 +87,7 @@ def _finding(
         "div",
         el("p", *_subject(found, known), *_state(found)),
         el("p", prose(found["message"])),
-        el("p", el("b", "What to do: "), prose(found["hint"])) if found["hint"] else NOTHING,
+        _to_do(found["hint"]),
         el("p", el("b", "On the cluster, see: "), el("code", found["command"])) if found["command"] else NOTHING,
         fold(el("span", "Why no cluster takes it"), items(why, "rf")) if why else NOTHING,
         class_="wait",
@@ -118,6 +121,40 @@ def _refusal(refusal: Mapping[str, Any], known: Index) -> Markup:
     shown = join([linked(known.clusters.get(name), name) for name in names[:_MOST_CLUSTERS]], ", ")
     more = len(names) - _MOST_CLUSTERS
     return join([shown, f" and {more:,} more clusters" if more > 0 else "", pool, ": ", reason])
+
+
+def _unusable(groups: Sequence[Mapping[str, Any]], known: Index) -> list[Markup]:
+    return [
+        el(
+            "div",
+            *(_endpoints(service, known) for service in group["services"][:_MOST_SERVICES]),
+            el("p", f"And {count(more, 'more service')}.")
+            if (more := len(group["services"]) - _MOST_SERVICES) > 0
+            else NOTHING,
+            el("p", "For gateways in mode Model: " if group["of_models"] else "", prose(group["reason"])),
+            _to_do(group["hint"]),
+            class_="wait",
+        )
+        for group in groups
+    ]
+
+
+def _endpoints(service: Mapping[str, Any], known: Index) -> Markup:
+    key = (service["namespace"], service["name"])
+    named = [code(name) for name in service["endpoints"][:_MOST_ENDPOINTS]]
+    more = len(service["endpoints"]) - len(named)
+    return el(
+        "p",
+        "Service ",
+        link(known.services.get(key), code("/".join(key))),
+        ": ",
+        join(named, ", "),
+        f" and {more:,} more" if more else "",
+    )
+
+
+def _to_do(hint: str) -> Markup:
+    return el("p", el("b", "What to do: "), prose(hint)) if hint else NOTHING
 
 
 def _overcommitted(clusters: Sequence[Mapping[str, Any]]) -> list[Markup]:

@@ -91,7 +91,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
             else NOTHING,
             _facts(cluster),
             *(pool_section(pool, known) for pool in cluster["pools"]),
-            NOTHING if cluster["pools"] else el("p", "It has no pool.", class_="m"),
+            NOTHING if cluster["pools"] or cluster["gateways"] else el("p", "It has no pool.", class_="m"),
             id=id_,
         ),
         class_="card",
@@ -103,7 +103,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
 
 
 def _facts(cluster: Mapping[str, Any]) -> Markup:
-    facts = []
+    facts = [join(["Runs InferenceGateway ", code(name)]) for name in cluster["gateways"]]
     if cluster["address"]:
         facts.append(join(["Gateway ", code(cluster["address"])]))
     if cluster["version"]:

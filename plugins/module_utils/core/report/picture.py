@@ -46,7 +46,7 @@ def picture_section(model: Mapping[str, Any], known: Index) -> Markup:
     parts = [_totals(clusters)]
     if len(clusters) > FEW:
         parts.append(_overview(clusters))
-    parts += [_services(model["services"], known), _gateways(model["gateways"], known)]
+    parts += [_services(model, known), _gateways(model["gateways"], known)]
     if len(clusters) <= FEW:
         parts.append(_unrouted(model, known))
     return join(parts)
@@ -89,6 +89,7 @@ def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
     label = f"{cluster['name']}: {cluster['state']}, {used:,} of {total:,} devices in use"
     label += ", a pool is overcommitted" if over else ""
     label += ", takes nothing new" if cluster["reason"] else ""
+    label += "".join(f", runs InferenceGateway {name}" for name in cluster["gateways"])
     level = min(10, 10 * used // total) if total else 0
     bold = el("b", flags) if flags else NOTHING
     return el(
@@ -102,9 +103,16 @@ def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
     )
 
 
-def _services(services: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+def _services(model: Mapping[str, Any], known: Index) -> Markup:
+    services = model["services"]
     if not services:
-        return el("p", "There is no ModelService: replicas can be reached through their cluster's gateway only.")
+        by_cluster = "replicas can be reached through their cluster's gateway only"
+        return el(
+            "p",
+            "There is no ModelService: ",
+            by_cluster if model["serves_paths"] else "replicas cannot be reached",
+            ".",
+        )
     few = len(services) <= FEW
     # Of many, the first are shown: those that are not as they should be.
     order = (
@@ -180,7 +188,7 @@ _ENDPOINT = shape(
             "div",
             HOLE,
             el("div", "Endpoint ", code(HOLE)),
-            el("div", code(HOLE), class_="m"),
+            el("div", HOLE, class_="m"),
             el("div", HOLE, "priority ", HOLE, " · entry ", HOLE, class_="m"),
         ),
         el("div", HOLE, class_="hop"),
@@ -196,13 +204,19 @@ def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: in
     return _ENDPOINT(
         _share(service, endpoint, whole),
         endpoint["name"],
-        endpoint["url"],
+        _leads_to(endpoint),
         f"weight {endpoint['weight']:,} · " if endpoint["weight"] else "",
         endpoint["priority"],
         endpoint["entry"],
         _target(endpoint, replica, known),
         _HOP(_pools(replica, known)) if replica else NOTHING,
     )
+
+
+def _leads_to(endpoint: Mapping[str, Any]) -> Markup:
+    url, model = endpoint["url"], endpoint["model"]
+    called = join(["model ", code(model)]) if model else NOTHING
+    return join([each for each in (code(url) if url else NOTHING, called) if each], " · ")
 
 
 @lru_cache(maxsize=1 << 10, typed=True)
@@ -267,7 +281,7 @@ def _pool_load(name: str, nodes: str, used: int, total: int) -> Markup:
 
 
 def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:
-    """Clusters to which no service leads."""
+    """Clusters to which no service leads, without those that are there for a gateway alone."""
     reached = {
         known.placed[service["namespace"], endpoint["replica"]]["cluster"]
         for service in model["services"]
@@ -281,7 +295,7 @@ def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:
             el("div", *(_pool(pool) for pool in cluster["pools"]), class_="hop") if cluster["pools"] else NOTHING,
         )
         for cluster in model["clusters"]
-        if cluster["name"] not in reached
+        if cluster["name"] not in reached and (cluster["pools"] or not cluster["gateways"])
     ]
     if not rows:
         return NOTHING

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import served_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
@@ -18,13 +19,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.distr
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import replica_counts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolPods, pods_by_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import ServedService, served_services
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+    ServedService,
+    hosted_gateways,
+    served_services,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     ClusterStatus,
     FleetStatus,
     ReplicaStatus,
     ServiceStatus,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import unusable_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import (
     Requirement,
@@ -45,6 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
     Replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import assumed_address
 
 _MOST_FACTS = 4
 _OBJECTS = ("control/", "clusters/")
@@ -68,6 +75,7 @@ def model(
     counts = replica_counts(found)
     composed = frozenset((endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints)
     rows = {(each.namespace, row.name): row for each in found.deployments for row in each.replicas}
+    services = list(zip(served_services(plan), found.services, strict=True))
     return {
         "time": now,
         "is_observed": found.observed_at is not None,
@@ -85,9 +93,9 @@ def model(
             *(each._asdict() for each in findings(found)),
             *(_not_survived(each) for each in shortfalls if each.requirement.is_fatal),
         ],
-        "services": [
-            _service(served, row, composed) for served, row in zip(served_services(plan), found.services, strict=True)
-        ],
+        "unusable": _unusable(plan, services),
+        "serves_paths": plan.context.fleet.serves_paths,
+        "services": [_service(served, row, composed) for served, row in services],
         "gateways": [api.wire(each) for each in found.gateways or ()],
         "clusters": _clusters(plan, found.clusters),
         "replicas": _replicas(plan, found, rows),
@@ -117,6 +125,24 @@ def model(
         "cost": _cost(cost, cost_before, _limits(plan)) if cost else {},
         "memory": [_memory(each) for each in memory_fits(plan.deployments, plan.clusters, plan.schedule.placements)],
     }
+
+
+def _unusable(plan: Plan, services: Sequence[tuple[ServedService, ServiceStatus]]) -> list[dict[str, Any]]:
+    """Return the endpoints that are not usable, without those of services that no gateway serves where a finding says
+    so."""
+    shown = [each for each, row in services if each.is_path or each.gateways or row.status != "Unavailable"]
+    return [
+        {
+            "reason": each.reason,
+            "hint": each.hint,
+            "of_models": each.of_models,
+            "services": [
+                {"namespace": namespace, "name": name, "endpoints": endpoints}
+                for (namespace, name), endpoints in each.services.items()
+            ],
+        }
+        for each in unusable_endpoints(plan, shown)
+    ]
 
 
 def _memory(each: MemoryFit) -> dict[str, Any]:
@@ -217,8 +243,10 @@ def _clusters(plan: Plan, rows: Sequence[ClusterStatus]) -> list[dict[str, Any]]
     overcommitted = {
         (name, refusal.pool): refusal.reason for refusal in plan.schedule.overcommitted for name in refusal.clusters
     }
+    hosted = hosted_gateways(plan)
     return [
-        _cluster(plan, cluster, row, occupied, overcommitted) for cluster, row in zip(plan.clusters, rows, strict=True)
+        _cluster(plan, cluster, row, occupied, overcommitted) | {"gateways": hosted.get(cluster.name, [])}
+        for cluster, row in zip(plan.clusters, rows, strict=True)
     ]
 
 
@@ -229,6 +257,7 @@ def _cluster(
     occupied: Mapping[tuple[str, str], Sequence[PoolPods]],
     overcommitted: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
+    is_path = plan.context.fleet.serves_paths
     platform = plan.platforms.get(cluster.name)
     source = platform.resource.spec.cluster if platform else None
     block = getattr(source, source.source.lower()) if source else None
@@ -242,7 +271,8 @@ def _cluster(
         "source": source.source if source else "",
         "region": str(getattr(block, "region", None) or getattr(block, "location", None) or ""),
         "reason": cluster.unknown or cluster.not_ready,
-        "address": row.gateway,
+        # Gateways in mode Model do not use the address that is assumed of a cluster.
+        "address": row.gateway if is_path or row.gateway != assumed_address(row.name) else "",
         "labels": dict(cluster.labels),
         "taints": [str(taint) for taint in cluster.taints],
         "pools": [
@@ -359,7 +389,9 @@ def _service(served: ServedService, row: ServiceStatus, composed: Container[tupl
                 "weight": member.weight,
                 "usable": member.usable,
                 "unused": served.unused.get(endpoint.name, ""),
-                "url": endpoint.spec.backend_url,
+                # The URL of a replica is that of gateways in mode Path.
+                "url": endpoint.spec.backend_url if served.is_path or not ours else "",
+                "model": served_model(endpoint) if ours and not served.is_path else endpoint.spec.model or "",
                 "external": not ours,
                 "replica": endpoint.labels.get(names.REPLICA_LABEL, "") if ours else "",
             }

@@ -25,6 +25,8 @@ def empty() -> dict[str, Any]:
             "services": 0, "clusters": 0, "objects": 0, "desired": 0, "placed": 0, "pending": 0, "serving": 0,
         },
         "findings": [],
+        "unusable": [],
+        "serves_paths": True,
         "clusters": [],
         "replicas": [],
         "services": [],
@@ -65,6 +67,7 @@ def counted(entry: dict[str, Any]) -> dict[str, Any]:
 def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
     entry = {"name": name, "source": "Existing", "region": "us-central", "reason": "", "address": f"{name}.example.net"}
     entry |= {"labels": {"modelplane.ai/region": "us-central", "tier": "prod"}, "taints": [], "pools": list(pools)}
+    entry |= {"gateways": []}
     entry |= {"state": "Ready", "message": "", "version": "1.36", "last_seen": "2026-11-26T19:00:06Z"}
     return entry | rest
 
@@ -87,6 +90,7 @@ def finding(kind: str, subject: str, name: str, **rest: Any) -> dict[str, Any]:
 
 def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
     entry = {"name": name, "entry": 0, "priority": 0, "weight": weight, "usable": True, "unused": "", "external": False}
+    entry |= {"model": ""}
     return entry | {"url": f"http://edge.example.net/ml-team/{name}/", "replica": name} | rest
 
 
@@ -136,7 +140,7 @@ def small() -> dict[str, Any]:
         ),
         cluster("lab", pool("big", 64, "H100", occupant("lab", "sweep", "sweep-1", 40, devices={"gpu": 8})), region="",
                 reason="Its gateway has no address yet", address="", labels={}, state="Unreachable",
-                message="connection refused"),
+                message="connection refused", gateways=["edge"]),
     ]  # fmt: skip
     model["replicas"] = [
         replica(qwen[0], "gcp-central", "gpu-l4", "kept"),
@@ -157,6 +161,10 @@ def small() -> dict[str, Any]:
     ]
     names = [entry["replica"] for entry in model["replicas"]]
     model["services"] = _services(names)
+    model["unusable"] = [
+        {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False,
+         "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
+    ]  # fmt: skip
     model["caches"] = [_cache()]
     model["policies"] = [_policy()]
     model["pending"] = [_pending()]

@@ -92,7 +92,7 @@ def test_it_can_be_used_by_keyboard_alone(chromium: browser.Browser, tmp_path: P
     for _ in range(18):
         chromium.press("Tab", 9)
         order.append(chromium.run(FOCUSED))
-    assert order[:3] == ["Skip to the fleet", "2 pending", "5 problems"]
+    assert order[:3] == ["Skip to the fleet", "2 pending", "6 problems"]
     assert order[3:13] == [
         "What is wrong", "Services, clusters and pools", "What if", "Losses of clusters", "What it costs",
         "Models and memory", "Use of budgets", "What changes", "Clusters in detail", "Model caches",

@@ -193,7 +193,7 @@ def test_every_item_of_a_model_is_there() -> None:
         text for text in desired if text.replace("`", "").rstrip("/") not in shown and text.capitalize() not in shown
     ]
     assert not missing
-    for text in ("5 of 9 replicas serve", "2 pending", "5 problems", "2 services", "3 clusters", "78 objects"):
+    for text in ("5 of 9 replicas serve", "2 pending", "6 problems", "2 services", "3 clusters", "78 objects"):
         assert text in shown
     assert "2026-11-26 19:00:06 UTC , manifests of commit 8f0c2a1b8f0c or edited since" in shown
 

@@ -1,0 +1,89 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Endpoints of services that are not usable, by the reason, each with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
+    ServedService,
+    place_of_endpoint,
+    silence,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import refused_gateways
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
+    missing_credential,
+    path_problem,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+
+_COPY = (
+    "copy hostname, caCertificate and address of its cluster gateway into `status.gateway` of InferenceCluster "
+    "`{cluster}`. Its Gateway `cluster-gateway` comes with `status.clientCACertificate` of the InferenceGateway."
+)
+
+
+@dataclass(frozen=True)
+class UnusableEndpoints:
+    """Endpoints that get no requests for one reason. `services`: their names, by namespace and name of the service.
+    `of_models`: gateways in mode Path send them requests, those in mode Model do not."""
+
+    reason: str
+    hint: str
+    of_models: bool
+    services: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+
+def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[UnusableEndpoints]:
+    """Return the endpoints of services that are not usable, in the order of the services."""
+    found: dict[tuple[str, bool], UnusableEndpoints] = {}
+    for served in services:
+        for member, reason, of_models in _unusable(plan, served):
+            shown, hint = cut(reason), _hint(plan, served, member, reason)
+            group = found.setdefault((shown, of_models), UnusableEndpoints(shown, hint, of_models))
+            key = (served.routed.namespace, served.routed.name)
+            group.services.setdefault(key, []).append(member.endpoint.name)
+    return list(found.values())
+
+
+def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoint, str, bool]]:
+    """Yield the endpoints with their reasons, and whether these are those of gateways in mode Model beside others."""
+    for member in served.routed.resolution.members:
+        of_models = served.unused.get(member.endpoint.name, "")
+        if not member.usable:
+            reason = path_problem(plan.context, member.endpoint) if served.is_path else of_models or served.note
+            yield member, reason, False
+        elif of_models:
+            yield member, of_models, True
+
+
+def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: str) -> str:
+    """Return what to do about an endpoint, "" where the reason says it."""
+    if reason == missing_credential(plan.context, member.endpoint):
+        return "Create it on the control cluster; the next run that reads it sends requests."
+    if not served.is_path and not served.gateways:
+        is_refused = served.service and refused_gateways(plan, served.service)
+        return "" if is_refused else "Correct its labels, or `serviceSelector` of an InferenceGateway."
+    cluster = place_of_endpoint(member)
+    if not cluster:
+        return "Correct its ModelEndpoint."
+    # The clusters of replicas have a way of their own for gateways in mode Model.
+    return _hint_of_cluster(plan, cluster) if reason == served.unused.get(member.endpoint.name) else ""
+
+
+def _hint_of_cluster(plan: Plan, cluster: str) -> str:
+    copy = _COPY.format(cluster=cluster)
+    if plan.context.is_file(cluster):
+        return f"Apply the folder of the cluster, and {copy}"
+    if plan.context.declared(cluster):
+        return f"A run that reads the cluster learns it. Where none does, {copy}"
+    if silence(plan, cluster):
+        return "A run that reads the cluster learns it."
+    return (
+        "Wait until Gateway `cluster-gateway` works there. "
+        f"`ansible-playbook modelplane.fleet.check --limit {cluster}` reports what is wrong."
+    )
