@@ -311,6 +311,7 @@ decision:
   sample: {generation: 7, is_new: true, changed: [onprem]}
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -340,10 +341,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
     outcome,
     refused,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.secret_copies import by_hand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
@@ -538,7 +541,8 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         found = last.fleet_status
         table, document = tables(found, last.now, width), api.wire(found)
     else:
-        document = api.wire(plan_output.document(last.plan))
+        planned = plan_output.document(last.plan)
+        document = api.wire(planned)
         table = [
             *built["table"],
             *(line for part in ("services", "costs") if built[part] for line in ("", *built[part])),
@@ -548,7 +552,23 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         ]
         table += ["", *sizes] if sizes else []
         table += ["", _decision_text(done.decision, module.check_mode)] if done.decision else []
+        secrets = by_hand(_uncopied(module, planned), os.path.join(module.params["path"], PLAN_FILE), width)
+        table += ["", *secrets] if secrets else []
     return output.shown(module, [*table, "", summary], document)
+
+
+def _uncopied(module: AnsibleModule, planned: plan_output.PlanDocument) -> list[plan_output.PlannedSecretCopy]:
+    """Return the copies of Secrets that no run makes: those for clusters whose objects are files. A plan alone does not
+    know what a cluster without a host is; neither is that known where the control cluster, which may have
+    InferenceClusters, is not read."""
+    params = module.params
+    hosts = {*(each["name"] for each in params["clusters"]), *params["others"], *params["hosts"]}
+    knows_hosts = params["state"] in ("decided", "applied") and not params["control_unread"]
+    return [
+        copy
+        for copy in planned.secret_copies
+        if copy.cluster in params["declared"] or (knows_hosts and copy.cluster not in hosts)
+    ]
 
 
 def _decision_text(decision: Decision, is_preview: bool) -> str:

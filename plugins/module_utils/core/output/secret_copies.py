@@ -1,0 +1,54 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Secrets that have to be created by hand, as nothing copies them to clusters whose objects are files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import PlannedSecretCopy, SecretKey
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import wrapped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines, printable
+
+# The plan has all of them.
+_MOST_SECRETS = 12
+
+
+def by_hand(copies: Iterable[PlannedSecretCopy], place: str, width: int) -> list[str]:
+    """Return lines of at most `width` characters about Secrets that someone has to create, each with its cluster and
+    what it is made of, never with a value. `copies`: those that no run makes; `place`: the file that lists them."""
+    secrets: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for copy in copies:
+        key = (copy.cluster, copy.to.namespace, copy.to.name or "")
+        source = secrets.setdefault(key, {}).setdefault(_source(copy.from_), [])
+        source += [_entry(copy)] if copy.to.key else []
+    if not secrets:
+        return []
+    them = "it" if len(secrets) == 1 else "them"
+    head = (
+        f"{count(len(secrets), 'Secret')} to create by hand, as no run copies {them} to a directory "
+        f"(secretCopies in {place}):"
+    )
+    found = [
+        f"{cluster}: {namespace}/{name}, {'; '.join(_made_of(*each) for each in sources.items())}"
+        for (cluster, namespace, name), sources in secrets.items()
+    ]
+    lines = textwrap.wrap(head, width, break_on_hyphens=False)
+    return [printable(line) for line in [*lines, *wrapped(first_lines(found, _MOST_SECRETS), width)]]
+
+
+def _source(read: SecretKey) -> str:
+    if read.match_labels:
+        labels = ",".join(f"{key}={value}" for key, value in sorted(read.match_labels.items()))
+        return f"all entries of Secrets in {read.namespace} with {labels}"
+    return f"Secret {read.namespace}/{read.name}"
+
+
+def _entry(copy: PlannedSecretCopy) -> str:
+    same = copy.to.key == copy.from_.key
+    return copy.to.key or "" if same else f"{copy.to.key} from {copy.from_.key}"
+
+
+def _made_of(source: str, keys: list[str]) -> str:
+    return f"{', '.join(keys)} of {source}" if keys else source
