@@ -13,8 +13,9 @@ const words = (node) => all('code', node).map((name) => name.textContent).join('
 // A kind of thing that can be filtered: its elements, the words of each, and how many are shown before "show all".
 const kind = (name, selector, limit) => ({ name, nodes: all(selector), words: null, limit, full: false });
 const clusters = kind('clusters', '#cards > details', LIMIT);
-const kinds = [clusters, kind('replicas', 'tbody > tr', Infinity), kind('services', '#services > details', LIMIT),
-  kind('problems', '.wait', Infinity)];
+const kinds = [clusters, kind('replicas', 'table:not(.budgets) > tbody > tr', Infinity),
+  kind('services', '#services > details', LIMIT), kind('problems', '.wait', Infinity),
+  kind('budgets', '.budgets > tbody', Infinity)];
 const tiles = all('#tiles > li');
 const tileOf = new Map(clusters.nodes.map((card, position) => [card, tiles[position]]));
 const box = one('filter');

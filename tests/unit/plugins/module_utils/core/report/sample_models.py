@@ -212,6 +212,20 @@ def _policy() -> dict[str, Any]:
     }
 
 
+def budgeted(policies: int = 200) -> dict[str, Any]:
+    """Policies with a budget each: the last ones are spent or nearly so, and of a third the use is not known."""
+    model = empty()
+    for number in range(policies):
+        used = {policies - 2: 850, policies - 3: 1200}.get(number, number % 500)
+        known = number % 3 != 1
+        use = [{"gateway": "edge", "caller": f"caller-{number:03}", "used": used}] if known else []
+        budget = {"name": "a-day", "unit": "Requests", "limit": 1000, "per": "Day", "use": use}
+        message = "" if known else "InferenceGateway lab: cluster lab has not been observed: timed out"
+        names = {"namespace": f"team-{number % 7}", "name": f"policy-{number:03}"}
+        model["policies"].append({**names, "message": message, "budgets": [budget]})
+    return model
+
+
 def _answer(names: list[str]) -> dict[str, Any]:
     counts = {"namespace": "ml-team", "before": 2, "atOnce": 1, "after": 1}
     return {

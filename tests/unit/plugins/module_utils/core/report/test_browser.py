@@ -18,11 +18,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[5] / "report"))
 
 import browser
-from sample_models import distributed, empty, large, small
+from sample_models import budgeted, distributed, empty, large, small
 
 pytestmark = pytest.mark.integration
 
 MODELS = {"small": small, "distributed": distributed, "empty": empty, "many clusters": lambda: large(61, 12)}
+MODELS["many budgets"] = budgeted
 # Model, width, and whether it is dark.
 SHOWN = [
     *itertools.product(["small"], [1280, 390], [False, True]),
@@ -30,6 +31,7 @@ SHOWN = [
     ("distributed", 390, True),
     ("empty", 390, False),
     ("many clusters", 1280, True),
+    ("many budgets", 390, False),
 ]
 # Of what is shown and can be read, all that sticks out of the window.
 WIDE = """
@@ -107,6 +109,16 @@ def test_it_can_be_used_by_keyboard_alone(chromium: browser.Browser, tmp_path: P
     chromium.call("Input.insertText", text="us-west-2")
     found = "new Promise((done) => setTimeout(() => done(document.getElementById('message').textContent), 300))"
     assert chromium.run(found).startswith("Found: 1 of 3 clusters")
+
+
+def test_a_budget_is_filtered_as_a_whole(chromium: browser.Browser, tmp_path: Path) -> None:
+    chromium.show(page(tmp_path, small()), 1280)
+    chromium.run("document.getElementById('filter').focus()")
+    chromium.call("Input.insertText", text="initech")
+    found = "new Promise((done) => setTimeout(() => done(document.getElementById('message').textContent), 300))"
+    assert "1 of 2 budgets" in chromium.run(found)
+    shown = "[...document.querySelectorAll('.budgets tbody tr')].filter((row) => row.offsetParent).length"
+    assert chromium.run(shown) == 3, "the callers beside it, which have its name and its limit"
 
 
 def test_a_screen_reader_gets_names_and_states(chromium: browser.Browser, tmp_path: Path) -> None:

@@ -404,6 +404,12 @@ REASONS = (
     "removed.reason",
     "distributions.leaving.reason",
     "distributions.preempted.reason",
+    "policies.message",
+    "policies.budgets.name",
+    "policies.budgets.unit",
+    "unusable.reason",
+    "unusable.hint",
+    "services.at",
 )
 
 
