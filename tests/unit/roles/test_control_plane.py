@@ -84,11 +84,8 @@ FLEETS: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
 """By name of a host: the InferenceGateway and the variables."""
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return what Ansible makes of the role's variables for each of FLEETS: `plan` by key, and `obstacles`."""
-    folder = tmp_path_factory.mktemp("plans")
-    (folder / "files").symlink_to(ROLE / "files")
+def planned_hosts(folder: Path) -> dict[str, Any]:
+    """A host for each of FLEETS, with its manifest in a folder."""
     hosts = {}
     for name, (manifest, variables) in FLEETS.items():
         path = folder / f"{name}.yaml"
@@ -98,6 +95,11 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             # Long, and the same for all.
             definitions, *rest = COMPONENTS
             hosts[name]["control_plane_gateway_components"] = [{**definitions, "objects": []}, *rest]
+    return hosts
+
+
+def planned_play(folder: Path) -> dict[str, Any]:
+    """Return the play that writes what it plans for each host into a folder."""
     choices = {
         "variables": "control_plane_gateway",
         **{key: f"{{{{ control_plane_gateway_{key} }}}}" for key in ("states", "versions", "values")},
@@ -117,7 +119,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         # Of the serving stack, which would be a run of its own otherwise.
         "workload_gateway": "{{ _serving_stack_gateway }}",
     }
-    play = {
+    return {
         "hosts": "all",
         "gather_facts": False,
         "vars": {
@@ -143,7 +145,15 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
             },
         ],
     }
-    (folder / "play.yml").write_text(json.dumps([play]))
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Return what Ansible makes of the role's variables for each of FLEETS: `plan` by key, and `obstacles`."""
+    folder = tmp_path_factory.mktemp("plans")
+    (folder / "files").symlink_to(ROLE / "files")
+    hosts = planned_hosts(folder)
+    (folder / "play.yml").write_text(json.dumps([planned_play(folder)]))
     # As of a role, the defaults yield to the variables of hosts.
     inventory = {
         "all": {"vars": {**STACK_DEFAULTS, **DEFAULTS, "ansible_connection": "local", **PYTHON}, "hosts": hosts}

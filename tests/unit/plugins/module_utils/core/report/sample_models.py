@@ -110,25 +110,8 @@ def small() -> dict[str, Any]:
     swapped = occupant("search", "rerank", "rerank-4b1d2f3a6c", devices={"gpu": 1})
     h100 = pool("gpu-h100", 6, "H100", llama, mixed, decode, fabric="efa-a", devices=[DEVICES["H100"], NIC, FABRIC])
     model = empty()
-    model["cost"] = {
-        "currency": "USD", "hours": 730, "as_of": "The oldest price is of 2026-11-01.",
-        "clusters": [
-            cost("gcp-central", "10", "7.00", "5,110.00", "+0.70", 14),
-            cost("aws-west", "7", "42.50", "31,025.00", "-", 86),
-            cost("lab", "64", "unknown", "unknown", "-", None, "without 64 nodes whose price is not known: 64 of big"),
-            cost("all", "81", "≥ 49.50", "≥ 36,135.00", "+0.70", 100),
-        ],
-        "deployments": [cost("ml-team/qwen3-8b", "-", "1.40", "1,022.00", "+0.70", 3)],
-        "notes": ["without 64 nodes whose price is not known"],
-    }  # fmt: skip
-    model["memory"] = [
-        {"namespace": "ml-team", "deployment": "qwen3-8b", "engine": "main", "pool": "gpu-l4", "device": "gpu",
-         "clusters": ["gcp-central", "aws-west"], "weights": "15.26 GiB", "cache": "4.50 GiB for 32,768 tokens",
-         "usable": "20.69 GiB", "taken": 20234, "whole": 21187, "fits_weights": True},
-        {"namespace": "search", "deployment": "embed", "engine": "main", "pool": "gpu-l40s", "device": "gpu",
-         "clusters": ["aws-west"], "weights": "40.00 GiB", "cache": "9.00 GiB for 65,536 tokens",
-         "usable": "41.39 GiB", "taken": 50176, "whole": 42384, "fits_weights": True},
-    ]  # fmt: skip
+    model["cost"] = _costs()
+    model["memory"] = _memory()
     model["clusters"] = [
         cluster("gcp-central", pool("gpu-l4", 8, "L4", *qwen, manual), pool("system", 2, "L4", devices=[])),
         cluster(
@@ -168,22 +151,7 @@ def small() -> dict[str, Any]:
     model["caches"] = [_cache()]
     model["policies"] = [_policy()]
     model["pending"] = [_pending()]
-    model["removed"] = [
-        {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
-         "action": "removed", "reason": "another member role"},
-    ]  # fmt: skip
-    model["objects"] = [
-        {"cluster": "", "created": 0, "changed": 1, "removed": 0},
-        {"cluster": "aws-west", "created": 2, "changed": 0, "removed": 0},
-        {"cluster": "lab", "created": 0, "changed": 0, "removed": 1},
-    ]
-    model["files"] = {
-        "created": [
-            f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
-        ],
-        "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
-        "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
-    }
+    model |= _changes(names[5])
     model["commit"] = "8f0c2a1b" * 5
     model["counts"] = {
         "services": 2, "clusters": 3, "objects": 78, "desired": 9, "placed": 7, "pending": 2, "serving": 5
@@ -192,6 +160,52 @@ def small() -> dict[str, Any]:
     model["what_if"] = _answer(names)
     model["survival"] = _survival()
     return model
+
+
+def _costs() -> dict[str, Any]:
+    return {
+        "currency": "USD", "hours": 730, "as_of": "The oldest price is of 2026-11-01.",
+        "clusters": [
+            cost("gcp-central", "10", "7.00", "5,110.00", "+0.70", 14),
+            cost("aws-west", "7", "42.50", "31,025.00", "-", 86),
+            cost("lab", "64", "unknown", "unknown", "-", None, "without 64 nodes whose price is not known: 64 of big"),
+            cost("all", "81", "≥ 49.50", "≥ 36,135.00", "+0.70", 100),
+        ],
+        "deployments": [cost("ml-team/qwen3-8b", "-", "1.40", "1,022.00", "+0.70", 3)],
+        "notes": ["without 64 nodes whose price is not known"],
+    }  # fmt: skip
+
+
+def _memory() -> list[dict[str, Any]]:
+    return [
+        {"namespace": "ml-team", "deployment": "qwen3-8b", "engine": "main", "pool": "gpu-l4", "device": "gpu",
+         "clusters": ["gcp-central", "aws-west"], "weights": "15.26 GiB", "cache": "4.50 GiB for 32,768 tokens",
+         "usable": "20.69 GiB", "taken": 20234, "whole": 21187, "fits_weights": True},
+        {"namespace": "search", "deployment": "embed", "engine": "main", "pool": "gpu-l40s", "device": "gpu",
+         "clusters": ["aws-west"], "weights": "40.00 GiB", "cache": "9.00 GiB for 65,536 tokens",
+         "usable": "41.39 GiB", "taken": 50176, "whole": 42384, "fits_weights": True},
+    ]  # fmt: skip
+
+
+def _changes(replaced: str) -> dict[str, Any]:
+    """Changes of the last run: of replicas, of objects and of files."""
+    removed = [
+        {"namespace": "search", "deployment": "rerank", "replica": replaced, "cluster": "lab",
+         "action": "removed", "reason": "another member role"},
+    ]  # fmt: skip
+    objects = [
+        {"cluster": "", "created": 0, "changed": 1, "removed": 0},
+        {"cluster": "aws-west", "created": 2, "changed": 0, "removed": 0},
+        {"cluster": "lab", "created": 0, "changed": 0, "removed": 1},
+    ]
+    files = {
+        "created": [
+            f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
+        ],
+        "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
+        "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
+    }
+    return {"removed": removed, "objects": objects, "files": files}
 
 
 def _policy() -> dict[str, Any]:
