@@ -25,6 +25,10 @@ TEAM = "mp-team"
 ALICE, BOB, CAROL = ({"x-api-key": f"key-of-{name}"} for name in ("alice", "bob", "carol"))
 QUESTION = [{"role": "user", "content": "Hello"}]
 TOKENS = PROMPT_TOKENS + COMPLETION_TOKENS
+API, ENVOY, AI = "gateway.networking.k8s.io/v1", "gateway.envoyproxy.io/v1alpha1", "aigateway.envoyproxy.io/v1beta1"
+BACKEND = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
+TRUSTED = [{"kind": "ConfigMap", "group": "", "name": "fleet-ca"}]
+EDGE = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +318,7 @@ def test_a_gateway_asks_another_with_its_certificate(
     """As the gateways of two clusters do: the one of the engine takes no request without a certificate."""
     authority = NamedAuthority("fleet", tmp_path)
     server, client = (_pair(authority.issue(host)) for host in ("edge.example", "gateway.example"))
-    beyond, route = _edge(authority.pem, server, client)
+    beyond, route = _edge(authority.pem, server, client), _model_behind_edge()
     gateway_cluster.apply(beyond)
     edge = gateway_cluster.gateway("edge", TEAM)
     path, body = "/v1/chat/completions", {"model": "team/far", "messages": QUESTION}
@@ -341,84 +345,40 @@ def _pair(files: tuple[str, str]) -> dict[str, str]:
     return {"tls.crt": certificate, "tls.key": key}
 
 
-def _edge(authority: str, server: dict[str, str], client: dict[str, str]) -> tuple[list[Any], list[Any]]:
-    """A Gateway as that of an engine's cluster, and a model behind it."""
+def _made(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": TEAM}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
-    def made(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
-        metadata = {"name": name, "namespace": TEAM}
-        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
-    api, envoy, ai = "gateway.networking.k8s.io/v1", "gateway.envoyproxy.io/v1alpha1", "aigateway.envoyproxy.io/v1beta1"
-    target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}
-    backend = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
-    trusted = [{"kind": "ConfigMap", "group": "", "name": "fleet-ca"}]
+def _edge(authority: str, server: dict[str, str], client: dict[str, str]) -> list[Any]:
+    """A Gateway as that of an engine's cluster, with the certificates of both sides."""
     terminate = {"mode": "Terminate", "certificateRefs": [{"name": "edge-tls"}]}
+    listener = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": terminate}
+    rewrite = {"type": "URLRewrite", "urlRewrite": {"hostname": "west.example"}}
+    policy = {"targetRefs": [EDGE], "tls": {"clientValidation": {"caCertificateRefs": TRUSTED}}}
+    rules = [{"filters": [rewrite], "backendRefs": [{**BACKEND, "name": "west"}]}]
+    return [
+        _made("v1", "ConfigMap", "fleet-ca", data={"ca.crt": authority}),
+        _made("v1", "Secret", "edge-tls", type="kubernetes.io/tls", stringData=server),
+        _made("v1", "Secret", "gateway-client", type="kubernetes.io/tls", stringData=client),
+        _made(API, "Gateway", "edge", spec={"gatewayClassName": "envoy", "listeners": [listener]}),
+        _made(ENVOY, "ClientTrafficPolicy", "edge", spec=policy),
+        _made(API, "HTTPRoute", "edge", spec={"parentRefs": [{"name": "edge"}], "rules": rules}),
+    ]
+
+
+def _model_behind_edge() -> list[Any]:
     match = {"headers": [{"type": "Exact", "name": "x-ai-eg-model", "value": "team/far"}]}
-    beyond = [
-        made("v1", "ConfigMap", "fleet-ca", data={"ca.crt": authority}),
-        made("v1", "Secret", "edge-tls", type="kubernetes.io/tls", stringData=server),
-        made("v1", "Secret", "gateway-client", type="kubernetes.io/tls", stringData=client),
-        made(
-            api,
-            "Gateway",
-            "edge",
-            spec={
-                "gatewayClassName": "envoy",
-                "listeners": [{"name": "https", "port": 443, "protocol": "HTTPS", "tls": terminate}],
-            },
-        ),
-        made(
-            envoy,
-            "ClientTrafficPolicy",
-            "edge",
-            spec={"targetRefs": [target], "tls": {"clientValidation": {"caCertificateRefs": trusted}}},
-        ),
-        made(
-            api,
-            "HTTPRoute",
-            "edge",
-            spec={
-                "parentRefs": [{"name": "edge"}],
-                "rules": [
-                    {
-                        "filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "west.example"}}],
-                        "backendRefs": [{**backend, "name": "west"}],
-                    }
-                ],
-            },
-        ),
+    tls = {"caCertificateRefs": TRUSTED, "sni": "edge.example", "clientCertificateRef": {"name": "gateway-client"}}
+    parent = {**EDGE, "name": "inference-gateway", "namespace": "modelplane-system"}
+    backend = {"schema": {"name": "OpenAI", "prefix": "/far/v1"}, "backendRef": {**BACKEND, "name": "far"}}
+    rules = [{"matches": [match], "backendRefs": [{"name": "far"}]}]
+    endpoints = [{"fqdn": {"hostname": "edge.example", "port": 443}}]
+    return [
+        _made(ENVOY, "Backend", "far", spec={"endpoints": endpoints, "tls": tls}),
+        _made(AI, "AIServiceBackend", "far", spec=backend),
+        _made(AI, "AIGatewayRoute", "far", spec={"parentRefs": [parent], "rules": rules}),
     ]
-    route = [
-        made(
-            envoy,
-            "Backend",
-            "far",
-            spec={
-                "endpoints": [{"fqdn": {"hostname": "edge.example", "port": 443}}],
-                "tls": {
-                    "caCertificateRefs": trusted,
-                    "sni": "edge.example",
-                    "clientCertificateRef": {"name": "gateway-client"},
-                },
-            },
-        ),
-        made(
-            ai,
-            "AIServiceBackend",
-            "far",
-            spec={"schema": {"name": "OpenAI", "prefix": "/far/v1"}, "backendRef": {**backend, "name": "far"}},
-        ),
-        made(
-            ai,
-            "AIGatewayRoute",
-            "far",
-            spec={
-                "parentRefs": [{**target, "name": "inference-gateway", "namespace": "modelplane-system"}],
-                "rules": [{"matches": [match], "backendRefs": [{"name": "far"}]}],
-            },
-        ),
-    ]
-    return beyond, route
 
 
 def test_a_policy_of_a_route_takes_the_place_of_the_gateways(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:
