@@ -51,7 +51,7 @@ class Budget(Model):
     )
     unit: Literal["Tokens", "InputTokens", "OutputTokens", "Requests"] = Field(
         description="What is counted: requests when they come, or tokens as engines and providers report them at the "
-        "end of their answers. A stream that its caller cuts off before is not counted: put a budget of requests beside."
+        "end of their answers. A stream that its caller cuts off is not counted: put a budget of requests beside."
     )
     limit: int = Field(ge=1, le=_MOST, description="How many there are in each window.")
     per: Literal["Minute", "Hour", "Day", "Month"] = Field(
