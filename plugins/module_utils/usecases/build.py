@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     DEPLOYMENT_LABEL,
+    DRAIN_TAINT,
     PUBLISHED_LABEL,
     label_value,
 )
@@ -89,8 +90,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.object_f
 )
 
 _FEWEST_REPLICAS = 100
-DRAIN_TAINT = "modelplane.ai/drain"
-"""Key of the taint on clusters that are drained on request."""
 
 
 class ManifestError(Exception):

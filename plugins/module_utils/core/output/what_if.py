@@ -26,15 +26,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.wha
     Answer,
     CeilingExceeded,
     Count,
+    LessReach,
+    LostGateways,
     Move,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import rounded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 
 SCHEMA_VERSION = 1
 _MOVE_TITLES = ("DEPLOYMENT", "REPLICA", "FROM", "TO", "POOL", "DEVICES")
 _COUNT_TITLES = ("BEFORE", "AT ONCE", "AFTER")
+_GATEWAY_TITLES = ("LOST GATEWAY", "CLUSTER", "SERVICES")
+# Limit on the services of a line of the table; the document has all of them.
+_MOST_SERVICES = 12
 
 
 class LostPool(api.Model):
@@ -43,6 +48,24 @@ class LostPool(api.Model):
     cluster: str = Field(description="Its cluster.")
     pool: str = Field(description="Its name.")
     nodes: int = Field(description="How many of its nodes are lost.")
+
+
+class LostGateway(api.Model):
+    """An InferenceGateway in mode Model that is lost with its cluster."""
+
+    name: str = Field(description="Its name.")
+    cluster: str = Field(description="Its cluster.")
+
+
+class ServiceReach(api.Model):
+    """A ModelService that loses gateways."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    lost: list[str] = Field(description="The InferenceGateways that served it and are lost.")
+    left: list[str] = Field(description="Those in mode Model that still serve it.")
+    has_path: bool = Field(description="Whether the gateway in mode Path, on the control cluster, serves it too.")
+    reached: bool = Field(description="Whether any gateway is left; without one its clients get no answer.")
 
 
 class PlannedMove(api.Model):
@@ -89,6 +112,11 @@ class WhatIfSummary(api.Model):
     )
     services_without_endpoint: int = Field(description="Services that have no usable endpoint left.")
     over_ceiling: int = Field(description="Deployments that cost more than their ceiling, and did not in the plan.")
+    services_without_gateway: int | None = Field(
+        default=None,
+        description="Services that lose their last gateway; absent in a fleet without an InferenceGateway in mode "
+        "Model.",
+    )
 
 
 class WhatIfDocument(api.Model):
@@ -99,6 +127,13 @@ class WhatIfDocument(api.Model):
     question: Question = Field(description="The question.")
     lost_clusters: list[str] = Field(description="Clusters that are lost.")
     lost_pools: list[LostPool] = Field(description="Pools of other clusters that are lost, or nodes of them.")
+    lost_gateways: list[LostGateway] | None = Field(
+        default=None, description="InferenceGateways in mode Model that are lost; absent in a fleet without any."
+    )
+    reach: list[ServiceReach] | None = Field(
+        default=None,
+        description="Services that lose gateways, and those left; absent in a fleet without any in mode Model.",
+    )
     moves: list[PlannedMove] = Field(description="Replicas that run no longer, and those that are placed.")
     pending: list[PlannedPending] = Field(
         description="Deployments that have more replicas without a place than in the plan."
@@ -147,6 +182,8 @@ def document(answer: Answer) -> WhatIfDocument:
             api.construct(LostPool, cluster=cluster, pool=pool, nodes=nodes)
             for (cluster, pool), nodes in sorted(answer.lost.nodes.items())
         ],
+        lost_gateways=_lost_gateways(answer.gateways),
+        reach=None if answer.gateways is None else [_reach(each) for each in answer.gateways.services],
         moves=[_move(move) for move in answer.moves],
         pending=[pending_document(entry) for entry in answer.pending],
         deployments=[_count(each) for each in answer.deployments],
@@ -170,6 +207,24 @@ def _move(move: Move) -> PlannedMove:
         to_cluster=new.cluster if new else None,
         to_pools=list(pools_of(new.engines)) if new else None,
         reason=move.reason,
+    )
+
+
+def _lost_gateways(found: LostGateways | None) -> list[LostGateway] | None:
+    if found is None:
+        return None
+    return [api.construct(LostGateway, name=name, cluster=cluster) for name, cluster in found.clusters.items()]
+
+
+def _reach(each: LessReach) -> ServiceReach:
+    return api.construct(
+        ServiceReach,
+        namespace=each.namespace,
+        name=each.name,
+        lost=list(each.lost),
+        left=list(each.left.gateways),
+        has_path=each.left.has_path,
+        reached=not each.left.is_cut_off,
     )
 
 
@@ -206,6 +261,7 @@ def summary(answer: Answer) -> WhatIfSummary:
         pending=sum(entry.count for entry in answer.pending),
         services_without_endpoint=sum(1 for each in answer.services if each.before and not each.after),
         over_ceiling=len(answer.over),
+        services_without_gateway=None if answer.gateways is None else len(answer.gateways.cut_off),
     )
 
 
@@ -218,6 +274,8 @@ def summary_text(answer: Answer) -> str:
     parts += [f"{counts.pending} without a place"] if counts.pending else []
     if counts.services_without_endpoint:
         parts.append(f"{count(counts.services_without_endpoint, 'service')} without a usable endpoint")
+    if counts.services_without_gateway:
+        parts.append(f"{count(counts.services_without_gateway, 'service')} without a gateway")
     parts += [f"{count(counts.over_ceiling, 'deployment')} over the ceiling"] if counts.over_ceiling else []
     return ", ".join(parts)
 
@@ -230,6 +288,7 @@ def table(answer: Answer, width: int = 72) -> list[str]:
         ["What if", *wrapped(answer.question.parts, width)],
         lines(_MOVE_TITLES, _moves(answer), width) or ["Every replica stays where it is."],
         lines(("SERVICE", *_COUNT_TITLES), [_service(each) for each in answer.services], width),
+        lines(_GATEWAY_TITLES, gateway_rows(answer), width),
         lines(("DEPLOYMENT", *_COUNT_TITLES), [(_cells(each), []) for each in answer.deployments], width),
         cost_output.table(cost.after, cost.compared, width),
         ["Over the ceiling", *wrapped(list(map(str, answer.over)), width)] if answer.over else [],
@@ -262,6 +321,31 @@ def _devices(replica: Replica) -> tuple[str, str]:
 
 def _cells(each: Count) -> tuple[str, ...]:
     return (f"{each.namespace}/{each.name}", str(each.before), str(each.at_once), str(each.after))
+
+
+def gateway_rows(answer: Answer) -> list[Row]:
+    """Return a row for each gateway that is lost: name, cluster and number of services, and what is left of these."""
+    found = answer.gateways or LostGateways({}, ())
+    served = {name: [each for each in found.services if name in each.lost] for name in found.clusters}
+    return [
+        ((name, cluster, str(len(served[name]))), _reach_lines(served[name]))
+        for name, cluster in found.clusters.items()
+    ]
+
+
+def _reach_lines(services: Sequence[LessReach]) -> list[str]:
+    """Return which services have no gateway then, and which are still served by others."""
+    by_left: dict[str, list[str]] = {}
+    for each in sorted(services, key=lambda each: not each.left.is_cut_off):
+        left = [f"{name} on {cluster}" for name, cluster in each.left.gateways.items()]
+        left += ["the gateway in mode Path"] if each.left.has_path else []
+        by_left.setdefault(some(left), []).append(f"{each.namespace}/{each.name}")
+    return [
+        f"still served by {left}: {some(named, _MOST_SERVICES)}"
+        if left
+        else f"no gateway is left, so that clients get no answer: {some(named, _MOST_SERVICES)}"
+        for left, named in by_left.items()
+    ]
 
 
 def _service(each: Count) -> Row:

@@ -38,6 +38,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mod
     ModelTraffic,
     model_traffic,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import drain_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
     composed_endpoints,
@@ -124,7 +125,7 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
         that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
-        applied, gateways that are not composed."""
+        applied, gateways that are not composed, and those on clusters that are drained."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.claimless),
@@ -133,6 +134,7 @@ class Plan:
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
+            *drain_warnings(self.context),
         )
 
     @property
@@ -168,7 +170,7 @@ def plan(
     PlanError.
     """
     context = Context(
-        build_fleet(resources, existing, invalid),
+        build_fleet(resources, existing, invalid, earlier),
         observed,
         earlier,
         statuses or {},

@@ -37,7 +37,7 @@ class Fleet:
 
     `replicas` and `endpoints` are the existing ModelReplicas and composed ModelEndpoints, `manual` hand-written
     ModelReplicas, `manual_before` those of the last run, `external` hand-written ModelEndpoints. `held` are resources
-    with invalid manifests: the objects composed for them stay.
+    with invalid manifests: the objects composed for them stay. `held_models` are the gateways in mode Model among them.
     """
 
     deployments: dict[Key, api.ModelDeployment] = field(default_factory=dict)
@@ -53,6 +53,7 @@ class Fleet:
     manual_before: dict[Key, api.ModelReplica] = field(default_factory=dict)
     endpoints: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
     held: frozenset[Ref] = frozenset()
+    held_models: frozenset[str] = frozenset()
 
     @property
     def path_gateway(self) -> api.InferenceGateway | None:
@@ -65,8 +66,18 @@ class Fleet:
         """Return whether services have paths on the control cluster: not in a fleet whose gateways are in mode Model.
 
         They are there before any gateway is, and stay while the manifest of the gateway has errors."""
-        held = Ref(api.InferenceGateway.KIND, "", GATEWAY_NAME) in self.held
-        return held or self.path_gateway is not None or not self.model_gateways
+        return self.has_path_gateway or not self.has_model_gateways
+
+    @property
+    def has_path_gateway(self) -> bool:
+        """Return whether the control cluster has a gateway, also one whose manifest has errors."""
+        held = Ref(api.InferenceGateway.KIND, "", GATEWAY_NAME) in self.held and GATEWAY_NAME not in self.held_models
+        return held or self.path_gateway is not None
+
+    @property
+    def has_model_gateways(self) -> bool:
+        """Return whether there are gateways in mode Model, also ones whose manifests have errors."""
+        return bool(self.model_gateways or self.held_models)
 
     @property
     def model_gateways(self) -> list[api.InferenceGateway]:
@@ -74,9 +85,19 @@ class Fleet:
         return [gateway for __, gateway in sorted(self.gateways.items()) if gateway.mode == "Model"]
 
 
-def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
-    """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run."""
+def build_fleet(
+    resources: Iterable[api.Resource],
+    existing: Iterable[api.Resource],
+    held: Iterable[Ref] = (),
+    earlier: Earlier = nothing_earlier,
+) -> Fleet:
+    """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run.
+
+    A gateway with an invalid manifest is in mode Model when `earlier` runs composed objects of it for a workload
+    cluster: those of mode Path are all on the control cluster."""
     fleet = _last_run(existing, frozenset(held))
+    gateways = (ref for ref in fleet.held if ref.kind == api.InferenceGateway.KIND)
+    fleet.held_models = frozenset(ref.name for ref in gateways if any(place for place, __ in earlier(ref)))
     exported: list[api.ModelReplica] = []
     for resource in resources:
         key = (resource.namespace, resource.name)

@@ -132,7 +132,8 @@ def planned(plan: Plan, options: Options) -> Scenario:
 def with_resources(scenario: Scenario, resources: Iterable[api.Resource], held: Iterable[Ref]) -> Scenario:
     """Return a scenario with these resources in place of those it has; what runs stays."""
     endpoints = scenario.context.fleet.endpoints.values()
-    fleet = build_fleet(resources, [*scenario.resources.values(), *endpoints], held)
+    existing = [*scenario.resources.values(), *endpoints]
+    fleet = build_fleet(resources, existing, held, scenario.context.earlier)
     context = replace(scenario.context, fleet=fleet)
     deployments, clusters = scheduler_inputs(context, platforms(context))
     names = {cluster.name for cluster in clusters}

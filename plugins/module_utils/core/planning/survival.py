@@ -7,6 +7,8 @@ Every loss that can matter is planned, and no other one: what runs on other clus
 a loss of all clusters that it has an endpoint on alone. The exception are replicas of a deployment that preempts: where
 their cluster is lost, they may take the places of replicas of lower priority elsewhere, so these losses are planned for
 all that may give way.
+
+In a fleet with gateways in mode Model, a service needs a gateway too that is left. Nothing places one again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.repl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.loss import Loss, pools_of, without
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import Reach, reaches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
     Scenario,
     planned,
@@ -43,7 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pending,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines, some
 
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
@@ -57,19 +60,22 @@ _OF_PLACE = (names.CLUSTER_LABEL, names.REPLICA_LABEL, names.REPLICA_INDEX_LABEL
 """Labels of a replica that depend on its place."""
 
 Clusters = tuple[str, ...]
+Kind = Literal["service", "gateway", "deployment"]
 
 
 @dataclass(frozen=True)
 class Requirement:
     """Requirement of a service or a deployment: that `least` usable endpoints, or replicas, are left after a loss of up
     to `clusters` clusters. `places` are the clusters of those that it has, "" for endpoints outside of the fleet.
+    One of kind `gateway` is that of a service for its gateways; `gateways` are those in mode Model by cluster, and ""
+    is the place of the one in mode Path.
 
     One with `label` is of that label of clusters: `within` are the clusters with it that the deployment may use, and
     when all of them are lost, there is no such label to have replicas on. `gives_way_to`: clusters whose loss may make
     other replicas take the places of these.
     """
 
-    kind: Literal["service", "deployment"]
+    kind: Kind
     namespace: str
     name: str
     clusters: int
@@ -79,6 +85,7 @@ class Requirement:
     label: str = ""
     within: frozenset[str] = frozenset()
     gives_way_to: frozenset[str] = frozenset()
+    gateways: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> Key:
@@ -111,7 +118,8 @@ class Requirement:
         return (frozenset(self.places) | self.gives_way_to) - {""}
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
+        kind = "service" if self.kind == "gateway" else self.kind
+        return f"{kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -176,9 +184,11 @@ class Shortfall:
     @property
     def what(self) -> str:
         """Return what is lost, and what is left."""
-        what = (
-            "no endpoint" if self.requirement.kind == "service" else f"{self.left} of {self.requirement.least} replicas"
-        )
+        what = {
+            "service": "no endpoint",
+            "gateway": "no gateway",
+            "deployment": f"{self.left} of {self.requirement.least} replicas",
+        }[self.requirement.kind]
         what += f" on clusters with {self.requirement.label}" if self.requirement.label else ""
         if not self.lost:
             return f"{self.requirement} has {what} even without a loss"
@@ -188,6 +198,8 @@ class Shortfall:
     @property
     def why(self) -> list[str]:
         """Return why what is lost finds no other place."""
+        if self.requirement.kind == "gateway":
+            return [_serving_alone(self.requirement.gateways)]
         pending = [
             "; ".join([f"{each.namespace}/{each.deployment}: {each.message}", *first_lines(map(str, each.refusals), 2)])
             for each in self.pending
@@ -199,6 +211,9 @@ class Shortfall:
     @property
     def fixes(self) -> str:
         """Return what would fix it."""
+        if self.requirement.kind == "gateway":
+            place = "another cluster" if self.requirement.gateways else "a cluster of the fleet"
+            return f"An InferenceGateway on {place} whose serviceSelector matches its labels would fix it"
         if self.remediation:
             return f"{self.remediation} would fix it{_price_text(self.remediation)}"
         if self.first_step:
@@ -206,6 +221,14 @@ class Shortfall:
             part = f"{step} would fix it as long as nothing is lost{_price_text(step)}, not after a loss of "
             return part + " and ".join(lost) + (". Nothing was found that would do both" if self.is_searched else "")
         return "Nothing was found that would fix it" if self.is_searched else ""
+
+
+def _serving_alone(gateways: Sequence[tuple[str, str]]) -> str:
+    """Return which gateways serve a service, by cluster, where these are all."""
+    shown = [f"{name} on {cluster}" for cluster, name in gateways]
+    if not shown:
+        return "No InferenceGateway of the fleet serves it"
+    return f"Only InferenceGateway {some(shown)} {'serves' if len(shown) == 1 else 'serve'} it"
 
 
 def _price_text(remediation: Addition) -> str:
@@ -283,6 +306,8 @@ class _Requirements:
     def of(self, scenario: Scenario, only: Requirement | None = None) -> list[Requirement]:
         """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
         keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
+        clusters = {each.name for each in scenario.clusters}
+        reached = reaches(scenario.context, clusters) if only is None else {}
         endpoints = usable_endpoints(
             scenario, scenario.resources.values(), [scenario.context.fleet.services[key] for key in keys]
         )
@@ -291,6 +316,8 @@ class _Requirements:
             replicas = [scenario.resources.get((key[0], member.endpoint.name)) for member in endpoints[key]]
             places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
             found.append(_requirement("service", key, self._services[key], 1, places))
+            if key in reached:
+                found.append(_of_gateways(key, self._services[key], reached[key]))
         for key, entries in self._required.items():
             if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
                 running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
@@ -321,7 +348,7 @@ class _Requirements:
 
     def _gives_way_to(self, scenario: Scenario, requirement: Requirement) -> frozenset[str]:
         """Return the clusters with replicas of deployments that preempt, and could preempt some that count here."""
-        if not self._preempts:
+        if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
         running = [(each.cluster, (each.namespace, each.deployment)) for each in scenario.running]
@@ -335,6 +362,8 @@ class _Requirements:
 
     def behind(self, requirement: Requirement) -> list[Key]:
         """Return the deployments whose replicas a requirement is about."""
+        if requirement.kind == "gateway":
+            return []
         return self._behind(requirement.key) if requirement.kind == "service" else [requirement.key]
 
     def _behind(self, service: Key) -> list[Key]:
@@ -353,10 +382,15 @@ class _Requirements:
         return {key: replica_labels(deployment, "", 0) for key, deployment in deployments}
 
 
-def _requirement(
-    kind: Literal["service", "deployment"], key: Key, survival: Survival, least: int, places: Counter[str]
-) -> Requirement:
+def _requirement(kind: Kind, key: Key, survival: Survival, least: int, places: Counter[str]) -> Requirement:
     return Requirement(kind, *key, survival.clusters, least, places, survival.when_unsatisfiable == "Fail")
+
+
+def _of_gateways(key: Key, survival: Survival, reach: Reach) -> Requirement:
+    """Return what has to be left of the gateways that serve a service."""
+    places = Counter([*reach.gateways.values(), *([""] if reach.has_path else [])])
+    gateways = sorted((cluster, name) for name, cluster in reach.gateways.items())
+    return replace(_requirement("gateway", key, survival, 1, places), gateways=tuple(gateways))
 
 
 def _stricter(one: Survival, other: Survival) -> Survival:
@@ -424,19 +458,18 @@ def _left(requirements: Sequence[Requirement], lost: Clusters, after: Scenario, 
     again = Counter(((each.namespace, each.deployment), each.cluster) for each in placed)
     services = [after.context.fleet.services[each.key] for each in requirements if each.kind == "service"]
     endpoints = usable_endpoints(after, replicas, services)
-    return [
-        requirement.left(lost)
-        + (
-            sum((requirement.namespace, member.endpoint.name) in own for member in endpoints[requirement.key])
-            if requirement.kind == "service"
-            else sum(
-                number
-                for (key, cluster), number in again.items()
-                if key == requirement.key and (not requirement.within or cluster in requirement.within)
-            )
+
+    def placed_again(requirement: Requirement) -> int:
+        if requirement.kind == "service":
+            return sum((requirement.namespace, member.endpoint.name) in own for member in endpoints[requirement.key])
+        return sum(
+            number
+            for (key, cluster), number in again.items()
+            if (requirement.kind, requirement.key) == ("deployment", key)
+            and (not requirement.within or cluster in requirement.within)
         )
-        for requirement in requirements
-    ]
+
+    return [requirement.left(lost) + placed_again(requirement) for requirement in requirements]
 
 
 class _Remediator:

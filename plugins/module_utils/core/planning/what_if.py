@@ -28,6 +28,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
     Question,
     QuestionError,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import (
+    Reach,
+    reaches,
+    serving_gateways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.scenario import (
     Scenario,
     before_plan,
@@ -111,11 +116,35 @@ class CeilingExceeded:
 
 
 @dataclass(frozen=True)
+class LessReach:
+    """A service that loses gateways in mode Model: their names, and what is left."""
+
+    namespace: str
+    name: str
+    lost: tuple[str, ...]
+    left: Reach
+
+
+@dataclass(frozen=True)
+class LostGateways:
+    """Gateways in mode Model that are lost, with their clusters, and the services that lose them."""
+
+    clusters: Mapping[str, str]
+    services: tuple[LessReach, ...]
+
+    @property
+    def cut_off(self) -> list[LessReach]:
+        """Return the services that no gateway serves then."""
+        return [each for each in self.services if each.left.is_cut_off]
+
+
+@dataclass(frozen=True)
 class Answer:
     """The answer to a question.
 
     `pending`: deployments that have more replicas without a place than before. `deployments` and `services` are those
-    whose numbers change. `before` and `after` are the fleet as it is planned and as it is then, for what both cost.
+    whose numbers change; `gateways` are those that are lost, None in a fleet without any in mode Model. `before` and
+    `after` are the fleet as it is planned and as it is then, for what both cost.
     """
 
     question: Question
@@ -125,6 +154,7 @@ class Answer:
     deployments: tuple[Count, ...]
     services: tuple[Count, ...]
     over: tuple[CeilingExceeded, ...]
+    gateways: LostGateways | None
     before: Scenario = field(compare=False, repr=False)
     after: Scenario = field(compare=False, repr=False)
 
@@ -155,6 +185,7 @@ def answer(
         _counts(*(each.replicas() for each in (before, at_once, after))),
         _counts(*(_endpoints(each) for each in (before, at_once, after))),
         tuple(each for key, each in _over(after).items() if key not in over),
+        _lost_gateways(asked, lost) if asked.context.fleet.has_model_gateways else None,
         before,
         after,
     )
@@ -214,6 +245,20 @@ def _counts(before: Mapping[Key, int], at_once: Mapping[Key, int], after: Mappin
         for key in sorted({*before, *at_once, *after})
     )
     return tuple(each for each in counts if each.changes)
+
+
+def _lost_gateways(asked: Scenario, lost: Loss) -> LostGateways:
+    """Return the gateways that are lost with clusters. A lost pool takes none: it is not known on which they run."""
+    found = reaches(asked.context, {cluster.name for cluster in asked.clusters})
+    serving = serving_gateways(asked.context, lost.clusters)
+    clusters = {gateway.name: cluster for cluster, gateway in serving.items()}
+    losing = []
+    for key, reach in found.items():
+        gone = reach.on(lost.clusters)
+        clusters.update(gone)
+        if gone:
+            losing.append(LessReach(*key, tuple(gone), reach.without(lost.clusters)))
+    return LostGateways(dict(sorted(clusters.items())), tuple(losing))
 
 
 def _reasons(displaced: Iterable[Displaced], decided: Schedule) -> dict[Key, str]:

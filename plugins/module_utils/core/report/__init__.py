@@ -38,7 +38,8 @@ has is from there, so that the numbers and words of the page are those of the te
     distributions [{namespace, deployment, replicas, desired, minimum, topologies, tiers, returns, preempts, leaving,
                   preempted}], as `output/distribution.py` says; of deployments that ask for one
     what_if    {} without a question, else `output/what_if.py` (its document in written form), with asked [str],
-               over [str] (deployments over their ceiling) and costs (as cost below)
+               over [str] (deployments over their ceiling), gateways [{name, cluster, services [str]}] (those that
+               are lost, and what is left of their services) and costs (as cost below)
     survival   {losses, tried (how many), needs}
       needs    [{kind, namespace, name, label (of clusters, or empty), clusters, is_fatal,
                places [{cluster (empty for none of the fleet), number}],

@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
 )
 
 _COUNTS = (("before", "before"), ("atOnce", "at once"), ("after", "after"))
+_KINDS = {"service": "service", "gateway": "gateways of a service", "deployment": "deployment"}
 
 
 def what_if_section(answer: Mapping[str, Any], known: Index) -> Markup:
@@ -39,6 +40,7 @@ def what_if_section(answer: Mapping[str, Any], known: Index) -> Markup:
             join([el("h3", badge("Pending", "bad"), f" {count(len(pending), 'deployment')}"), items(pending, "at")])
             if pending
             else NOTHING,
+            _lost_gateways(answer["gateways"], known),
             _counts("Services, and their usable endpoints", "Service", answer["services"], known.services),
             _counts("Deployments, and their replicas", "Deployment", answer["deployments"], {}),
             items([join([badge("Over the ceiling", "warn"), " ", prose(each)]) for each in answer["over"]]),
@@ -88,6 +90,21 @@ def _pending(entry: Mapping[str, Any]) -> Markup:
     )
 
 
+def _lost_gateways(gateways: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    if not gateways:
+        return NOTHING
+    rows = [
+        el(
+            "tr",
+            el("th", code(each["name"]), scope="row"),
+            el("td", _cluster(each["cluster"], known)),
+            el("td", items([prose(line) for line in each["services"]]) or "none"),
+        )
+        for each in gateways
+    ]
+    return _table("Gateways that are lost", ("Gateway", "Cluster", "Services"), rows)
+
+
 def _counts(
     caption: str, title: str, rows: Sequence[Mapping[str, Any]], elements: Mapping[tuple[str, str], str]
 ) -> Markup:
@@ -119,11 +136,15 @@ def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
             el(
                 "th",
                 linked(known.services.get((row["namespace"], row["name"])), f"{row['namespace']}/{row['name']}"),
-                el("div", f"{row['kind']}, any {count(row['clusters'], 'cluster')}", class_="m"),
+                el(
+                    "div",
+                    f"{_KINDS[row['kind']]}, any {count(row['clusters'], 'cluster')}",
+                    class_="m",
+                ),
                 el("div", "on clusters with ", code(row["label"]), class_="m") if row["label"] else NOTHING,
                 scope="row",
             ),
-            el("td", items([_place(place, known) for place in row["places"]]) or "nowhere"),
+            el("td", items([_place(place, known, row["kind"]) for place in row["places"]]) or "nowhere"),
             el("td", *_verdict(row)),
         )
         for row in survival["needs"]
@@ -134,8 +155,9 @@ def losses_section(survival: Mapping[str, Any], known: Index) -> Markup:
     )
 
 
-def _place(place: Mapping[str, Any], known: Index) -> Markup:
-    where = _cluster(place["cluster"], known) if place["cluster"] else join(["outside of the fleet"])
+def _place(place: Mapping[str, Any], known: Index, kind: str) -> Markup:
+    elsewhere = "the control cluster" if kind == "gateway" else "outside of the fleet"
+    where = _cluster(place["cluster"], known) if place["cluster"] else join([elsewhere])
     return join([where, f" ({place['number']:,})"])
 
 

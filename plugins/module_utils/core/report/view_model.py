@@ -193,6 +193,10 @@ def _what_if(answer: Answer) -> dict[str, Any]:
         **api.wire(what_if_output.document(answer)),
         "asked": answer.question.parts,
         "over": list(map(str, answer.over)),
+        "gateways": [
+            {"name": name, "cluster": cluster, "services": services}
+            for (name, cluster, __), services in what_if_output.gateway_rows(answer)
+        ],
         "costs": _cost(cost.after, cost.compared, _limits_then(answer)) if cost.after else {},
     }
 
@@ -201,7 +205,7 @@ def _not_survived(shortfall: Shortfall) -> dict[str, str]:
     requirement = shortfall.requirement
     subject = {
         "kind": "survival",
-        "subject": requirement.kind,
+        "subject": "service" if requirement.kind == "gateway" else requirement.kind,
         "namespace": requirement.namespace,
         "name": requirement.name,
         "cluster": "",

@@ -46,7 +46,8 @@ def cluster(name: str, region: str = "west", **pools: int | tuple[int, list[str]
         nodes, zones = given if isinstance(given, tuple) else (given, [])
         written.append({"name": pool, "className": "l4", "nodeCount": nodes, **({"zones": zones} if zones else {})})
     source = {"source": "Existing", "existing": {"secretRef": {"name": name}}}
-    return resource("InferenceCluster", name, {"cluster": source, "nodePools": written}, labels={"region": region})
+    spec = {"cluster": source, **({"nodePools": written} if written else {})}
+    return resource("InferenceCluster", name, spec, labels={"region": region})
 
 
 def deployment(

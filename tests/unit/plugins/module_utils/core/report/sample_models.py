@@ -255,6 +255,11 @@ def _answer(names: list[str]) -> dict[str, Any]:
         ],
         "pending": [{**_pending(), "replicas": 1, "message": "0 of 1 replicas scheduled (checked 2 clusters)"}],
         "services": [{"name": "chat", **counts}],
+        "gateways": [
+            {"name": "edge", "cluster": "aws-west",
+             "services": ["no gateway is left, so that clients get no answer: ml-team/chat"]},
+            {"name": "spare", "cluster": "aws-west", "services": []},
+        ],
         "deployments": [{"name": "qwen3-8b", **counts}],
         "over": ["ml-team/qwen3-8b costs 3.00 USD per hour, more than the 2.00 USD of its spec.cost.ceilingPerHour"],
         "costs": {
@@ -274,6 +279,7 @@ def _survival() -> dict[str, Any]:
         "tried": 3,
         "needs": [
             {**need, "name": "chat", "places": places, "what": "", "why": [], "fixes": ""},
+            {**need, "kind": "gateway", "name": "chat", "places": places, "what": "", "why": [], "fixes": ""},
             {**need, "name": "embed", "places": places[1:], "what": "service ml-team/embed has no endpoint",
              "why": ["no room"], "fixes": "1 more node of pool gpu-l4 on gcp-central would fix it"},
         ],

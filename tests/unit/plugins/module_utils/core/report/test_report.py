@@ -38,7 +38,7 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 # Words that are part of the form of a model, not of its text.
 FORM = {"DRA", "Synthetic", "pending", "unready", "unreachable", "survival"}
-FORM |= {"cluster", "deployment", "replica", "service"}
+FORM |= {"cluster", "deployment", "gateway", "replica", "service"}
 VOID = {"input", "meta"}
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -279,6 +279,8 @@ def test_an_answer_has_the_question_the_moves_and_the_numbers() -> None:
     assert "cluster aws-west is lost" in page.text
     assert "no place" in page.text
     assert "Services, and their usable endpoints" in page.text
+    assert "Gateways that are lost" in page.text
+    assert "no gateway is left, so that clients get no answer: ml-team/chat" in page.text
     assert "what-if" in page.values("id")
     assert "what-if" not in Page(report.html(empty())).values("id")
 
@@ -289,6 +291,8 @@ def test_losses_that_are_not_survived_are_wrong_and_say_what_would_fix_it() -> N
     assert page.text.count("1 more node of pool gpu-l4 on gcp-central would fix it") == 2
     assert "3 losses of 3 that can matter were tried." in page.text
     assert "outside of the fleet" in page.text
+    assert "gateways of a service, any 1 cluster" in page.text
+    assert "the control cluster" in page.text
     assert "losses" not in Page(report.html(empty())).values("id")
 
 

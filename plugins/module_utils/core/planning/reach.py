@@ -1,0 +1,102 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Gateways by which clients reach services, and those that go with clusters.
+
+The gateway in mode Path is on the control cluster, which no loss of workload clusters takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity, label
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Gateways that serve a service: those in mode Model by name, with their clusters, and whether the one in mode Path
+    does (`has_path`)."""
+
+    gateways: Mapping[str, str] = field(default_factory=dict)
+    has_path: bool = False
+
+    def on(self, clusters: Collection[str]) -> dict[str, str]:
+        """Return the gateways in mode Model on these clusters."""
+        return {name: cluster for name, cluster in self.gateways.items() if cluster in clusters}
+
+    def without(self, clusters: Collection[str]) -> Reach:
+        """Return what is left without these clusters."""
+        left = {name: cluster for name, cluster in self.gateways.items() if cluster not in clusters}
+        return Reach(left, self.has_path)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether no gateway serves the service."""
+        return not self.gateways and not self.has_path
+
+
+def reaches(context: Context, clusters: Collection[str]) -> dict[Key, Reach]:
+    """Return the gateways that serve each service while these clusters are there; nothing in a fleet without a gateway
+    in mode Model, whose services are reached as they always were.
+
+    Gateways whose manifests have errors stay as they are, and so serve what they served. Those that only stay until
+    others take their place are left out."""
+    fleet = context.fleet
+    if not fleet.has_model_gateways:
+        return {}
+    serving = serving_gateways(context, clusters)
+    return {
+        key: Reach(
+            dict(sorted([*_selecting(serving, service), *_held(context, clusters, service)])), fleet.serves_paths
+        )
+        for key, service in sorted(fleet.services.items())
+    }
+
+
+def serving_gateways(context: Context, clusters: Collection[str]) -> dict[str, api.InferenceGateway]:
+    """Return the gateways in mode Model that are made on these clusters, by cluster: the first of each one."""
+    found: dict[str, api.InferenceGateway] = {}
+    for gateway in context.fleet.model_gateways:
+        cluster = gateway.spec.cluster_name or ""
+        if cluster in clusters:
+            found.setdefault(cluster, gateway)
+    return found
+
+
+def drain_warnings(context: Context) -> Iterator[str]:
+    """Yield the gateways on clusters that are drained, which moves replicas alone."""
+    drained = {
+        name
+        for name, cluster in context.fleet.clusters.items()
+        if any(taint.key == names.DRAIN_TAINT for taint in cluster.spec.taints or ())
+    }
+    found = reaches(context, context.fleet.clusters) if drained else {}
+    for cluster, gateway in serving_gateways(context, drained).items():
+        served = {"/".join(key): each for key, each in found.items() if gateway.name in each.gateways}
+        alone = [name for name, each in served.items() if each.without(drained).is_cut_off]
+        others = "Its services have other gateways" if served else "It serves no service"
+        needed = f"Before the cluster goes, have another InferenceGateway elsewhere for {some(alone)}"
+        yield (
+            f"cluster {cluster} is drained of replicas, and InferenceGateway {gateway.name} stays on it. "
+            f"{needed if alone else others}"
+        )
+
+
+def _selecting(serving: Mapping[str, api.InferenceGateway], service: api.ModelService) -> Iterator[tuple[str, str]]:
+    for cluster, gateway in serving.items():
+        if gateway.serves(service.labels):
+            yield gateway.name, cluster
+
+
+def _held(context: Context, clusters: Collection[str], service: api.ModelService) -> Iterator[tuple[str, str]]:
+    held = {names.label_value(name): name for name in context.fleet.held_models}
+    for cluster, value in context.earlier(service.ref) if held else ():
+        name = held.get(label(value, names.GATEWAY_LABEL))
+        if name and cluster in clusters and identity(value)[1] == ROUTE:
+            yield name, cluster
