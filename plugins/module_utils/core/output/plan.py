@@ -29,8 +29,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
     gateways,
     planned_gateways,
     served_services,
+    uncounted_lines,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import NO_BREAK, Row, lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import (
+    NO_BREAK,
+    Row,
+    lines,
+    wrapped,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -46,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 SCHEMA_VERSION = 1
 """Version of the format of plan.json. It changes with a field that is removed or gets another meaning."""
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
+_UNCOUNTED = "Budgets while the rate limit service or Valkey does not answer"
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
 # Limit on the reasons of a pending deployment in the table; plan.json has all of them.
 _MOST_REASONS = 12
@@ -237,7 +244,8 @@ def table(plan: Plan, width: int = 72, earlier: Sequence[Plan] = ()) -> list[str
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
     """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
-    those without, and notes; then that of gateways in mode Model. Empty for a fleet without services and those."""
+    those without, and notes; then that of gateways in mode Model, and what happens to requests while budgets cannot be
+    counted. Empty for a fleet without services and gateways."""
     rows = []
     for served in served_services(plan):
         routed, members = served.routed, served.routed.resolution.members
@@ -255,8 +263,11 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
         place, note = [served.place] if served.place else [], [served.note] if served.note else []
         rows.append((cells, [*reasons, *place, *_unused(served), *note]))
     services = lines(_SERVICE_TITLES, rows, width)
-    found = lines(GATEWAY_TITLES, gateway_rows(gateways(plan)), width)
-    return [*services, *([""] if services and found else []), *found]
+    known = gateways(plan)
+    found = lines(GATEWAY_TITLES, gateway_rows(known), width)
+    uncounted = wrapped(uncounted_lines(known), width)
+    blocks = [services, found, [_UNCOUNTED, *uncounted] if uncounted else []]
+    return [line for block in blocks if block for line in ["", *block]][1:]
 
 
 def _is_unusable(served: ServedService, member: MatchedEndpoint) -> bool:

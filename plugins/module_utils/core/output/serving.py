@@ -10,6 +10,7 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import uncounted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
     MatchedEndpoint,
     Resolution,
@@ -26,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
+_MOST_SERVICES = 12
 GATEWAY_TITLES = ("GATEWAY", "CLUSTER", "STATE", "MODELS", "ADDRESS")
 GatewayState = Literal["Ready", "NotReady", "Refused", "Unknown", "Declared"]
 Key = tuple[str, str]
@@ -45,6 +47,21 @@ class UnusedEndpoint(api.Model):
     reason: str = Field(description="Why it gets none.")
 
 
+class UncountedRequests(api.Model):
+    """Requests to services with budgets while nothing can be counted: the rate limit service or Valkey does not answer.
+    Once Valkey has restarted, counters begin at zero."""
+
+    action: Literal["Refuse", "Allow"] = Field(
+        description="`Refuse`: they get 500. `Allow`: they pass, and are not counted."
+    )
+    services: list[str] = Field(description="The ModelServices with budgets there.")
+    overruled: list[str] | None = Field(
+        default=None,
+        description="Those whose own budgets say `Allow`: a gateway has one setting, and another budget says `Refuse`; "
+        "absent for none.",
+    )
+
+
 class PlannedGateway(api.Model):
     """An InferenceGateway in mode Model."""
 
@@ -54,6 +71,9 @@ class PlannedGateway(api.Model):
     models: int = Field(description="Models that it routes.")
     services: int = Field(description="ModelServices that it selects.")
     message: str = Field(description="Why it is not made; empty if it is.")
+    when_unavailable: UncountedRequests | None = Field(
+        default=None, description="Requests while budgets cannot be counted; absent without budgets."
+    )
 
 
 class GatewayStatus(PlannedGateway):
@@ -233,6 +253,20 @@ def _gateway(plan: Plan, gateway: api.InferenceGateway, routes: Sequence[RoutedM
         services=len(routes),
         message=message,
         state=state,
+        when_unavailable=None if state == "Refused" else _uncounted(plan, gateway),
+    )
+
+
+def _uncounted(plan: Plan, gateway: api.InferenceGateway) -> UncountedRequests | None:
+    fleet = plan.context.fleet
+    found = uncounted(gateway, fleet.services.values(), list(fleet.policies.values()))
+    if found is None:
+        return None
+    return api.construct(
+        UncountedRequests,
+        action="Refuse" if found.is_refused else "Allow",
+        services=list(found.services),
+        overruled=list(found.overruled) or None,
     )
 
 
@@ -275,6 +309,7 @@ def planned_gateways(plan: Plan) -> list[PlannedGateway]:
             models=each.models,
             services=each.services,
             message=each.message if each.state == "Refused" else "",
+            when_unavailable=each.when_unavailable,
         )
         for each in gateways(plan)
     ]
@@ -288,6 +323,34 @@ def gateway_rows(found: Sequence[GatewayStatus]) -> list[Row]:
             [each.message] if each.message else [],
         )
         for each in found
+    ]
+
+
+def uncounted_lines(found: Sequence[PlannedGateway]) -> list[str]:
+    """Return what happens to requests while budgets cannot be counted: a line for each answer, with its services. Those
+    to which gateways answer differently have their names."""
+    answering = [(each.name, each.when_unavailable) for each in found if each.when_unavailable]
+    if not answering:
+        return []
+    refusing, allowing, overruled = dict[str, list[str]](), dict[str, list[str]](), set[str]()
+    for gateway, unavailable in answering:
+        answers = refusing if unavailable.action == "Refuse" else allowing
+        for service in unavailable.services:
+            answers.setdefault(service, []).append(gateway)
+        overruled.update(unavailable.overruled or ())
+    said = {
+        "refused with 500 (whenUnavailable: Refuse)": _at(refusing, allowing),
+        "of these, whenUnavailable is Allow, and a budget of others at the gateway decides": sorted(overruled),
+        "answered, and not counted (whenUnavailable: Allow)": _at(allowing, refusing),
+    }
+    lines = [f"{text}: {some(services, _MOST_SERVICES)}" for text, services in said.items() if services]
+    return [*lines, "counters begin at zero when Valkey restarts, unless a volume keeps them"]
+
+
+def _at(gateways: Mapping[str, Sequence[str]], others: Container[str]) -> list[str]:
+    """Return services, with their gateways where others answer differently."""
+    return [
+        f"{service} at {some(found)}" if service in others else service for service, found in sorted(gateways.items())
     ]
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
@@ -55,9 +56,39 @@ def budgets(
     return [budget for each in reaching if any(map(each.covers, served)) for budget in each.budgets]
 
 
+@dataclass(frozen=True)
+class Uncounted:
+    """Services with budgets at a gateway, and whether their requests are refused while nothing can be counted.
+
+    Of `overruled` ones all budgets would let requests pass, and that of another service refuses them."""
+
+    is_refused: bool
+    services: tuple[str, ...]
+    overruled: tuple[str, ...]
+
+
+def uncounted(
+    gateway: api.InferenceGateway, services: Iterable[api.ModelService], policies: Collection[api.CallerPolicy]
+) -> Uncounted | None:
+    """Return what a gateway does while nothing can be counted; None for one without budgets."""
+    served = {
+        service.model_name: found
+        for service in sorted(services, key=lambda service: service.model_name)
+        if (found := budgets(gateway, [service], policies))
+    }
+    if not served:
+        return None
+    lenient = tuple(name for name, found in served.items() if not _is_strict(found))
+    is_refused = len(lenient) < len(served)
+    return Uncounted(is_refused, tuple(served), lenient if is_refused else ())
+
+
+def _is_strict(found: Iterable[Budget]) -> bool:
+    return any(budget.when_unavailable == "Refuse" for budget in found)
+
+
 def _of_budgets(found: Collection[Budget]) -> list[str]:
     """Return the needs of budgets. Envoy Gateway has one setting for all of a cluster."""
     if not found:
         return []
-    strict = any(budget.when_unavailable == "Refuse" for budget in found)
-    return [BUDGETS, *([STRICT_BUDGETS] if strict else [])]
+    return [BUDGETS, *([STRICT_BUDGETS] if _is_strict(found) else [])]

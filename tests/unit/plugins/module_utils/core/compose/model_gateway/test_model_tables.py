@@ -37,6 +37,7 @@ from model_fleet import (
     entry,
     fleet,
     gateway,
+    policy,
     provider,
     provider_entry,
     service,
@@ -281,3 +282,66 @@ def test_what_was_wrong_before_is_not_all_that_is_said_of_a_silent_cluster() -> 
     assert row.message == "Waiting; cluster hub did not answer, so it is not known what eu does"
     (gateway_row,) = found(built).gateways or ()
     assert gateway_row.message == "cluster hub did not answer; it was not ready before"
+
+
+TITLE = "Budgets while the rate limit service or Valkey does not answer"
+RESTART = "    counters begin at zero when Valkey restarts, unless a volume keeps them"
+
+
+def budget(name: str, when: str) -> Document:
+    return {"name": name, "unit": "Requests", "limit": 20, "per": "Day", "whenUnavailable": when}
+
+
+def budgeted(name: str, when: str) -> tuple[Document, Document]:
+    """A service with a policy of its own that has a budget."""
+    labels = {"audience": name}
+    own = policy(name, services={"matchLabels": labels}, budgets=[budget("daily", when)])
+    return service(provider_entry("a"), name=name, labels=labels), own
+
+
+def uncounted(*documents: Document, **replaced: Document) -> tuple[list[str], list[Any]]:
+    """The lines below the table of gateways, and what the plan has of each one."""
+    built = build(fleet(provider("a"), *documents, **replaced))
+    shown = plan_table(built).splitlines()
+    planned = api.wire(plan_output.document(built.plan))["gateways"]
+    return (shown[shown.index(TITLE) :] if TITLE in shown else []), [each.get("whenUnavailable") for each in planned]
+
+
+def test_a_plan_says_what_happens_to_services_with_budgets_while_nothing_can_be_counted() -> None:
+    free = service(provider_entry("a"), name="free")
+    refused = "    refused with 500 (whenUnavailable: Refuse): "
+    shown, planned = uncounted(*budgeted("chat", "Refuse"), *budgeted("code", "Refuse"), free)
+    assert shown == [TITLE, f"{refused}ml-team/chat, ml-team/code", RESTART]
+    assert planned == [{"action": "Refuse", "services": ["ml-team/chat", "ml-team/code"]}]
+    shown, planned = uncounted(*budgeted("chat", "Allow"), free)
+    assert shown == [TITLE, "    answered, and not counted (whenUnavailable: Allow): ml-team/chat", RESTART]
+    assert planned == [{"action": "Allow", "services": ["ml-team/chat"]}]
+
+
+def test_one_budget_that_refuses_decides_for_all_of_a_gateway() -> None:
+    shown, planned = uncounted(*budgeted("chat", "Refuse"), *budgeted("code", "Allow"))
+    assert shown[1:3] == [
+        "    refused with 500 (whenUnavailable: Refuse): ml-team/chat, ml-team/code",
+        "    of these, whenUnavailable is Allow, and a budget of others at the gateway decides: ml-team/code",
+    ]
+    assert planned[0]["overruled"] == ["ml-team/code"]
+
+
+def test_gateways_that_answer_differently_are_named() -> None:
+    only = gateway("us", "rim", serviceSelector={"matchLabels": {"audience": "code"}})
+    shown, planned = uncounted(*budgeted("chat", "Refuse"), *budgeted("code", "Allow"), only, cluster("rim"))
+    assert shown[1::2][:2] == [
+        "    refused with 500 (whenUnavailable: Refuse): ml-team/chat, ml-team/code at eu",
+        "    answered, and not counted (whenUnavailable: Allow): ml-team/code at us",
+    ]
+    assert [each["action"] for each in planned] == ["Refuse", "Allow"]
+
+
+def test_without_budgets_that_are_counted_nothing_is_said_of_them() -> None:
+    """A gateway that asks for no keys counts for no one, and one that is not made does nothing."""
+    assert uncounted(service(provider_entry("a")), policy()) == ([], [None])
+    keyless = gateway()
+    del keyless["spec"]["auth"]
+    assert uncounted(*budgeted("chat", "Refuse"), eu=keyless) == ([], [None])
+    selecting = gateway(serviceSelector={"matchLabels": {"audience": "none"}})
+    assert uncounted(*budgeted("chat", "Refuse"), gateway("us"), eu=selecting) == ([], [None, None])
