@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import copies_of_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import CREDENTIALS, HOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import KEYS as PRIVATE_KEYS
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, Objects
@@ -367,15 +368,30 @@ class Load:
         connection.close()
 
 
-def certificates(pod: Pod) -> set[int]:
-    """Serial numbers of the certificates that a proxy shows to others, as its administration says."""
+def administration(pod: Pod, path: str) -> Any:
+    """Answer of the administration of a proxy."""
 
     def ask() -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", 19000, timeout=10)
-        connection.request("GET", "/certs")
+        connection.request("GET", path)
         return json.loads(connection.getresponse().read())
 
-    shown = pod.inside(ask)["certificates"]
+    return pod.inside(ask)
+
+
+def test_the_configuration_has_as_many_copies_of_keys_as_plans_count(fleet: ComposedFleet, clients: Clients) -> None:
+    services = [each for each in fleet.built if each["kind"] == "AIGatewayRoute"]
+    services = [each for each in services if each["spec"]["parentRefs"][0]["name"] == "inference-gateway"]
+    dump = json.dumps(administration(clients.gateway.pods[0], "/config_dump?resource=dynamic_route_configs"))
+    gateway = api.parse(fleet.resource("InferenceGateway", "eu"))
+    assert isinstance(gateway, api.InferenceGateway)
+    # Beside those of routes there is one of the listener.
+    assert dump.count("api_key_auth.v3.ApiKeyAuthPerRoute") + 1 == copies_of_keys(gateway, len(services))
+
+
+def certificates(pod: Pod) -> set[int]:
+    """Serial numbers of the certificates that a proxy shows to others, as its administration says."""
+    shown = administration(pod, "/certs")["certificates"]
     return {int(each["serial_number"], 16) for entry in shown for each in entry.get("cert_chain") or ()}
 
 

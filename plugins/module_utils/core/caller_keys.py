@@ -27,6 +27,10 @@ NEXT_SUFFIX = ".next"
 """Of the entry with the next key of a caller. Names of callers have no dot, so that no caller is named like that."""
 KEY_PREFIX = "mpk_"
 """Of every key, by which programs that search texts for secrets know one."""
+KEY_BYTES = 32
+"""Random bytes of every key."""
+KEY_LENGTH = len(KEY_PREFIX) + -(-KEY_BYTES * 4 // 3)
+"""Characters of every key: its bytes are in base64, without padding."""
 KEYS_LABEL = "modelplane.ai/keys"
 KEYS_LABEL_VALUE = "callers"
 """Of all Secrets with keys that the fleet made."""

@@ -38,7 +38,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 _SECRET = ("v1", "Secret")
 _SELECTOR = f"{caller_keys.KEYS_LABEL}={caller_keys.KEYS_LABEL_VALUE}"
-_BYTES = 32
 # Runs at the same time that write between a read and a write of this one.
 _ATTEMPTS = 20
 _OVERTAKEN = (AlreadyExists, Conflict, NotFound)
@@ -63,7 +62,9 @@ def ensure(
 ) -> Done:
     """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist. Raises
     ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in another one."""
-    fresh = {caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(_BYTES) for caller in request.callers}
+    fresh = {
+        caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(caller_keys.KEY_BYTES) for caller in request.callers
+    }
     for _attempt in range(_ATTEMPTS):
         before, others = _read(control, name)
         _check_place(request, others)

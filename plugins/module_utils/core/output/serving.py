@@ -11,6 +11,10 @@ from typing import Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import uncounted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import (
+    MESSAGE_BYTES,
+    ConfigurationSize,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
     MatchedEndpoint,
     Resolution,
@@ -62,6 +66,15 @@ class UncountedRequests(api.Model):
     )
 
 
+class GatewayConfiguration(api.Model):
+    """Estimated size of the configuration of a gateway, which has two copies of all keys for each service."""
+
+    keys: int = Field(description="Keys of its callers.")
+    services: int = Field(description="ModelServices that it selects.")
+    bytes: int = Field(description="How large it is about.")
+    limit: int = Field(description="How large it can be: beyond that no change reaches the gateway.")
+
+
 class PlannedGateway(api.Model):
     """An InferenceGateway in mode Model."""
 
@@ -71,6 +84,9 @@ class PlannedGateway(api.Model):
     models: int = Field(description="Models that it routes.")
     services: int = Field(description="ModelServices that it selects.")
     message: str = Field(description="Why it is not made; empty if it is.")
+    configuration: GatewayConfiguration | None = Field(
+        default=None, description="How large its configuration is; absent where the keys of its callers are not known."
+    )
     when_unavailable: UncountedRequests | None = Field(
         default=None, description="Requests while budgets cannot be counted; absent without budgets."
     )
@@ -253,7 +269,16 @@ def _gateway(plan: Plan, gateway: api.InferenceGateway, routes: Sequence[RoutedM
         services=len(routes),
         message=message,
         state=state,
+        configuration=_configuration(plan.models.sizes.get(gateway.name)),
         when_unavailable=None if state == "Refused" else _uncounted(plan, gateway),
+    )
+
+
+def _configuration(size: ConfigurationSize | None) -> GatewayConfiguration | None:
+    if size is None:
+        return None
+    return api.construct(
+        GatewayConfiguration, keys=size.keys, services=size.services, bytes=size.bytes, limit=MESSAGE_BYTES
     )
 
 
@@ -309,6 +334,7 @@ def planned_gateways(plan: Plan) -> list[PlannedGateway]:
             models=each.models,
             services=each.services,
             message=each.message if each.state == "Refused" else "",
+            configuration=each.configuration,
             when_unavailable=each.when_unavailable,
         )
         for each in gateways(plan)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -47,6 +47,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     model_route,
     route_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import (
+    ConfigurationSize,
+    configuration_size,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import Keys, key_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
@@ -84,8 +88,9 @@ class ModelTraffic:
 
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
     gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
-    `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it;
-    `serves_paths`: whether gateways in mode Path send requests to clusters as well.
+    `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it; `sizes` are those of the
+    configurations of gateways whose keys are known. `serves_paths`: whether gateways in mode Path send requests to
+    clusters as well.
     """
 
     routes: tuple[RoutedModel, ...] = ()
@@ -97,6 +102,7 @@ class ModelTraffic:
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     cluster_gateways: frozenset[str] = frozenset()
+    sizes: Mapping[str, ConfigurationSize] = field(default_factory=dict)
     serves_paths: bool = True
 
 
@@ -136,6 +142,8 @@ def model_traffic(
     for cluster, values in inside.items():
         objects.setdefault(cluster, []).extend(values)
     routed = tuple(each for routes in served.values() for each in routes)
+    keys = _keys(context, serving.values())
+    sizes = dict(_sizes(keys, served))
     return ModelTraffic(
         routes=routed,
         objects=objects,
@@ -148,11 +156,13 @@ def model_traffic(
             *_named_callers(routed),
             *_divided_budgets(context, serving.values(), routed),
             *_crowds(context, serving.values(), routed),
-            *key_warnings(context, _keys(context, serving.values())),
+            *key_warnings(context, keys),
+            *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
             *(gateway.warning for gateway in moved),
         ),
         hosts=hosts,
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
+        sizes=sizes,
         serves_paths=context.fleet.serves_paths,
     )
 
@@ -328,6 +338,17 @@ def _keys(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[Ke
     asking = [(gateway, gateway.spec.auth) for gateway in gateways]
     found = [(gateway, _key_secrets(context, auth.api_key.secret_selector)) for gateway, auth in asking if auth]
     return [(gateway, secrets) for gateway, secrets in found if secrets is not None]
+
+
+def _sizes(
+    keys: Iterable[Keys], served: Mapping[str, Sequence[RoutedModel]]
+) -> Iterator[tuple[str, ConfigurationSize]]:
+    """Yield the sizes of the configurations of gateways, with all services that they select. A name that is in several
+    Secrets is one key."""
+    for gateway, secrets in keys:
+        entries = {entry for secret in secrets for entry in secret.callers}
+        services = len(served[gateway.spec.cluster_name or ""])
+        yield gateway.name, configuration_size(gateway, entries, services)
 
 
 def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:

@@ -1,0 +1,67 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Size of the configuration of a gateway, which Envoy Gateway sends to the AI gateway in one message at each change.
+
+Envoy Gateway has a copy of all keys in each route of Envoy that asks for one. A ModelService has two of these, as the
+AI gateway adds one that answers 404 to each of its routes. With 22 services, Envoy Gateway 1.9.1 sent messages of
+113,932, 698,938 and 3,624,118 bytes for 5, 205 and 1,205 keys: 65 bytes for each of 45 copies of a key of 47 characters
+whose caller has a name of 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import KEY_LENGTH
+
+MESSAGE_BYTES = 4 << 20
+"""Largest message that the AI gateway and Envoy Gateway take from each other: the default of gRPC."""
+_WARN_PERCENT = 80
+_SERVICE_BYTES = 5_000
+"""Bytes that a service adds without keys, in the messages above: routes, backends and certificates."""
+_ROUTES_OF_SERVICE = 2
+
+
+@dataclass(frozen=True)
+class ConfigurationSize:
+    """Estimated size of the configuration of a gateway with so many keys and services."""
+
+    keys: int
+    services: int
+    bytes: int
+
+    @property
+    def is_near_limit(self) -> bool:
+        """Return whether it is 80 % of what fits into a message, or more."""
+        return self.bytes * 100 >= MESSAGE_BYTES * _WARN_PERCENT
+
+    @property
+    def message(self) -> str:
+        """Rest of a sentence that begins with the gateway."""
+        return (
+            f"its configuration has about {self.bytes:,} bytes for {self.keys:,} keys and {self.services:,} services, "
+            f"and {MESSAGE_BYTES:,} fit into a message to the AI gateway. Beyond that no change reaches the gateway, "
+            "and revoked keys stay valid: divide callers over gateways by spec.auth.apiKey.secretSelector, or services "
+            "by spec.serviceSelector"
+        )
+
+
+def configuration_size(gateway: api.InferenceGateway, entries: Collection[str], services: int) -> ConfigurationSize:
+    """Return the estimated size of a gateway's configuration. `entries` are those of Secrets with keys, by whose names
+    it knows callers. Their values are not read: each counts as long as those of the playbook modelplane.fleet.keys."""
+    credentials = sum(_field(_field(KEY_LENGTH) + _field(len(entry.encode()))) for entry in entries)
+    size = copies_of_keys(gateway, services) * credentials + services * _SERVICE_BYTES
+    return ConfigurationSize(len(entries), services, size)
+
+
+def copies_of_keys(gateway: api.InferenceGateway, services: int) -> int:
+    """Return how often a gateway's configuration has each key: once for each listener too, and with TLS in the route
+    that leads to the other one."""
+    return services * _ROUTES_OF_SERVICE + (3 if gateway.spec.tls else 1)
+
+
+def _field(length: int) -> int:
+    """Return the size of a field of a Protocol Buffer with so many bytes: its number, its length, and these."""
+    return 1 + max(1, -(-length.bit_length() // 7)) + length
