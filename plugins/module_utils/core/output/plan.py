@@ -249,19 +249,21 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
     rows = []
     for served in served_services(plan):
         routed, members = served.routed, served.routed.resolution.members
-        used = [member for member in members if member.weight]
+        used = [member for member in members if member.weight and served.is_reached]
+        spare = [member for member in members if member.usable and member not in used]
         cells = (f"{routed.namespace}/{routed.name}", served.address, f"{len(used)} of {len(members)}")
         reasons = [
             f"{label}: {_listed(names)}"
             for label, names in (
                 ("to", [f"{_name(member)}{NO_BREAK}(weight{NO_BREAK}{member.weight})" for member in used]),
-                ("on standby", [_name(member) for member in members if member.usable and not member.weight]),
+                ("on standby", [_name(member) for member in spare]),
                 ("not usable", [_name(member) for member in members if _is_unusable(served, member)]),
             )
             if names
         ]
-        place, note = [served.place] if served.place else [], [served.note] if served.note else []
-        rows.append((cells, [*reasons, *place, *_unused(served), *note]))
+        place = [served.place] if served.place else []
+        notes = [each for each in (served.note, served.hint) if each]
+        rows.append((cells, [*reasons, *place, *_unused(served), *notes]))
     services = lines(_SERVICE_TITLES, rows, width)
     known = gateways(plan)
     found = lines(GATEWAY_TITLES, gateway_rows(known), width)

@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import reaches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
     model_gateway_status,
     refused_gateways,
@@ -109,7 +110,7 @@ class ServedService:
     `routed` has the endpoints as its gateways use them, those of later priorities with weight 0, and no path in a fleet
     whose gateways are all in mode Model (`is_path` is False). `gateways` are those in mode Model that serve it,
     `clusters` theirs, `unused` the endpoints to which these send no requests, with the reasons. `note` is about a
-    service that does not route to its endpoints as usual, "" otherwise.
+    service that does not route to its endpoints as usual, "" otherwise. `is_reached`: whether it has any gateway.
     """
 
     routed: RoutedService
@@ -120,6 +121,7 @@ class ServedService:
     clusters: tuple[str, ...] = ()
     unused: Mapping[str, str] = field(default_factory=dict)
     model_routes: tuple[str, ...] = ()
+    is_reached: bool = True
 
     @property
     def model(self) -> str:
@@ -129,7 +131,14 @@ class ServedService:
     @property
     def address(self) -> str:
         """The cell of a table for what clients use; the path alone while a gateway in mode Path has no address."""
+        if not self.is_reached:
+            return "no gateway"
         return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
+
+    @property
+    def hint(self) -> str:
+        """Line on what to do about a service without a gateway, "" where the note says it."""
+        return "" if self.is_reached or self.note else "clients cannot reach it: declare an InferenceGateway"
 
     @property
     def place(self) -> str:
@@ -164,17 +173,30 @@ def place_of_endpoint(member: MatchedEndpoint) -> str:
 
 def served_services(plan: Plan) -> list[ServedService]:
     """Return the services of a plan, in the order of its traffic."""
-    if not plan.context.fleet.model_gateways:
-        services = plan.context.fleet.services
+    fleet = plan.context.fleet
+    if not fleet.has_model_gateways:
+        # One that is not declared here may have an address all the same, which is observed.
+        is_reached = fleet.has_path_gateway or bool(plan.traffic.address)
         return [
-            ServedService(routed, _path_note(routed), service=services.get((routed.namespace, routed.name)))
+            ServedService(
+                routed,
+                _path_note(routed),
+                service=fleet.services.get((routed.namespace, routed.name)),
+                is_reached=is_reached or routed.held,
+            )
             for routed in plan.traffic.services
         ]
     routes: dict[Key, list[RoutedModel]] = {}
     for each in plan.models.routes:
         routes.setdefault((each.route.service.namespace, each.route.service.name), []).append(each)
-    urls = {gateway.name: _url(plan, gateway) for gateway in plan.context.fleet.model_gateways}
-    return [_served(plan, each, routes.get((each.namespace, each.name), ()), urls) for each in plan.traffic.services]
+    urls = {gateway.name: _url(plan, gateway) for gateway in fleet.model_gateways}
+    kept = reaches(plan.context, {cluster.name for cluster in plan.clusters}) if fleet.held_models else {}
+    found = []
+    for routed in plan.traffic.services:
+        key = (routed.namespace, routed.name)
+        kept_by = [name for name in (kept[key].gateways if key in kept else ()) if name in fleet.held_models]
+        found.append(_served(plan, routed, routes.get(key, ()), urls, kept_by))
+    return found
 
 
 def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
@@ -182,16 +204,28 @@ def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
     return (endpoints and endpoints.open_ai) or ""
 
 
-def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], urls: Mapping[str, str]) -> ServedService:
+def _served(
+    plan: Plan,
+    routed: RoutedService,
+    routes: Sequence[RoutedModel],
+    urls: Mapping[str, str],
+    kept_by: Sequence[str],
+) -> ServedService:
+    """Return a service in a fleet with gateways in mode Model. `kept_by`: those whose manifests have errors, and that
+    serve it as before."""
     gateways = [each.route.gateway for each in routes]
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     is_path = plan.context.fleet.serves_paths
     note = _path_note(routed)
+    held = not routes and (routed.held or bool(kept_by))
     if not is_path:
-        held = routed.held and not routes
-        resolution = _in_use(routes[0]) if routes else _of_none(routed.resolution)
+        of_none = Resolution((), None) if kept_by else _of_none(routed.resolution)
+        resolution = _in_use(routes[0]) if routes else of_none
         routed = replace(routed, resolution=resolution, path="", address="", held=held)
-        note = note if held or service is None else _model_note(plan, service, resolution, bool(routes))
+        if held:
+            note = f"unchanged: the manifest of InferenceGateway {some(kept_by)} has errors" if kept_by else note
+        elif service is not None:
+            note = _model_note(plan, service, resolution, bool(routes))
     return ServedService(
         routed,
         note,
@@ -201,6 +235,7 @@ def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], ur
         tuple(each.spec.cluster_name or "" for each in gateways),
         routes[0].problems if routes else {},
         tuple(each.route.name for each in routes),
+        is_reached=is_path or bool(routes) or held,
     )
 
 

@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 sys.path.insert(0, str(Path(__file__).parent))
 from model_fleet import (
+    SYSTEM,
     Built,
     Document,
     build,
@@ -345,3 +346,81 @@ def test_without_budgets_that_are_counted_nothing_is_said_of_them() -> None:
     assert uncounted(*budgeted("chat", "Refuse"), eu=keyless) == ([], [None])
     selecting = gateway(serviceSelector={"matchLabels": {"audience": "none"}})
     assert uncounted(*budgeted("chat", "Refuse"), gateway("us"), eu=selecting) == ([], [None, None])
+
+
+def without_gateway(*documents: Document) -> list[Document]:
+    return [each for each in fleet(*documents) if each["kind"] != "InferenceGateway"]
+
+
+def test_without_any_gateway_no_service_has_an_address() -> None:
+    built = build(without_gateway(*PROVIDERS))
+    assert plan_table(built).splitlines() == [
+        "SERVICE       URL         IN USE",
+        "ml-team/chat  no gateway  0 of 2",
+        "    on standby: a, b",
+        "    clients cannot reach it: declare an InferenceGateway",
+    ]
+    (row,) = plan_output.document(built.plan).services
+    assert (row.path, row.note) == ("/ml-team/chat/", ""), "what is built stays as it was"
+    assert "/ml-team/chat/ " in plan_table(build([*without_gateway(*PROVIDERS), PATH]))
+
+
+def test_a_gateway_that_is_not_declared_is_there_when_it_has_an_address() -> None:
+    live = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway"}
+    live |= {"metadata": {"name": "modelplane", "namespace": SYSTEM}, "status": {"addresses": [{"value": "192.0.2.7"}]}}
+    built = build(without_gateway(*PROVIDERS), observed=Observed(control=Objects([live])))
+    assert "http://192.0.2.7/ml-team/chat" in plan_table(built)
+    assert "no gateway" not in plan_table(built)
+
+
+def test_a_service_that_no_gateway_in_mode_model_serves_has_no_gateway() -> None:
+    built = build(fleet(*PROVIDERS, eu=gateway(serviceSelector={"matchLabels": {"tier": "gold"}})))
+    assert plan_table(built).splitlines()[1:4] == [
+        "ml-team/chat  no gateway  0 of 2",
+        "    not usable: a, b",
+        "    no InferenceGateway serves it: none selects its labels",
+    ]
+
+
+WRONG = Ref("InferenceGateway", "", "eu")
+
+
+def with_errors(*documents: Document, known: bool) -> Built:
+    """The fleet whose only gateway has an invalid manifest now; without `known`, it was never there."""
+    composed = [("hub", value) for value in build(fleet(*PROVIDERS)).objects["hub"].values()]
+
+    def earlier(ref: Ref) -> list[tuple[str, Object]]:
+        owner = {"InferenceGateway": "modelplane.ai/gateway", "ModelService": "modelplane.ai/service"}.get(ref.kind, "")
+        found = [each for each in composed if each[1]["metadata"].get("labels", {}).get(owner) == ref.name]
+        return found if known else []
+
+    return build(without_gateway(*PROVIDERS, *documents), invalid=[WRONG], earlier=earlier)
+
+
+def test_a_gateway_whose_manifest_has_errors_makes_no_paths_and_serves_what_it_served() -> None:
+    other = service(provider_entry("a"), name="later")
+    built = with_errors(other, known=True)
+    assert not built.plan.context.fleet.serves_paths
+    assert not {value["kind"] for value in built.plan.control} & {"HTTPRoute", "Deployment"}
+    assert plan_table(built).splitlines() == [
+        "SERVICE        URL                 IN USE",
+        "ml-team/chat   model ml-team/chat  0 of 0",
+        "    unchanged: the manifest of InferenceGateway eu has errors",
+        "ml-team/later  no gateway          0 of 1",
+        "    not usable: a",
+        "    no InferenceGateway serves it: none selects its labels",
+    ]
+    assert with_errors(known=False).plan.context.fleet.serves_paths, "of one that never was, no mode is known"
+
+
+def test_a_gateway_in_mode_path_whose_manifest_has_errors_still_has_paths() -> None:
+    first = build([*without_gateway(*PROVIDERS), PATH])
+    ref = Ref("InferenceGateway", "", "default")
+
+    def earlier(asked: Ref) -> list[tuple[str, Object]]:
+        kinds = ("Gateway", "GatewayClass") if asked == ref else ()
+        return [("", value) for value in first.plan.control if value["kind"] in kinds]
+
+    built = build(without_gateway(*PROVIDERS), invalid=[ref], earlier=earlier)
+    assert built.plan.context.fleet.serves_paths
+    assert "/ml-team/chat/ " in plan_table(built)
