@@ -254,7 +254,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if lines and (fatal or self.get_option("strict")):
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             raise AnsibleParserError(f"{count} in the clusters of the fleet:\n" + "\n".join(lines))
-        for line in first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.validate shows all of them"):
+        for line in first_lines(lines, _MOST_WARNINGS, "and {} more; the option strict fails with all of them"):
             self.display.warning(line)
 
     def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:

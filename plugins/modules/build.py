@@ -123,6 +123,12 @@ removed:
   type: list
   elements: str
   sample: []
+warnings_found:
+  description: All warnings of manifests and of the plan, one line each. Ansible's own show 20 of each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 """
 
 from typing import Any
@@ -130,6 +136,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     BUILD,
+    all_warnings,
     build_result,
     build_warnings,
     check_values,
@@ -158,8 +165,13 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     check_values(module)
     outcome = run(module, build.build, settings(module))
-    warn(module, outcome.loaded, more=build_warnings(outcome))
-    result = {"changed": bool(outcome.changes), **build_result(outcome, module.params["table_width"])}
+    more = build_warnings(outcome)
+    warn(module, outcome.loaded, more=more)
+    result = {
+        "changed": bool(outcome.changes),
+        "warnings_found": all_warnings(outcome.loaded, more=more),
+        **build_result(outcome, module.params["table_width"]),
+    }
     if module._diff:
         result["diff"] = [*counts_diff(object_changes(outcome.changes)), *file_diff(outcome)]
     module.exit_json(**result)

@@ -312,7 +312,7 @@ decision:
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -390,7 +390,7 @@ def work(module: AnsibleModule) -> None:
             try:
                 reconcile.run(settings, done)
             finally:
-                for line in [*_silent(module, done), *_warnings(done)]:
+                for line in [*_silent(module, done), *_warnings(done, manifests.warnings)]:
                     module.warn(line)
     except reconcile.ControlClusterError as error:
         module.fail_json(msg=_control_message(error))
@@ -444,11 +444,11 @@ def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
     return list(dict.fromkeys(line for fleet in done.observed for line in observed_fleet.silent(fleet)))
 
 
-def _warnings(done: reconcile.Run) -> list[str]:
+def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[str]:
     """Return the warnings of all steps, each once. What failed on a cluster is in its result."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
     for built in done.builds:
-        lines += manifests.warnings(built.loaded, more=manifests.build_warnings(built))
+        lines += of_build(built.loaded, more=manifests.build_warnings(built))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
         lines += apply_results.warnings(outcomes)
     lines += sorted(done.sizes.notes)
@@ -523,7 +523,7 @@ def _outcome(
         done.builds[-1].fleet_status,
         objects,
         failed,
-        _warnings(done),
+        _warnings(done, manifests.all_warnings),
         resized=[each.cluster for each in done.sizes.resized],
         decision=done.decision.generation if done.decision else None,
         survey=done.builds[-1].survey,

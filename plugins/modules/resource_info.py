@@ -81,7 +81,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     endpoint_hosts,
     fail,
     prepare,
-    warn,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.output import OUTPUT, check_query, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -99,7 +98,9 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     check_query(module)
     loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error")
-    warn(module, loaded, errors=False)
+    # All of them: other modules show some, and lead here.
+    for problem in loaded.warnings:
+        module.warn(str(problem))
     if loaded.errors and module.params["fail_on_error"]:
         fail(module, loaded.errors)
     found = document(loaded)

@@ -103,6 +103,12 @@ overcommitted:
     - clusters: [us-west]
       pool: gpu-l4
       reason: "its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
+warnings_found:
+  description: All warnings of manifests and of the plan, one line each. Ansible's own show 20 of each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 summary:
   description: Counts of the plan.
   returned: success
@@ -117,6 +123,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.invento
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     ENDPOINT_HOSTS,
     RESOURCES,
+    all_warnings,
     check_values,
     prepare,
     run,
@@ -143,6 +150,7 @@ def work(module: AnsibleModule) -> None:
     module.exit_json(
         changed=False,
         removed=[api.wire(each) for each in removed],
+        warnings_found=all_warnings(outcome.loaded, more=outcome.plan.warnings),
         **api.wire(plan_output.document(outcome.plan)),
     )
 

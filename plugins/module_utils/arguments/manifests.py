@@ -89,7 +89,7 @@ _NUMBERS = (
     "wait",
 )
 """Options of which no other package checks the minimum."""
-# A person reads some; the whole list is in the result of resource_info.
+# A person reads some of what a plan is about; the module resource_info shows all of its own.
 _MOST_WARNINGS = 20
 
 
@@ -225,9 +225,17 @@ def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Se
 
 
 def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> list[str]:
-    """Return the warnings of manifests, as `warn` adds them."""
-    lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
-    return first_lines(lines, _MOST_WARNINGS, "and {} more; the playbook modelplane.fleet.validate shows all of them")
+    """Return the warnings of manifests and `more`, as `warn` adds them: some of each."""
+    lines = map(str, (*(loaded.errors if errors else ()), *loaded.warnings))
+    return [
+        *first_lines(more, _MOST_WARNINGS, "and {} more, which the result of the task has (-v shows it)"),
+        *first_lines(lines, _MOST_WARNINGS, "and {} more; the playbook modelplane.fleet.validate shows all of them"),
+    ]
+
+
+def all_warnings(loaded: Loaded, *, more: Sequence[str] = ()) -> list[str]:
+    """Return what `warnings` returns some of, each once."""
+    return list(dict.fromkeys([*more, *map(str, (*loaded.errors, *loaded.warnings))]))
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:

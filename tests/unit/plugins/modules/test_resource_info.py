@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
 from ansible_collections.modelplane.fleet.plugins.modules import build, resource_info
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
@@ -39,3 +41,39 @@ def test_a_plan_warns(arguments: dict[str, Any], tmp_path: Path) -> None:
     assert not found["failed"], found
     (warning,) = [line for line in found["warnings"] if "Is no zone of the region us-west-2" in line]
     assert "InferenceCluster eks-us-west, spec.nodePools[0].zones[1]: " in warning
+
+
+def endpoints(folder: Path, number: int) -> dict[str, Any]:
+    """Arguments for as many manifests with a warning each, in a fleet that can be planned."""
+    meta = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelEndpoint"}
+    names = [f"saas-{index}" for index in range(number)]
+    values = [
+        {**meta, "metadata": {"name": name, "namespace": "team"}, "spec": {"url": "https://a.example/v1"}}
+        for name in names
+    ]
+    (folder / "endpoints.yaml").write_text(yaml.safe_dump_all(values))
+    return {"resources": [str(folder / "endpoints.yaml")], "chdir": str(folder)}
+
+
+def test_validation_shows_all_warnings(tmp_path: Path) -> None:
+    found = run_module(resource_info, endpoints(tmp_path, 25))
+    assert found["warnings"] == found["warnings_found"]
+    assert len(found["warnings"]) == 25
+
+
+def test_a_plan_shows_some_and_names_the_playbook_that_shows_all(tmp_path: Path) -> None:
+    found = run_module(build, {**endpoints(tmp_path, 25), "path": str(tmp_path / "build")})
+    *shown, last = found["warnings"]
+    assert last == "and 5 more; the playbook modelplane.fleet.validate shows all of them"
+    assert shown == found["warnings_found"][:20]
+    assert len(found["warnings_found"]) == 25
+
+
+def test_warnings_of_a_plan_do_not_take_the_place_of_those_of_manifests(tmp_path: Path) -> None:
+    loaded = read_manifests(endpoints(tmp_path, 1)["resources"])
+    of_plan = [f"pool {index}" for index in range(22)]
+    *shown, more, of_manifest = manifests.warnings(loaded, more=of_plan)
+    assert shown == of_plan[:20]
+    assert more == "and 2 more, which the result of the task has (-v shows it)"
+    assert "ModelEndpoint team/saas-0" in of_manifest
+    assert manifests.all_warnings(loaded, more=of_plan) == [*of_plan, of_manifest]
