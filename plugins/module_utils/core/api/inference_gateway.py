@@ -108,6 +108,7 @@ class GatewayAuth(Model):
 
 _PATH_FIELDS = ("backend", "traefik", "listeners")
 _MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
+_NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
 _MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
 
@@ -129,8 +130,12 @@ def _given(mode: Mode, *fields: str) -> Callable[[Any], list[Violation]]:
     def check(spec: Any) -> list[Violation]:
         written = spec.model_fields_set if _mode(spec) == mode else ()
         aliases = {type(spec).model_fields[attribute].alias for attribute in written}
+        # Of the two, it is the mode that is more likely to be wrong.
+        hint = "Write mode: Model, or remove it" if mode == "Path" and spec.cluster_name else ""
         return [
-            Violation((field,), f"{field} is not for gateways in mode {mode}") for field in fields if field in aliases
+            Violation((field,), f"{field} is not for gateways in mode {mode}", hint=hint)
+            for field in fields
+            if field in aliases
         ]
 
     return check
@@ -176,7 +181,7 @@ class InferenceGatewaySpec(Spec):
             check=lambda spec: (
                 _mode(spec) == "Model"
                 or spec.backend is not None
-                or [Violation(("backend",), "is required in mode Path")]
+                or [Violation(("backend",), "is required in mode Path", hint=_NO_BACKEND if spec.cluster_name else "")]
             ),
             hint="Add backend: Traefik, or clusterName for a gateway in mode Model",
             schema={"if": _MODEL_SCHEMA, "else": {"required": ["backend"]}},
@@ -198,7 +203,7 @@ class InferenceGatewaySpec(Spec):
             message=f"{', '.join(_MODEL_FIELDS)} are not for gateways in mode Path",
             cel=f"{_IS_MODEL} || !({' || '.join(f'has(self.{field})' for field in _MODEL_FIELDS)})",
             check=_given("Path", *_MODEL_FIELDS),
-            hint="Remove it, or set clusterName and mode: Model",
+            hint="Remove it, or add clusterName for a gateway in mode Model",
             schema={"if": _MODEL_SCHEMA, "else": without(*_MODEL_FIELDS)},
         ),
         Rule(

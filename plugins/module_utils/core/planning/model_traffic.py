@@ -52,7 +52,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     configuration_size,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import Keys, key_warnings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
+    Keys,
+    idle_policies,
+    key_warnings,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
@@ -115,7 +119,7 @@ def model_traffic(
     """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
-        return ModelTraffic()
+        return ModelTraffic(warnings=tuple(idle_policies(context)))
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = EndpointIndex([*endpoints, *context.fleet.external.values()])

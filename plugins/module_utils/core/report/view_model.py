@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -393,8 +394,9 @@ def _service(served: ServedService, row: ServiceStatus, composed: Container[tupl
                 "weight": member.weight,
                 "usable": member.usable,
                 "unused": served.unused.get(endpoint.name, ""),
-                # The URL of a replica is that of gateways in mode Path.
-                "url": endpoint.spec.backend_url if served.is_path or not ours else "",
+                # The URL of a replica is that of gateways in mode Path. No query, which no gateway sends either: keys
+                # may be in it.
+                "url": re.split("[?#]", endpoint.spec.backend_url)[0] if served.is_path or not ours else "",
                 "model": served_model(endpoint) if ours and not served.is_path else endpoint.spec.model or "",
                 "external": not ours,
                 "replica": endpoint.labels.get(names.REPLICA_LABEL, "") if ours else "",

@@ -39,8 +39,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     divided_budgets,
     selects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
+    REQUEST_TIMEOUT,
+    Route,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.times import parse_duration
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
@@ -210,6 +214,20 @@ def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
     if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY) and not fleet.ways.idle:
         hint = "Add a gateway in mode Model that serves this service, or remove it"
         yield warning("has no effect: gateways in mode Model have time-outs", "spec.timeouts", hint)
+    if serving:
+        yield from _idle_timeout(service)
+
+
+def _idle_timeout(service: ModelService) -> Iterator[Problem]:
+    """Yield a time-out that never passes, as that for the whole request is shorter."""
+    limits = service.spec.timeouts
+    idle, request = (limits.idle, limits.request) if limits else (None, None)
+    whole = parse_duration(request or REQUEST_TIMEOUT).nanos
+    if idle and 0 < whole < parse_duration(idle).nanos:
+        given = f"timeouts.request ends it after {request}"
+        message = given if request else f"without timeouts.request it ends after {REQUEST_TIMEOUT}"
+        hint = "Write less than that, or raise timeouts.request (0s is no limit)"
+        yield warning(f"is longer than a request may take: {message}", "spec.timeouts.idle", hint, short(idle))
 
 
 def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -315,19 +333,22 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         if service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
     ]
     if not services and not fleet.unknown(_SERVICE):
-        here = "Select by labels of ModelServices of this namespace"
-        hint = here if selector else "Write the policy into the namespace of the ModelServices that it is for"
-        yield warning(f"matches no ModelService in namespace {policy.namespace}", place, hint)
+        yield _selects_nothing(policy, fleet, place)
     if not services or not fleet.complete(_GATEWAY):
         return
     serving = {gateway.name: gateway for service in services for gateway in fleet.ways.of(service)}
+    paths = [each.name for each in fleet.of_kind(_GATEWAY) if each.mode == "Path"]
+    # Gateways in mode Path beside one with auth have a warning of their own.
+    is_guarded = any(gateway.spec.auth for gateway in fleet.ways.gateways)
+    beside = "" if is_guarded or not paths else f"; whoever reaches InferenceGateway {some(paths)} may call them"
     if not serving:
         hint = "Add a gateway in mode Model, with auth, that serves them"
-        yield warning("has no effect: no gateway in mode Model serves the ModelServices", place, hint)
+        message = f"has no effect: no gateway in mode Model serves the ModelServices{beside}"
+        yield warning(message, place, hint)
     for name, gateway in sorted(serving.items()):
         if gateway.spec.auth is None:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
-            yield warning(message, place, f"Add auth to InferenceGateway {name}")
+            yield warning(f"{message}{beside}", place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
     yield from _crowded(policy, fleet)
     others = [each for each in fleet.of_kind(_POLICY) if each.namespace == policy.namespace]
@@ -335,6 +356,23 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", UNDIVIDED[:1].upper() + UNDIVIDED[1:], budget.scope)
+
+
+def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
+    """Return the problem of a policy without services, with those of other namespaces that it seems to be for."""
+    selector = policy.spec.services
+    message = f"matches no ModelService in namespace {policy.namespace}"
+    if selector is None:
+        return warning(message, place, "Write the policy into the namespace of the ModelServices that it is for")
+    meant = [each for each in fleet.of_kind(_SERVICE) if selector.matches(each.labels)]
+    if not meant:
+        return warning(message, place, "Select by labels of ModelServices of this namespace")
+    message += f", and holds in no other one: those with these labels are {listed(each.model_name for each in meant)}"
+    policies = list(fleet.of_kind(_POLICY))
+    others = [each.model_name for each in meant if not any(selects(other, each) for other in policies)]
+    if others and not fleet.unknown(_POLICY):
+        message += f"; every caller with a key may call {listed(others)}"
+    return warning(message, place, f"Write the policy into namespace {listed(each.namespace for each in meant)}")
 
 
 def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:

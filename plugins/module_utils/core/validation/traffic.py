@@ -15,12 +15,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    DEPLOYMENT_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
 
 
-def endpoint_target(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
+def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
     """Yield the problems of a ModelEndpoint's URL. Messages do not contain it, as it may contain keys."""
+    yield from _replica_label(endpoint)
     spec = endpoint.spec
     place = f"spec.{spec.backend_field}"
     finding = endpoint_problem(endpoint)
@@ -31,6 +38,7 @@ def endpoint_target(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
         message, _colon, hint = finding.partition(": ")
         yield Problem(message, place, hint=hint[:1].upper() + hint[1:])
         return
+    yield from _unsent(spec.backend_url, place)
     path = urlsplit(spec.backend_url).path
     # In mode Model the path is the prefix of the API.
     if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/") and not fleet.ways.alone:
@@ -43,6 +51,25 @@ def endpoint_target(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     if spec.credential is not None and parse_url(spec.backend_url).scheme == HTTP:
         hint = "Write https:// if the backend supports it"
         yield warning("sends the key of spec.credential unencrypted", place, hint)
+
+
+def _unsent(url: str, place: str) -> Iterator[Problem]:
+    """Yield parts of a URL that gateways of either mode leave out."""
+    parts = urlsplit(url)
+    unsent = [name for name, text in (("query", parts.query), ("fragment", parts.fragment)) if text]
+    if unsent:
+        message = f"has a {' and a '.join(unsent)}, which no gateway sends: requests reach the backend without it"
+        hint = "Remove it; a key belongs in a Secret that spec.credential names, which is sent in a header"
+        yield warning(message, place, hint)
+
+
+def _replica_label(endpoint: ModelEndpoint) -> Iterator[Problem]:
+    """Yield the label by which an endpoint outside of the fleet passes for a replica of it."""
+    deployment = endpoint.labels.get(DEPLOYMENT_LABEL)
+    if deployment is not None and endpoint.labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
+        message = "is the label of replicas: ModelServices that select those send requests of theirs to this endpoint"
+        hint = "Give it a label of your own, and select that one in an entry of its own"
+        yield warning(message, field_path("metadata.labels", DEPLOYMENT_LABEL), hint, short(deployment))
 
 
 def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> Iterator[Problem]:

@@ -40,6 +40,18 @@ spec:
           template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
 """
 
+PROVIDER = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: saas, namespace: team, labels: {provider: saas}}
+spec: {url: "https://api.example.com/v1?api_key=h1dden", rewritePath: /v1}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: chat, namespace: team}
+spec: {endpoints: [{selector: {matchLabels: {provider: saas}}}]}
+"""
+
 
 def run(folder: Path, **given: Any) -> dict[str, Any]:
     (folder / "manifests.yaml").write_text(MANIFESTS)
@@ -99,3 +111,14 @@ def test_prices_of_a_day_to_come_are_warnings_and_old_ones_a_hint(tmp_path: Path
     assert "prices.yaml, prices[0].asOf" in entry
     assert "the oldest price" not in "\n".join(result["costs"])
     assert "the oldest price is of 2001-01-01" in "\n".join(priced(tmp_path, "2001-01-01")["costs"])
+
+
+def test_a_key_in_a_url_is_in_no_file(tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text(PROVIDER)
+    resources = [str(tmp_path / "manifests.yaml"), str(tmp_path / "more.yaml")]
+    found = run(tmp_path, resources=resources)
+    (warning,) = [line for line in found["warnings"] if "ModelEndpoint team/saas" in line]
+    assert "Has a query, which no gateway sends" in warning
+    files = [path.read_text() for path in (tmp_path / "build").rglob("*") if path.is_file()]
+    assert any("https://api.example.com/v1" in text for text in files), "the report page has the URL"
+    assert not [text for text in [*files, str(found)] if "h1dden" in text]

@@ -45,6 +45,9 @@ kind: ModelRoute
 metadata: {name: qwen, namespace: team}
 spec: {gatewayName: edge, serviceName: qwen, endpoints: [{selector: {matchLabels: {a: b}}}]}
 """
+THERE = change(change(SERVICE, "namespace: team", "namespace: b, labels: {a: b}"), "modelplane.ai/deployment", "x")
+ELSEWHERE = change(POLICY, "spec: {", "spec: {services: {matchLabels: {a: b}}, ")
+EXPORTED = "{modelplane.ai/deployment: qwen, app.kubernetes.io/managed-by: modelplane.fleet}"
 SAAS = "  - selector: {matchLabels: {provider: saas}}\n"
 EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
@@ -358,9 +361,69 @@ def many_budgets(policies: int) -> list[str]:
             "warning",
             "spec",
             4,
-            "has no effect: no gateway in mode Model serves the ModelServices",
-            "with auth",
-            id="policy without a gateway",
+            "no gateway in mode Model serves the ModelServices; whoever reaches InferenceGateway default may call them",
+            "Add a gateway in mode Model, with auth",
+            id="policy without a gateway in mode Model",
+        ),
+        pytest.param(
+            {"gateway": OPEN, "path": PATH, "policy": POLICY},
+            "warning",
+            "spec",
+            4,
+            "it refuses all their callers; whoever reaches InferenceGateway default may call them",
+            "Add auth to InferenceGateway edge",
+            id="policy beside gateways without keys",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "policy": ELSEWHERE, "there": THERE},
+            "warning",
+            "spec.services.matchLabels",
+            4,
+            "matches no ModelService in namespace team, and holds in no other one: those with these labels are b/qwen; "
+            "every caller with a key may call b/qwen",
+            "Write the policy into namespace b",
+            id="policy for services of another namespace",
+        ),
+        *(
+            pytest.param(
+                {"gateway": GATEWAY, "service": f"{SERVICE}  timeouts: {{{limits}}}\n"},
+                "warning",
+                "spec.timeouts.idle",
+                7,
+                f"is longer than a request may take: {says}",
+                "raise timeouts.request",
+                id=f"time-outs {limits}",
+            )
+            for limits, says in (
+                ("request: 1m, idle: 61000ms", "timeouts.request ends it after 1m"),
+                ("idle: 5m1s", "without timeouts.request it ends after 300s"),
+            )
+        ),
+        *(
+            pytest.param(
+                {**gateways, "endpoint": endpoint(f"{{url: 'https://a.example/{part}'}}")},
+                "warning",
+                "spec.url",
+                4,
+                f"has a {says}, which no gateway sends: requests reach the backend without it",
+                "a key belongs in a Secret that spec.credential names",
+                id=f"{says} of a url beside {len(gateways)} gateways",
+            )
+            for gateways in ({}, {"gateway": GATEWAY}, {"gateway": OPEN, "path": PATH})
+            for part, says in (
+                ("?api_key=h1dden", "query"),
+                ("#h1dden", "fragment"),
+                ("?a=h1dden#b", "query and a fragment"),
+            )
+        ),
+        pytest.param(
+            {"endpoint": change(ENDPOINT, "{provider: saas}", "{modelplane.ai/deployment: qwen}")},
+            "warning",
+            'metadata.labels["modelplane.ai/deployment"]',
+            3,
+            "is the label of replicas: ModelServices that select those send requests of theirs to this endpoint",
+            "Give it a label of your own",
+            id="endpoint that passes for a replica",
         ),
         pytest.param(
             {"gateway": GATEWAY, "policy": spending("Overflow")},
@@ -430,6 +493,7 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
     assert (problem.severity, problem.path, problem.line) == (severity, path, line)
     assert says in problem.message
     assert hint in problem.hint
+    assert "h1dden" not in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -446,6 +510,12 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(32))},
         {"gateway": OPEN, "path": PATH},
         {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+        *(
+            {"gateway": GATEWAY, "service": f"{SERVICE}  timeouts: {{{limits}}}\n"}
+            for limits in ("request: 1m, idle: 60s", "idle: 5m", "idle: 0s", "request: 0s, idle: 9h")
+        ),
+        # An endpoint that was composed for a replica and exported with it.
+        {"endpoint": change(ENDPOINT, "{provider: saas}", EXPORTED)},
         # No gateway in the manifests may be one on the control cluster.
         {"policy": POLICY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         # A gateway that does not serve the service has no say in it.
@@ -483,6 +553,13 @@ def test_a_misspelt_cluster_is_one_error() -> None:
     problem = only(fleet(gateway=change(GATEWAY, "clusterName", "clustername")).problems)
     assert (problem.path, problem.message) == ("spec.clustername", "is not a known field")
     assert problem.hint == "Did you mean clusterName?"
+
+
+def test_services_of_another_namespace_that_a_policy_selects_are_not_open() -> None:
+    selecting = change(POLICY, "team", "b")
+    found = fleet(gateway=GATEWAY, policy=ELSEWHERE, there=THERE, other=selecting).problems
+    problem = only(tuple(each for each in found if "matches no endpoint" not in each.message))
+    assert problem.message.endswith("those with these labels are b/qwen")
 
 
 def test_where_a_policy_lets_no_one_in_no_key_is_spent() -> None:

@@ -405,3 +405,14 @@ def test_callers_of_a_policy_are_not_those_of_one_with_a_similar_name() -> None:
     }
     assert allowed_callers(seen, "gold") == ["alice", "bob"]
     assert allowed_callers(seen, "gold-2") == ["mallory"]
+
+
+def test_policies_in_a_fleet_without_a_gateway_have_no_effect() -> None:
+    documents = [each for each in fleet(service(), policy(), policy("more")) if each["kind"] != "InferenceGateway"]
+    said = (
+        "CallerPolicy ml-team/more, ml-team/team: without effect, as the fleet has no InferenceGateway in mode Model: "
+        "add one with auth, or remove what has no use"
+    )
+    assert list(build(documents).plan.warnings) == [said]
+    # One that has errors may be any.
+    assert not build(documents, invalid=[Ref("InferenceGateway", "", "eu")]).plan.warnings
