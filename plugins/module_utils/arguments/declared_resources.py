@@ -13,7 +13,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, warn
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
@@ -47,7 +49,10 @@ class Declared:
 
 def manifests(module: AnsibleModule) -> Loaded:
     """Read the manifests of the argument `resources`. Errors fail the module or are warnings (argument `invalid`)."""
-    loaded = build.read_manifests(module.params["resources"])
+    return _accepted(module, build.read_manifests(module.params["resources"]))
+
+
+def _accepted(module: AnsibleModule, loaded: Loaded) -> Loaded:
     if loaded.errors and (module.params["invalid"] == "fail" or not loaded.can_be_held):
         fail(module, loaded.errors)
     warn(module, replace(loaded, problems=loaded.errors))
@@ -59,6 +64,9 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
     in the manifests. Read errors fail the module."""
     loaded = manifests(module)
     live = on_control_cluster(module, kinds)
+    by_ref = {Ref(*identity(value)[1:]): value for value in live}
+    if changed := list(changed_fields(loaded.resources, by_ref.get)):
+        loaded = _accepted(module, loaded.with_problems(changed))
     known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
     return Declared(live, loaded, loaded.held_clusters(known))
 

@@ -10,8 +10,9 @@ the state that a run starts from.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -53,6 +54,10 @@ class ControlCluster:
         """Return which resources are copies of manifests: "<kind> <namespace>/<name>"."""
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
+    def applied(self, ref: Ref) -> Object | None:
+        """Return a resource as it is on the control cluster, copied or made there; None for one that is not."""
+        return self._observed.control.find(ref.kind, ref.namespace, ref.name)
+
     def published(self, loaded: Loaded) -> list[Object]:
         """The copies of manifests that belong on the control cluster (see `published_copies`)."""
         return published_copies(loaded, self._resources)
@@ -60,7 +65,7 @@ class ControlCluster:
     def replicas(self, ref: Ref) -> int | None:
         """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
         autoscalers set the number there, by its scale subresource."""
-        there = self._observed.control.find(ref.kind, ref.namespace, ref.name)
+        there = self.applied(ref)
         number = fields(there, "spec").get("replicas")
         return number if there is not None and _is_published(there) and isinstance(number, int) else None
 
@@ -142,6 +147,23 @@ def published_copy(resource: api.Resource) -> Object:
     metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}
     labels = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
     return {**wire, "metadata": {**metadata, "labels": {**labels, names.PUBLISHED_LABEL: "true"}}}
+
+
+def held_gateways(
+    invalid: Iterable[Ref], applied: Callable[[Ref], Object | None], statuses: Mapping[Ref, Mapping[str, Any]]
+) -> list[api.InferenceGateway]:
+    """The InferenceGateways whose manifests have errors, as they were applied, as far as that is known.
+
+    What they need is not in objects of their own alone: engines have names, and clusters gateways, because of them."""
+    found = []
+    for ref in sorted(invalid):
+        there = applied(ref) if ref.kind == _GATEWAY else None
+        if there is not None:
+            with contextlib.suppress(api.InvalidResource):
+                status = {"status": statuses[ref]} if ref in statuses else {}
+                parsed = api.parse({**_cleaned(there, _METADATA), **status})
+                found += [parsed] if isinstance(parsed, api.InferenceGateway) else []
+    return found
 
 
 def declared_gateway(

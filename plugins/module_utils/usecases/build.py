@@ -58,6 +58,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, nearest_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.changes import changed_fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
@@ -66,6 +67,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
     as_scaled,
+    held_gateways,
     published_copies,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -185,11 +187,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class State:
-    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, and statuses."""
+    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
+    they were `applied` to the control cluster."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
     statuses: Mapping[Ref, Mapping[str, Any]]
+    applied: Callable[[Ref], Object | None]
 
 
 def read_manifests(
@@ -370,8 +374,9 @@ def _fleet(
     observed, accounts = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
-        loaded = _load(settings, added=added, accounts=accounts, seen=_nodes(observed))
-        state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before))
+        applied = partial(_built, before)
+        loaded = _load(settings, applied, added=added, accounts=accounts, seen=_nodes(observed))
+        state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied)
         published: Sequence[Object] = ()
         if settings.control_unread:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
@@ -387,10 +392,10 @@ def _fleet(
             f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from resources that the "
             "control cluster should keep without manifests"
         )
-    loaded = _load(settings, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
+    loaded = _load(settings, control.applied, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
-    return loaded, State(control.existing(), control.earlier, control.statuses()), published, observed
+    return loaded, State(control.existing(), control.earlier, control.statuses(), control.applied), published, observed
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
@@ -439,6 +444,7 @@ def _pages(outcome: Outcome, render: Callable[[Outcome], str], name: str) -> tup
 
 def _load(
     settings: Settings,
+    applied: Callable[[Ref], Object | None],
     more: Sequence[Source] = (),
     *,
     added: Sequence[str] = (),
@@ -459,6 +465,7 @@ def _load(
         known = [api.wire(resource, set_only=True) for resource in loaded.resources]
         today = _today().isoformat()
         loaded = loaded.with_problems(fleet_quotas.problems(known, accounts, seen or {}, today))
+    loaded = loaded.with_problems(changed_fields(loaded.resources, applied))
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded
@@ -498,13 +505,14 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
     _refuse_unknown_hosts(loaded, settings.hosts)
-    resources = _drained((*loaded.resources, *loaded.unresolved), settings.drain)
+    gateways = held_gateways(loaded.invalid, state.applied, state.statuses)
+    resources = _drained((*loaded.resources, *loaded.unresolved, *gateways), settings.drain)
     if state.existing and not settings.allow_empty:
         _refuse_partial_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
     return plan(
         resources,
         state.existing,
-        loaded.invalid,
+        loaded.invalid.difference(gateway.ref for gateway in gateways),
         settings.options,
         composing=settings.composing,
         observed=observed,
@@ -631,12 +639,14 @@ def _refuse_partial_fleet(kinds: set[str]) -> None:
 
 def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:
     """Return what is built of these resources for the control cluster. Unreadable files are skipped."""
-    found = []
-    for ref in refs:
-        name = object_path("control", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
-        read = documents(Source(name, files.get(name, "").encode()))
-        found += [document.value for document in read if not document.problems]
-    return found
+    return [found for ref in refs if (found := _built(files, ref))]
+
+
+def _built(files: Mapping[str, str], ref: Ref) -> Object | None:
+    """Return what is built of a resource for the control cluster; None without a file that can be read."""
+    name = object_path("control", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
+    read = documents(Source(name, files.get(name, "").encode()))
+    return next((document.value for document in read if not document.problems), None)
 
 
 def _known_statuses(outcome: Outcome) -> set[str]:

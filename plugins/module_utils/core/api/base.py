@@ -56,7 +56,8 @@ class Rule:
     defaults filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
     (https://kubernetes.io/docs/reference/using-api/cel/); `ids` are the names of the rule in tests and documents.
     `schema` is the same rule for editors, as JSON Schema of the written object, in which no default is filled in; None
-    where JSON Schema cannot say it.
+    where JSON Schema cannot say it. `fixed` is the field of `spec` that the rule keeps as it is. A document has no
+    past: it is checked where what was applied is known (`core/validation/changes`).
     """
 
     ids: tuple[str, ...]
@@ -65,6 +66,7 @@ class Rule:
     check: Callable[[Any], bool | Sequence[Violation]]
     hint: str = ""
     schema: JSONSchema | None = None
+    fixed: str = ""
 
 
 @dataclass(frozen=True)

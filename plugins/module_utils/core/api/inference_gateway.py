@@ -214,12 +214,14 @@ class InferenceGatewaySpec(Spec):
             hint="Remove it: a gateway in mode Model runs on Envoy and listens on ports 80 and 443",
             schema={"if": _MODEL_SCHEMA, "then": without(*_PATH_FIELDS)},
         ),
-        # A document has no past: only API servers know that of an object.
         Rule(
             ids=(),
             message="clusterName cannot change: add a gateway for the other cluster, then remove this one",
             cel="!has(oldSelf.clusterName) || !has(self.clusterName) || self.clusterName == oldSelf.clusterName",
             check=lambda _spec: True,
+            hint="Add an InferenceGateway for the other cluster, and remove this one: it stays until that one answers "
+            "(docs/kinds/InferenceGateway.md, Move or remove a gateway)",
+            fixed="clusterName",
         ),
     )
 

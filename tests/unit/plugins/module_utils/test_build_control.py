@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -205,6 +206,56 @@ def test_a_resource_in_both_places_is_an_error(fleet: Controlled) -> None:
     said = "\n".join(map(str, caught.value.problems))
     assert "control cluster: ModelService team/chat" in said
     assert "fleet.yaml" in said
+
+
+EDGE = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: edge}
+spec: {cluster: {source: Existing, existing: {secretRef: {name: edge}}}}
+"""
+GATEWAY = f"""{EDGE}{EDGE.replace("edge", "rim")}---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {{name: models}}
+spec: {{clusterName: edge}}
+"""
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_a_gateway_does_not_change_its_cluster(fleet: Controlled, reads: bool) -> None:
+    fleet.text += GATEWAY
+    fleet.settle()
+    run = fleet.run if reads else functools.partial(unseen, fleet)
+    assert not files(run())
+    fleet.edit("clusterName: edge", "clusterName: rim")
+    with pytest.raises(build.ManifestError) as caught:
+        run()
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.value) == ("spec.clusterName", '"rim"')
+    assert problem.message == 'cannot change, and was applied as "edge"'
+    assert "fleet.yaml:" in str(problem)
+    assert "Move or remove a gateway" in problem.hint
+    held = files(run(invalid="hold"))
+    assert not any(name.startswith("clusters/") for name in held), "engines stay, and so do gateways of clusters"
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_what_needs_a_gateway_stays_while_its_manifest_has_errors(fleet: Controlled, reads: bool) -> None:
+    fleet.text += GATEWAY
+    fleet.settle()
+    run = fleet.run if reads else functools.partial(unseen, fleet)
+    run()
+    fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
+    assert not files(run(invalid="hold"))
+
+
+def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -> None:
+    fleet.text += GATEWAY
+    fleet.run()
+    fleet.applied.clear()
+    fleet.edit("clusterName: edge", "clusterName: rim")
+    assert fleet.run().changes
 
 
 def test_copies_without_manifests_are_not_taken_for_deleted(fleet: Controlled) -> None:

@@ -311,3 +311,15 @@ def test_only_deployments_can_be_scaled() -> None:
         "labelSelectorPath": ".status.selector",
     }
     assert set(scale.values()) == {None}
+
+
+def test_rules_on_changes_name_the_field_so_that_it_is_compared_before_an_api_server_does() -> None:
+    found = 0
+    for kind in KINDS.values():
+        spec = fields_of(kind)["spec"].shape.model
+        assert spec is not None
+        fixed = [rule for rule in spec.RULES if rule.fixed]
+        assert all("oldSelf" in rule.cel and rule.fixed in fields_of(spec) and rule.hint for rule in fixed)
+        assert len(re.findall(r'"rule": "[^"]*oldSelf', json.dumps(crd(kind)))) == len(fixed)
+        found += len(fixed)
+    assert found

@@ -1,0 +1,35 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of changes: fields that keep the value with which their resource was applied, by `Rule.fixed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
+
+
+def changed_fields(resources: Iterable[Resource], applied: Callable[[Ref], Object | None]) -> Iterator[Problem]:
+    """Yield the fields that cannot change and that differ from what was `applied` of a resource, as far as that is
+    known. An API server would refuse them later, when other objects have changed already."""
+    for resource in resources:
+        rules = _fixed(type(resource))
+        there = applied(resource.ref) if rules else None
+        before, now = fields(there, "spec"), fields(wire(resource), "spec") if there else {}
+        for rule in rules:
+            was, to_be = before.get(rule.fixed), now.get(rule.fixed)
+            if was and to_be and was != to_be:
+                message = f"cannot change, and was applied as {short(was)}"
+                yield Problem(message, f"spec.{rule.fixed}", short(to_be), rule.hint, ref=resource.ref)
+
+
+@cache
+def _fixed(kind: type[Resource]) -> tuple[Rule, ...]:
+    spec = fields_of(kind)["spec"].shape.model
+    return tuple(rule for rule in (spec.RULES if spec else ()) if rule.fixed)
