@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.modules import serving_stack_info
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
@@ -78,3 +79,12 @@ def test_a_policy_with_errors_keeps_no_other_from_being_counted(tmp_path: Path) 
     documents = model_fleet.fleet(model_fleet.service(), good, bad)
     found = asked(tmp_path, "---\n".join(map(to_yaml, documents)), invalid="hold")["clusters"]
     assert "budgets" in found["hub"]["gateway_needs"]
+
+
+def test_a_gateway_does_not_change_its_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared_resources, "on_control_cluster", lambda *_: [model_fleet.gateway()])
+    text = "---\n".join(map(to_yaml, model_fleet.fleet(eu=model_fleet.gateway(cluster="east"))))
+    (error,) = asked(tmp_path, text)["errors"]
+    assert 'InferenceGateway eu, spec.clusterName: Cannot change, and was applied as "hub"' in error
+    found = asked(tmp_path, text, invalid="hold")["clusters"]
+    assert [name for name, cluster in found.items() if "gateway" in cluster["gateway_needs"]] == ["hub"]
