@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from math import prod
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
@@ -48,7 +48,6 @@ _MULTIPLES: Mapping[str, int] = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
     **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
 }
-SERVED_NAME = "--served-model-name"
 _VLLM_CONTEXT, _SGLANG_CONTEXT = "--max-model-len", "--context-length"
 # vLLM takes what fits.
 _FITTING_CONTEXT = ("auto", "-1")
@@ -183,7 +182,7 @@ def block_size(line: CommandLine) -> int:
 
 def program(line: CommandLine) -> str | None:
     """Return the inference server that a container starts, `vllm` or `sglang`; None for other or several programs."""
-    found = {name for words in (*_scripts(line), _plain(line)) if (name := _starts(words))}
+    found = {name for words in (*_scripts(line), _plain(line)) if (name := starts(words))}
     if not found and not line.command:
         repository = line.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
         found = {"vllm"} if repository == "vllm-openai" else set()
@@ -245,48 +244,6 @@ def memory_use(line: CommandLine) -> MemoryUse | None:
 
 
 @dataclass(frozen=True)
-class ServedNames:
-    """Names under which an engine serves its model; empty when its flags set none. `can_be_added`: further arguments
-    reach it, so that the flag can be added to them."""
-
-    names: tuple[str, ...]
-    can_be_added: bool
-
-
-def served_names(line: CommandLine) -> ServedNames | None:
-    """Return the names under which an engine that is vLLM or SGLang serves its model; None when they cannot be
-    determined, as for names that are expanded in the pod."""
-    name = program(line)
-    if name is None or _has(line, ("--config",)):
-        return None
-    started = [words for words in _scripts(line) if _starts(words) == name]
-    lines = [_plain(line), *started]
-    found = tuple(each for words in lines for each in _served(words, name))
-    flags = (word for words in lines for word in _flag_words(words))
-    if any(_EXPANDED.search(each) for each in found) or any(word.startswith("$") for word in flags):
-        return None
-    return ServedNames(found, can_be_added=not started)
-
-
-def _served(words: Sequence[str], name: str) -> Iterator[str]:
-    """Yield the values of the flag for names: vLLM takes one or several."""
-    for position, word in enumerate(words):
-        if _flag(word, name) == SERVED_NAME:
-            __, equals, value = word.partition("=")
-            following = takewhile(lambda each: not each.startswith("-"), words[position + 1 :])
-            values = (value,) if equals else tuple(following)
-            yield from values if name == "vllm" else values[:1]
-
-
-def _flag_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of a command line that are no value of a flag before them, nor all arguments."""
-    for before, word in pairwise(("", *words)):
-        is_value = before.startswith("-") and "=" not in before
-        if not is_value and word not in _ALL_ARGUMENTS and before != "serve":
-            yield word
-
-
-@dataclass(frozen=True)
 class WrongValue:
     """Value of a flag that its inference server refuses: what it `must` be; `field` is `args` or `command`."""
 
@@ -304,7 +261,7 @@ def wrong_values(line: CommandLine) -> Iterator[WrongValue]:
     if name is None:
         return
     for field, part in zip(("args", "command"), line.fields, strict=True):
-        for words in (_plain(part), *(words for words in _scripts(part) if _starts(words) == name)):
+        for words in (_plain(part), *(words for words in _scripts(part) if starts(words) == name)):
             for flag, value in _flags(words, name):
                 must = _must(flag, value, name)
                 if must and not _EXPANDED.search(value):
@@ -316,7 +273,7 @@ def _flags(words: Sequence[str], name: str) -> Iterator[tuple[str, str]]:
     for word, following in pairwise((*words, "")):
         if word.startswith("-"):
             __, equals, value = word.partition("=")
-            yield _flag(word, name), value if equals else following
+            yield flag_of(word, name), value if equals else following
 
 
 def _must(flag: str, value: str, name: str) -> str:
@@ -361,7 +318,7 @@ def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
     name = program(line)
     if name is None or any(variable.startswith("VLLM_DP_") for variable in line.variables):
         return None
-    started = [words for words in _scripts(line) if _starts(words) == name]
+    started = [words for words in _scripts(line) if starts(words) == name]
     if started:
         args = _plain(line.fields[0])
         passed = [sum(word in _ALL_ARGUMENTS for word in words) for words in started]
@@ -381,10 +338,10 @@ def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
 def _field_of_axes(line: CommandLine, name: str) -> str:
     args, _command = line.fields
     words = (word for each in (_plain(args), *_scripts(args)) for word in each)
-    return "args" if any(_flag(word, name) in _PROGRAMS[name].axes for word in words) else "command"
+    return "args" if any(flag_of(word, name) in _PROGRAMS[name].axes for word in words) else "command"
 
 
-def _flag(word: str, name: str) -> str:
+def flag_of(word: str, name: str) -> str:
     """Return the flag in a word of a command line; vLLM accepts underscores for dashes."""
     flag = word.partition("=")[0]
     return _dashed(flag) if name == "vllm" else flag
@@ -396,7 +353,7 @@ def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
     axes: dict[str, int] = {}
     before = ""
     for position, word in enumerate(words):
-        flag = _flag(word, name)
+        flag = flag_of(word, name)
         if flag in known.unsure:
             return None
         if name == "sglang" and flag == _SGLANG_ATTENTION:
@@ -414,7 +371,7 @@ def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
     return axes
 
 
-def _starts(words: Sequence[str]) -> str | None:
+def starts(words: Sequence[str]) -> str | None:
     """Return the inference server that a command line starts."""
     for word, following in pairwise((*words, "")):
         name = word.rpartition("/")[2]
@@ -470,17 +427,17 @@ def _command_lines(line: CommandLine) -> Iterator[list[str]]:
 def _plain(line: CommandLine) -> list[str]:
     """Return the words of a container's command line that are not shell scripts, its command first."""
     elements = [*line.command, *line.args]
-    return [element.strip() for element in elements if not _is_script(element)]
+    return [element.strip() for element in elements if not is_script(element)]
 
 
 def _scripts(line: CommandLine) -> list[list[str]]:
     """Return the simple commands in the shell scripts of a container's command line, as lists of words."""
     elements = [*line.command, *line.args]
-    commands = [words for element in elements if _is_script(element) for words in _simple_commands(element)]
+    commands = [words for element in elements if is_script(element) for words in _simple_commands(element)]
     return [words for words in commands if not _starts_ray(words)]
 
 
-def _is_script(element: str) -> bool:
+def is_script(element: str) -> bool:
     return not element.startswith("-") and any(char.isspace() for char in element.strip())
 
 
@@ -489,9 +446,27 @@ def _starts_ray(words: list[str]) -> bool:
     return ("ray", "start") in pairwise(words)
 
 
+@dataclass(frozen=True)
+class Command:
+    """Simple command of a script: what separates it from the one before it, `;` for the first, and its words."""
+
+    operator: str
+    words: list[str]
+
+
 def _simple_commands(script: str) -> list[list[str]]:
-    """Split a script into simple commands (POSIX "Shell Command Language", section 2.9.1), each a list of words."""
-    text = _SUBSTITUTION.sub("$", _COMMENT.sub("", script)).replace("\\\n", " ").replace("\n", " ; ")
+    return [command.words for command in commands(script) if command.words]
+
+
+def without_comments(script: str) -> str:
+    """Return a script without its comments."""
+    return _COMMENT.sub("", script)
+
+
+def commands(script: str) -> list[Command]:
+    """Split a script into simple commands (POSIX "Shell Command Language", section 2.9.1). After an operator at its end
+    there is one without words."""
+    text = _SUBSTITUTION.sub("$", without_comments(script)).replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -500,10 +475,14 @@ def _simple_commands(script: str) -> list[list[str]]:
     except ValueError:
         # The quotes are unbalanced: the shell will refuse the script too, and splitting at spaces is the best guess.
         tokens = text.split()
-    commands: list[list[str]] = [[]]
+    found: list[Command] = []
+    operator, words = "", list[str]()
     for token in tokens:
-        if token and set(token) <= _OPERATORS:
-            commands.append([])
-        else:
-            commands[-1].append(token)
-    return [words for words in commands if words]
+        if not (token and set(token) <= _OPERATORS):
+            words.append(token)
+            continue
+        if words:
+            found.append(Command(operator.strip(";") or ";", words))
+            operator, words = "", []
+        operator += token
+    return [*found, Command(operator.strip(";") or ";", words)]

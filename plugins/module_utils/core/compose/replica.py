@@ -22,8 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
     ResolvedDeviceRequest,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import EnvVar, PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import model as scheduled
 
@@ -112,13 +111,14 @@ def _serving(written: Member, served_name: str) -> PodTemplate:
     """Return the template of a member whose engine serves its model under this name, which a variable has too."""
     spec = written.template.spec
     engine, *others = spec.containers
-    served = engine_flags.served_names(CommandLine.of(engine)) if written.role != constants.WORKER else None
+    own = {constants.SERVED_NAME_VARIABLE: served_name}
+    served = engine_names.served_names(engine, own) if written.role != constants.WORKER else None
     changed: dict[str, Any] = {}
     if not any(variable.name == constants.SERVED_NAME_VARIABLE for variable in engine.env or ()):
         variable = api.construct(EnvVar, name=constants.SERVED_NAME_VARIABLE, value=served_name)
         changed["env"] = [variable, *(engine.env or ())]
     if served is not None and not served.names and served.can_be_added:
-        changed["args"] = [*(engine.args or ()), f"{engine_flags.SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
+        changed["args"] = [*(engine.args or ()), f"{engine_names.SERVED_NAME}=$({constants.SERVED_NAME_VARIABLE})"]
     containers = [engine.model_copy(update=changed), *others]
     return written.template.model_copy(update={"spec": spec.model_copy(update={"containers": containers})})
 

@@ -23,12 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys 
     NEXT_SUFFIX,
     caller_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
     model_mode_obstacle,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
     UNCROWDED,
@@ -53,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short, some
 
+_FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -291,18 +292,53 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _served_name(container: Any, asked: str, way: Way, path: str) -> Iterator[Problem]:
-    served = engine_flags.served_names(CommandLine.of(container))
-    if served is None or asked in served.names or (not served.names and served.can_be_added):
+    served = engine_names.served_names(container, {_VARIABLE: asked})
+    if served is None:
         return
-    flag, variable = engine_flags.SERVED_NAME, constants.SERVED_NAME_VARIABLE
-    effect = f"InferenceGateway {way.gateway.name} asks for {asked}, and gets 404 for every request"
-    if not served.names:
-        hint = f'Add {flag}="${variable}" to the command that starts the engine; the fleet sets the variable'
-        yield Problem(f"sets no {flag}: {effect}", f"{path}.{_place(container, '')}", hint=hint)
-        return
-    hint = f"Write {flag}=$({variable}), a variable that the fleet sets"
-    value = short(" ".join(served.names))
-    yield Problem(f"has another {flag}: {effect}", f"{path}.{_place(container, flag)}", value, hint)
+    answers = f"InferenceGateway {way.gateway.name} asks for {asked}, and gets 404 for every request"
+    if served.refused:
+        message = f"gives SGLang {served.refused} names with {_FLAG}, and it takes one: it does not start"
+        yield Problem(message, f"{path}.{_place(container, _FLAG)}", hint=f"Write {_FLAG}=$({_VARIABLE}) alone")
+    elif asked not in served.names and (served.names or not served.can_be_added):
+        uncertain = _uncertain_name(served, asked, answers)
+        if uncertain:
+            message, hint = uncertain
+            place = _CONFIG if served.in_file else _FLAG if served.unknown else ""
+            yield warning(message, f"{path}.{_place(container, place)}", hint)
+        elif served.names:
+            yield _other_name(container, served.names, answers, path)
+        else:
+            hint = f'Add {_FLAG}="${_VARIABLE}" to the command that starts the engine; the fleet sets the variable'
+            yield Problem(f"sets no {_FLAG}: {answers}", f"{path}.{_place(container, '')}", hint=hint)
+
+
+def _uncertain_name(served: ServedNames, asked: str, answers: str) -> tuple[str, str] | None:
+    """Return the message and the hint of a served name that is not known before the pod runs; None for one that is."""
+    if served.in_file:
+        message = f"reads flags from a file, whose content is not known here: unless it has that name, {answers}"
+        return message, f"Write served-model-name: {asked} into it, or {_FLAG}=$({_VARIABLE}) here, which overrides it"
+    if served.unknown:
+        message = f"takes {_FLAG} from {_sources(served.unknown)}, unknown before the pod runs: if it is not {asked}, "
+        return f"{message}{answers}", f"Write $({_VARIABLE}), a variable that the fleet sets"
+    if served.unknown_flags:
+        sources = _sources(served.unknown_flags)
+        message = f"may take {_FLAG} from {sources}, unknown before the pod runs: unless it is {asked} there, {answers}"
+        return message, f"Write {_FLAG}=$({_VARIABLE}) behind it, a variable that the fleet sets"
+    return None
+
+
+def _sources(names: Iterable[str]) -> str:
+    return some(f"${name}" if name else "a command of the shell" for name in names)
+
+
+def _other_name(container: Any, names: Sequence[str], answers: str, path: str) -> Problem:
+    """Return the problem of an engine with other names. A value of `env` is not repeated."""
+    text = "\n".join(word for field in ("args", "command") for __, word in _words(container, field))
+    is_written = all(name in text for name in names)
+    message = f"has another {_FLAG}{'' if is_written else ', by variables of env'}: {answers}"
+    hint = f"Write {_FLAG}=$({_VARIABLE}), a variable that the fleet sets"
+    value = short(" ".join(names)) if is_written else ""
+    return Problem(message, f"{path}.{_place(container, _FLAG)}", value, hint)
 
 
 def _place(container: Any, flag: str) -> str:
@@ -311,7 +347,7 @@ def _place(container: Any, flag: str) -> str:
     for field, index, word in elements:
         if flag in word.replace("_", "-") if flag else " " in word.strip():
             return f"{field}[{index}]"
-    return "command"
+    return "args" if container.args else "command"
 
 
 def _words(container: Any, field: str) -> Sequence[tuple[int, str]]:

@@ -52,6 +52,16 @@ SAAS = "  - selector: {matchLabels: {provider: saas}}\n"
 EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 NAMED = "--served-model-name"
+CHAIN = "env: [{name: A, value: h1dden}, {name: B, value: $(A)/b}], args: [--served-model-name=$(B)]"
+RIGHT_NAMES = (
+    "env: [{name: A, value: team}, {name: B, value: $(A)/qwen}], args: [--served-model-name=$(B)]",
+    "command: [sh, -c, 'export N=team/qwen && exec vllm serve m --served-model-name $N $FLAGS']",
+    "command: [sh, -c, '. /env; exec vllm serve m --served-model-name $MODELPLANE_SERVED_MODEL_NAME']",
+    "args: [--config=/a.yaml, --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)]",
+    "args: [--served-model-name, $(UNKNOWN), team/qwen]",
+    "command: [python3, -m, sglang.launch_server, --served-model-name, team/qwen, --log-level, info]",
+)
+"""Fields of engines that serve the name that a gateway asks for."""
 
 
 def engine(fields: str, text: str = DEPLOYMENT) -> str:
@@ -299,10 +309,68 @@ def many_budgets(policies: int) -> list[str]:
                 ("two words", "args: [--model=m, --served-model-name, qwen]", "args[1]"),
                 ("underscores", "args: [--served_model_name, qwen, chat, --seed=1]", "args[0]"),
                 ("a script", "command: [sh, -c, 'exec vllm serve m --served-model-name qwen']", "command[2]"),
+                ("sglang", "command: [python3, -m, sglang.launch_server, --served-model-name, q]", "command[3]"),
+                ("$$", "env: [{name: A, value: team/qwen}], args: [--served-model-name=$$(A)]", "args[0]"),
+                ("no shell", "args: [--served-model-name=$MODELPLANE_SERVED_MODEL_NAME]", "args[0]"),
+                ("an argument beside a file", "args: [--config=/a.yaml, --served-model-name=q]", "args[1]"),
+                ("export", "command: [sh, -c, 'export N=q; vllm serve m --served-model-name $N']", "command[2]"),
+            )
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "deployment": engine(CHAIN)},
+            "error",
+            f"{CONTAINER}.args[0]",
+            20,
+            f"has another {NAMED}, by variables of env: InferenceGateway edge asks for team/qwen, and gets 404",
+            "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)",
+            id="served name of a chain of variables",
+        ),
+        pytest.param(
+            {
+                "gateway": GATEWAY,
+                "deployment": engine("command: [sglang, serve, --served-model-name, team/qwen, q]"),
+            },
+            "error",
+            f"{CONTAINER}.command[2]",
+            20,
+            f"gives SGLang 2 names with {NAMED}, and it takes one: it does not start",
+            "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) alone",
+            id="two names of sglang",
+        ),
+        *(
+            pytest.param(
+                {"gateway": GATEWAY, "deployment": engine(fields)},
+                "warning",
+                f"{CONTAINER}.{place}",
+                20,
+                says,
+                hint,
+                id=f"uncertain name: {fields}",
+            )
+            for fields, place, says, hint in (
                 (
-                    "sglang",
-                    "command: [python3, -m, sglang.launch_server, --served-model-name, q, team/qwen]",
-                    "command[3]",
+                    "args: [--served-model-name=$(C)], env: [{name: C, valueFrom: {fieldRef: {fieldPath: a.b}}}]",
+                    "args[0]",
+                    f"takes {NAMED} from $C, unknown before the pod runs: if it is not team/qwen, InferenceGateway",
+                    "Write $(MODELPLANE_SERVED_MODEL_NAME), a variable that the fleet sets",
+                ),
+                (
+                    "command: [sh, -c, 'vllm serve m --served-model-name `hostname`']",
+                    "command[2]",
+                    f"takes {NAMED} from a command of the shell, unknown before the pod runs",
+                    "Write $(MODELPLANE_SERVED_MODEL_NAME)",
+                ),
+                (
+                    "command: [sh, -c, 'exec vllm serve m $FLAGS']",
+                    "command[2]",
+                    f"may take {NAMED} from $FLAGS, unknown before the pod runs: unless it is team/qwen there, ",
+                    "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME) behind it",
+                ),
+                (
+                    "command: [vllm, serve, m], args: [--seed=1, --config=/a.yaml]",
+                    "args[1]",
+                    "reads flags from a file, whose content is not known here: unless it has that name, ",
+                    f"Write served-model-name: team/qwen into it, or {NAMED}=$(MODELPLANE_SERVED_MODEL_NAME) here",
                 ),
             )
         ),
@@ -529,8 +597,7 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "deployment": engine("args: [--model=m]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name, qwen, team/qwen]")},
         {"gateway": GATEWAY, "deployment": engine("args: [--served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)]")},
-        {"gateway": GATEWAY, "deployment": engine("command: [sh, -c, 'exec vllm serve m $FLAGS']")},
-        {"gateway": GATEWAY, "deployment": engine("command: [vllm, serve, m], args: [--config=/a.yaml]")},
+        *({"gateway": GATEWAY, "deployment": engine(fields)} for fields in RIGHT_NAMES),
         {"gateway": GATEWAY, "deployment": engine("command: [/bin/own-server]")},
         {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
         {"service": change(SERVICE, "qwen}}", "qwen, where: here}}"), "cluster": HERE},

@@ -113,38 +113,6 @@ def test_has_model(args: list[str] | None, expected: bool) -> None:
     assert engine_flags.has_model(command_line({"args": args})) is expected
 
 
-@pytest.mark.parametrize(
-    ("container", "names", "can_be_added"),
-    [
-        ({"image": "vllm/vllm-openai"}, (), True),
-        ({"image": "vllm/vllm-openai", "args": ["--served-model-name=a"]}, ("a",), True),
-        ({"image": "vllm/vllm-openai", "args": ["--served_model_name", "a", "b", "--seed=1", "c"]}, ("a", "b"), True),
-        ({"command": ["vllm", "serve", "m"], "args": ["--served-model-name", "a"]}, ("a",), True),
-        ({"command": ["python3", "-m", "sglang.launch_server", "--served-model-name", "a", "b"]}, ("a",), True),
-        ({"command": ["sh", "-c", "exec vllm serve m"]}, (), False),
-        ({"command": ["sh", "-c", "vllm serve m --served-model-name a b; sleep 1"]}, ("a", "b"), False),
-        ({"command": ["sh", "-c", 'vllm serve m "$@"'], "args": ["--served-model-name=a"]}, ("a",), False),
-    ],
-)
-def test_served_names(container: dict[str, Any], names: tuple[str, ...], can_be_added: bool) -> None:
-    assert engine_flags.served_names(command_line(container)) == engine_flags.ServedNames(names, can_be_added)
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        {},
-        {"command": ["/bin/own-server"]},
-        {"image": "vllm/vllm-openai", "args": ["--served-model-name=$(NAME)"]},
-        {"image": "vllm/vllm-openai", "args": ["--config", "/etc/vllm.yaml"]},
-        {"command": ["sh", "-c", "vllm serve m --served-model-name $NAME"]},
-        {"command": ["sh", "-c", "vllm serve m $FLAGS"]},
-    ],
-)
-def test_served_names_that_are_unknown(container: dict[str, Any]) -> None:
-    assert engine_flags.served_names(command_line(container)) is None
-
-
 SHELL = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=-_abport019é", max_size=60)
 
 

@@ -56,8 +56,11 @@ def engine(*documents: Document, **replaced: Document) -> Document:
         ({"args": ["--model=m", FLAG]}, ["--model=m", FLAG]),
         ({"args": ["--served-model-name", "m", "ml-team/qwen"]}, ["--served-model-name", "m", "ml-team/qwen"]),
         ({"image": "example.com/own:1", "args": ["serve"]}, ["serve"]),
+        ({"args": ["--served-model-name=$(OWN)"]}, ["--served-model-name=$(OWN)"]),
+        ({"args": ["$(OWN)"]}, ["$(OWN)"]),
+        ({"args": ["--config=/a.yaml"]}, ["--config=/a.yaml"]),
     ],
-    ids=["added", "by the variable", "among others", "another program"],
+    ids=["added", "by the variable", "among others", "another program", "an unknown name", "unknown flags", "a file"],
 )
 def test_an_engine_that_a_gateway_reaches_serves_the_name_that_it_asks_for(
     container: Document, args: list[str]
