@@ -30,6 +30,7 @@ STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
 """Kinds of findings that `fleet_strict` may name."""
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20
+_MORE = "and {} more, which the outcome in the result has (-v shows it)"
 
 
 class ClusterCounts(api.Model):
@@ -151,7 +152,7 @@ def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
         f"{kind}: {line}"
         for kind in (*STRICT, "survival")
         if kind in chosen
-        for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, "and {} more")
+        for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, _MORE)
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
-from ansible_collections.modelplane.fleet.plugins.modules import build, resource_info
+from ansible_collections.modelplane.fleet.plugins.modules import build, reconcile, resource_info
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     inference_class,
@@ -77,3 +77,11 @@ def test_warnings_of_a_plan_do_not_take_the_place_of_those_of_manifests(tmp_path
     assert more == "and 2 more, which the result of the task has (-v shows it)"
     assert "ModelEndpoint team/saas-0" in of_manifest
     assert manifests.all_warnings(loaded, more=of_plan) == [*of_plan, of_manifest]
+
+
+def test_the_outcome_of_a_run_has_all_warnings(tmp_path: Path) -> None:
+    arguments = {**endpoints(tmp_path, 25), "path": str(tmp_path / "build"), "state": "planned"}
+    found = run_module(reconcile, {**arguments, "strict": ["warnings"]})
+    assert found["warnings"][-1] == "and 5 more; the playbook modelplane.fleet.validate shows all of them"
+    assert len(found["outcome"]["findings"]["warnings"]) == 25
+    assert found["refused"][-1] == "warnings: and 5 more, which the outcome in the result has (-v shows it)"
