@@ -25,7 +25,7 @@ _CONFIG = "--config"
 # A dollar sign that nothing expands. One that is left stands for what is known in the pod only.
 _DOLLAR = "\ue000"
 # $(NAME), and $$ for a dollar sign.
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]{0,253})\))")
 # $NAME, ${NAME}, ${NAME:-default}
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-[^{}]*)?\})", re.ASCII)
 _NAMED = re.compile(r"\$[({]?([A-Za-z_]\w*)", re.ASCII)
@@ -43,6 +43,9 @@ _ASSIGNING = frozenset({"export", "readonly", "declare", "typeset", "local"})
 _READING = frozenset({"read", "unset", "getopts", "mapfile", "readarray", "printf", "let"})
 _INCLUDING = frozenset({".", "source", "eval"})
 _ALL_ARGUMENTS = ("$@", "$*")
+# Limits, as each variable may be twice the one before it: of what values add to a text, and of variables in a word.
+_MOST_CHARACTERS = 1 << 14
+_MOST_VARIABLES = 16
 
 Variables = Mapping[str, str | None]
 """Values of variables by name; None for one whose value is known in the pod only."""
@@ -114,9 +117,11 @@ def _value(written: str, variables: Variables) -> str | None:
 def _expanded(written: str, variables: Variables, dollar: str) -> str:
     """Return a text with the values of variables as Kubernetes expands it. References to what is not known stay as they
     are; `dollar` is in place of all other dollar signs."""
-    parts, end = [], 0
+    parts, end, added = [], 0, 0
     for reference in _REFERENCE.finditer(written):
         value = "$" if reference[1] is None else variables.get(reference[1])
+        added += len(value or "")
+        value = value if added <= _MOST_CHARACTERS else None
         parts.append(written[end : reference.start()].replace("$", dollar))
         parts.append(reference[0] if value is None else value.replace("$", dollar))
         end = reference.end()
@@ -160,7 +165,8 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
         for name, written in _assigned(command.words):
             is_only = straight == len(commands) or times[name] == 1
             value = _with_values(written, known) if is_sure and is_only and written is not None else "$"
-            known[name] = None if _UNKNOWN.search(value) else value.replace(_DOLLAR, "$")
+            is_known = len(value) <= _MOST_CHARACTERS and not _UNKNOWN.search(value)
+            known[name] = value.replace(_DOLLAR, "$") if is_known else None
             if command.operator == "&&":
                 chained.add(name)
 
@@ -189,7 +195,7 @@ def _with_values(word: str, known: Variables) -> str:
         text = known.get(found[1] or found[2])
         return text.replace("$", _DOLLAR) if text and not _DIVIDED.search(text) else found[0]
 
-    return _VARIABLE.sub(value, word)
+    return _VARIABLE.sub(value, word, _MOST_VARIABLES)
 
 
 def _last_names(words: Sequence[str], program: str) -> tuple[str, ...]:

@@ -335,7 +335,7 @@ def _other_name(container: Any, names: Sequence[str], answers: str, path: str) -
     """Return the problem of an engine with other names. A value of `env` is not repeated."""
     text = "\n".join(word for field in ("args", "command") for __, word in _words(container, field))
     is_written = all(name in text for name in names)
-    message = f"has another {_FLAG}{'' if is_written else ', by variables of env'}: {answers}"
+    message = f"has another {_FLAG}{'' if is_written else ', by variables'}: {answers}"
     hint = f"Write {_FLAG}=$({_VARIABLE}), a variable that the fleet sets"
     value = short(" ".join(names)) if is_written else ""
     return Problem(message, f"{path}.{_place(container, _FLAG)}", value, hint)

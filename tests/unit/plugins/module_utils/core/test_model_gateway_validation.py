@@ -321,7 +321,7 @@ def many_budgets(policies: int) -> list[str]:
             "error",
             f"{CONTAINER}.args[0]",
             20,
-            f"has another {NAMED}, by variables of env: InferenceGateway edge asks for team/qwen, and gets 404",
+            f"has another {NAMED}, by variables: InferenceGateway edge asks for team/qwen, and gets 404",
             "Write --served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)",
             id="served name of a chain of variables",
         ),

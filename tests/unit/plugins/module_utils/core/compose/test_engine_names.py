@@ -190,6 +190,22 @@ def test_sglang_takes_one_name(names: list[str], refused: int) -> None:
     assert served({"command": ["vllm", "serve", "m", "--served-model-name", *names]}) == ServedNames(tuple(names), True)
 
 
+def test_values_that_grow_are_not_known() -> None:
+    """Each variable is twice the one before it, so that the last one would have 2 ** 200 characters."""
+    doubled = env(V0="ab", **{f"V{index}": f"$(V{index - 1})" * 2 for index in range(1, 200)})
+    script = "N=ab; " + "N=$N$N; " * 200 + "vllm serve m --served-model-name "
+    for fields in (
+        {"image": VLLM, "args": ["--served-model-name=$(V199)"]},
+        {"command": ["sh", "-c", f"{script}$N"]},
+        {"command": ["sh", "-c", f"N={'x' * 999}; vllm serve m --served-model-name {'$N' * 9999}"]},
+        {"image": VLLM, "args": ["--served-model-name=" + "$(" * 19_999]},
+        {"image": VLLM, "args": ["--served-model-name=" + "$(V9)" * 9_999]},
+    ):
+        found = served({**fields, "env": doubled})
+        assert found is not None
+        assert all(len(name) < 1_000_000 for name in found.names)
+
+
 TEXT = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=`-NAvlm é", max_size=40)
 
 
