@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier, nothing_earlier
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
     Object,
@@ -164,6 +164,18 @@ def held_gateways(
                 parsed = api.parse({**_cleaned(there, _METADATA), **status})
                 found += [parsed] if isinstance(parsed, api.InferenceGateway) else []
     return found
+
+
+def forgotten_gateways(
+    invalid: Iterable[Ref], known: Iterable[api.InferenceGateway], earlier: Earlier
+) -> list[Problem]:
+    """The problems of InferenceGateways on workload clusters that are neither right nor known as they were applied.
+
+    Engines would lose the names that they have because of them, and serve on under others."""
+    refs = {ref for ref in invalid if ref.kind == _GATEWAY}.difference(gateway.ref for gateway in known)
+    message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
+    hint = "Correct its manifest: engines and clusters depend on what it says"
+    return [Problem(message, hint=hint, ref=ref) for ref in sorted(refs) if any(place for place, __ in earlier(ref))]
 
 
 def declared_gateway(

@@ -67,6 +67,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
     as_scaled,
+    forgotten_gateways,
     held_gateways,
     published_copies,
 )
@@ -506,6 +507,9 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
     _refuse_unknown_hosts(loaded, settings.hosts)
     gateways = held_gateways(loaded.invalid, state.applied, state.statuses)
+    forgotten = forgotten_gateways(loaded.invalid, gateways, state.earlier)
+    if forgotten:
+        raise ManifestError((*loaded.errors, *map(loaded.locate, forgotten)))
     resources = _drained((*loaded.resources, *loaded.unresolved, *gateways), settings.drain)
     if state.existing and not settings.allow_empty:
         _refuse_partial_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})

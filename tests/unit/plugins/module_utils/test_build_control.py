@@ -250,6 +250,20 @@ def test_what_needs_a_gateway_stays_while_its_manifest_has_errors(fleet: Control
     assert not files(run(invalid="hold"))
 
 
+def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fleet: Controlled) -> None:
+    fleet.text += GATEWAY
+    of_files = functools.partial(Fleet.run_unseen, fleet)
+    assert of_files().changes
+    assert not of_files().changes
+    fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
+    with pytest.raises(build.ManifestError) as caught:
+        of_files(invalid="hold")
+    *__, last = map(str, caught.value.problems)
+    assert "InferenceGateway models: Has errors, and cannot be held" in last
+    fleet.edit("clusterName: edge, nonsense: 1", "clusterName: rim")
+    assert of_files().changes, "nothing is known of a change either"
+
+
 def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -> None:
     fleet.text += GATEWAY
     fleet.run()
