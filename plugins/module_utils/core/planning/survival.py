@@ -297,6 +297,8 @@ class _Requirements:
         self._fleet = scenario.context.fleet
         given = {key: service.spec.survive or of_fleet for key, service in sorted(self._fleet.services.items())}
         self._services = {key: survival for key, survival in given.items() if survival is not None}
+        self._clusters = frozenset(each.name for each in scenario.clusters)
+        self._reached = reaches(scenario.context, self._clusters)
         self._required = _required(scenario.deployments)
         self._deployments = dict.fromkeys(self._required, of_fleet) if of_fleet else {}
         for key, survival in self._services.items() if self._required else ():
@@ -306,8 +308,8 @@ class _Requirements:
     def of(self, scenario: Scenario, only: Requirement | None = None) -> list[Requirement]:
         """Return what has to be left of each service and deployment, with the places that a fleet has for them."""
         keys = [key for key in self._services if only is None or (only.kind, only.key) == ("service", key)]
-        clusters = {each.name for each in scenario.clusters}
-        reached = reaches(scenario.context, clusters) if only is None else {}
+        lost = self._clusters.difference(each.name for each in scenario.clusters)
+        reached = self._reached if only is None else {}
         endpoints = usable_endpoints(
             scenario, scenario.resources.values(), [scenario.context.fleet.services[key] for key in keys]
         )
@@ -317,7 +319,7 @@ class _Requirements:
             places = Counter(replica.spec.cluster_name if replica else "" for replica in replicas)
             found.append(_requirement("service", key, self._services[key], 1, places))
             if key in reached:
-                found.append(_of_gateways(key, self._services[key], reached[key]))
+                found.append(_of_gateways(key, self._services[key], reached[key].without(lost)))
         for key, entries in self._required.items():
             if key in self._deployments and (only is None or (only.kind, only.key) == ("deployment", key)):
                 running = [each for each in scenario.running if (each.namespace, each.deployment) == key]
