@@ -12,7 +12,7 @@ version_added: 0.1.0
 short_description: The objects of the gateway of a workload cluster
 description:
   - Turns what the role C(modelplane.fleet.serving_stack) knows of the gateway into the objects out of which Envoy
-    Gateway makes it, an EnvoyProxy, a GatewayClass and a Gateway.
+    Gateway makes it, an EnvoyProxy, a GatewayClass and a Gateway, and into what gateways in mode C(Model) need.
   - Listeners are checked as those of a ServingStack are, and all findings in them are reported at once.
 options:
   _input:
@@ -66,7 +66,7 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
         numbers = {name: int(values[name]) for name in ("replicas", "drain_timeout") if name in values}
         flags = [name for name in ("model_gateway", "certificates") if name in values]
         truths = {name: str(values[name]).lower() == "true" for name in flags}
-        return list(gateway_objects(GatewayChoices(**{**values, **numbers, **truths})))
+        return [dict(each) for each in gateway_objects(GatewayChoices(**{**values, **numbers, **truths}))]
     except api.InvalidResource as error:
         lines = [
             f"{problem.path.removeprefix(_LISTENERS)} {problem.message}{f'. {problem.hint}' if problem.hint else ''}"

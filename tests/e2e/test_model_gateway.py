@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
+    GatewayChoices,
+    gateway_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    child_name,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
-from ansible_collections.modelplane.fleet.tests.e2e import fleets
+from ansible_collections.modelplane.fleet.tests.e2e import admission, fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
     STACK_GATEWAY,
     SYSTEM,
@@ -37,6 +46,7 @@ from ansible_collections.modelplane.fleet.tests.e2e.test_secrets import found_in
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions, of_the_ai_gateway
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
+from ansible_collections.modelplane.fleet.tests.unit.roles.test_rights import composed
 
 TEAM = child_name("mp", "team")
 INSIDE = {"east": "192.0.2.101", "west": "192.0.2.102"}
@@ -256,6 +266,66 @@ def test_secrets_are_where_they_are_needed_and_nowhere_else(live: LiveFleet) -> 
 def secrets(plane: ControlPlane) -> dict[tuple[str, str], str]:
     found = plane.objects.list("v1", "Secret")
     return {(each["metadata"]["namespace"], each["metadata"]["name"]): json.dumps(each.get("data")) for each in found}
+
+
+def test_fields_by_which_controllers_and_nodes_would_do_more_are_refused(live: LiveFleet) -> None:
+    live.workloads["east"].apply(admission.NAMESPACE)
+    with connect(Connection("east", kubeconfig=live.kubeconfigs["east"]), write_cache=False) as fleet:
+        for kind, value in admission.ALLOWED.items():
+            assert fleet.apply(value, dry_run=True), kind
+        for field, value, message in admission.forbidden():
+            with pytest.raises(Forbidden) as refused:
+                fleet.apply(value, dry_run=True)
+            assert message in str(refused.value), field
+    live.workloads["east"].objects.delete("v1", "Namespace", admission.NAMESPACE["metadata"]["name"])
+
+
+def test_what_the_serving_stack_applies_is_not_the_fleets_to_write(live: LiveFleet) -> None:
+    east = live.workloads["east"]
+    applied = [
+        {**each, "metadata": {**each["metadata"], "labels": {MANAGED_BY_LABEL: MANAGED_BY}}}
+        for each in gateway_objects(GatewayChoices(model_gateway=True))
+    ]
+    east.apply(applied)
+    old = {"name": "of-an-earlier-version", "namespace": SYSTEM}
+    labels = {MANAGED_BY_LABEL: MANAGED_BY, "modelplane.ai/gateway": "eu"}
+    proxies = [each for each in applied if each["kind"] in ("EnvoyProxy", "EnvoyPatchPolicy")]
+    assert {each["kind"] for each in proxies} == {"EnvoyProxy", "EnvoyPatchPolicy"}
+    with connect(Connection("east", kubeconfig=live.kubeconfigs["east"]), write_cache=False) as fleet:
+        for each in proxies:
+            metadata = each["metadata"]
+            with pytest.raises(Forbidden):
+                fleet.apply({**each, "metadata": {**metadata, "name": "new"}})
+            with pytest.raises(Forbidden):
+                fleet.apply({**each, "spec": {}})
+            with pytest.raises(Forbidden, match="may not remove what the serving stack applies"):
+                fleet.delete(each["apiVersion"], each["kind"], metadata["name"], SYSTEM)
+        for each in {value["kind"]: value for value in proxies}.values():
+            east.apply({**each, "metadata": {**old, "labels": labels}})
+            assert fleet.delete(each["apiVersion"], each["kind"], old["name"], SYSTEM)
+    for each in applied:
+        metadata = each["metadata"]
+        east.objects.delete(each["apiVersion"], each["kind"], metadata["name"], metadata.get("namespace", ""))
+
+
+def test_all_that_is_composed_may_be_written(live: LiveFleet) -> None:
+    """The objects of the examples in the documentation, and of a fleet with all that gateways in mode Model have."""
+    east = live.workloads["east"]
+    values, __ = composed()
+    spaces = {value["metadata"]["namespace"] for value in values if "namespace" in value["metadata"]}
+    there = {each["metadata"]["name"] for each in east.objects.list("v1", "Namespace")}
+    made = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}}
+        for name in spaces - there
+    ]
+    east.apply(made)
+    limited = [value for value in values if value["kind"] in admission.ALLOWED]
+    assert {value["kind"] for value in limited} == admission.ALLOWED.keys()
+    with connect(Connection("east", kubeconfig=live.kubeconfigs["east"]), write_cache=False) as fleet:
+        for value in limited:
+            fleet.apply(value, dry_run=True)
+    for each in made:
+        east.objects.delete("v1", "Namespace", each["metadata"]["name"])
 
 
 def test_a_cluster_without_the_ai_gateway_is_named_and_the_rest_goes_on(live: LiveFleet) -> None:

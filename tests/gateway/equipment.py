@@ -45,6 +45,7 @@ VALUES: Values = {
                 "timeout": "2s",
             },
             "extensionManager": {
+                "maxMessageSize": "64Mi",
                 "hooks": {
                     "xdsTranslator": {
                         "translation": {

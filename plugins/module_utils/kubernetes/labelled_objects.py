@@ -46,8 +46,6 @@ ON_WORKLOAD: Mapping[GroupKind, str] = {
     (_ENVOY, "Backend"): f"{_ENVOY}/v1alpha1",
     (_ENVOY, "BackendTrafficPolicy"): f"{_ENVOY}/v1alpha1",
     (_ENVOY, "ClientTrafficPolicy"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "EnvoyPatchPolicy"): f"{_ENVOY}/v1alpha1",
-    (_ENVOY, "EnvoyProxy"): f"{_ENVOY}/v1alpha1",
     (_ENVOY, "HTTPRouteFilter"): f"{_ENVOY}/v1alpha1",
     (_ENVOY, "SecurityPolicy"): f"{_ENVOY}/v1alpha1",
     (_GATEWAY_API, "Gateway"): f"{_GATEWAY_API}/v1",

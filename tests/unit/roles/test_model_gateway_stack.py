@@ -113,13 +113,17 @@ def test_other_clusters_are_planned_as_without_any_gateway() -> None:
 def test_a_cluster_with_a_gateway_has_a_pair_that_is_supported_together() -> None:
     found = planned(*HOST)
     assert versions(found) == PAIR
-    assert found["ai-gateway"]["values"]["controller"] == {"logRequestHeaderAttributes": "x-modelplane-caller:caller"}
+    controller = found["ai-gateway"]["values"]["controller"]
+    assert controller["logRequestHeaderAttributes"] == "x-modelplane-caller:caller"
     # The Secret of its ClusterIssuer is not in the namespace of cert-manager, where the default is.
     assert found["cert-manager"]["values"]["clusterResourceNamespace"] == constants.SYSTEM_NAMESPACE
     assert found["trust-manager"]["values"]["app"]["trust"]["namespace"] == constants.SYSTEM_NAMESPACE
     envoy = found["envoy-gateway"]["values"]["config"]["envoyGateway"]
     assert envoy["extensionApis"] == {"enableBackend": True, "enableEnvoyPatchPolicy": True}
-    assert "extensionManager" in envoy
+    # All configuration is one message, which both sides have to take; a number that Helm reads would get an exponent.
+    assert envoy["extensionManager"]["maxMessageSize"] == "64Mi"
+    assert controller["maxRecvMsgSize"] == str(64 << 20)
+    assert {"hooks", "service"} < envoy["extensionManager"].keys()
     assert "rateLimit" not in envoy
 
 
@@ -231,9 +235,11 @@ def test_budgets_of_a_gateway_that_stays_follow_what_is_asked() -> None:
 
 
 def test_a_gateway_in_mode_model_takes_the_place_of_the_workload_gateway() -> None:
-    proxy, proxied = gateway_objects(
+    proxy, proxied, *more = gateway_objects(
         GatewayChoices(model_gateway=True, exposure="Route", image_pull_secrets=["mirror"])
     )
+    # Those of the fleet are composed with its other objects.
+    assert {each["kind"] for each in more} == {"EnvoyProxy", "EnvoyPatchPolicy"}
     assert (proxied["kind"], proxied["metadata"]["name"]) == ("GatewayClass", "envoy")
     assert proxied["spec"]["parametersRef"]["name"] == proxy["metadata"]["name"] == "envoy"
     provider = proxy["spec"]["provider"]["kubernetes"]

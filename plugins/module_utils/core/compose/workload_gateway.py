@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import spread_over_nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import proxies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
@@ -61,10 +62,10 @@ class GatewayChoices:
     certificates: bool = False
 
 
-def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
+def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
     """Return the EnvoyProxy, the GatewayClass, the Gateway, and the Route where one exposes it; for a gateway in mode
-    Model its GatewayClass, with an EnvoyProxy that its own one is merged over. Raises api.InvalidResource for invalid
-    listeners, ValueError for other choices."""
+    Model its GatewayClass, and what its Gateways need that the fleet may not write. Raises api.InvalidResource for
+    invalid listeners, ValueError for other choices."""
     if choices.exposure not in _EXPOSURES:
         raise ValueError(f"exposure is {choices.exposure}, and must be one of {', '.join(_EXPOSURES)}")
     if choices.model_gateway:
@@ -86,12 +87,13 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
         },
         *([_route(choices, listeners)] if is_routed else ()),
         *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
+        *([proxies.cluster_gateway_proxy()] if choices.certificates else ()),
     )
 
 
-def _of_model_gateway(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
+def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
     name = constants.MODEL_GATEWAY_CLASS
-    return _proxied_class(choices, name, name)
+    return *_proxied_class(choices, name, name), *proxies.host_objects()
 
 
 def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,12 +14,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     system_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import refusals
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 NAME = constants.MODEL_GATEWAY
-HTTP = "http"
-HTTPS = "https"
 CALLERS_SECRET = f"{NAME}-callers"
 """Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
 
@@ -36,22 +33,6 @@ _NOT_OF_CALLERS = (
     *constants.KNOWN_AGAIN_HEADERS,
 )
 """Headers that gateways write, so none is taken from a caller."""
-_METADATA = "%DYNAMIC_METADATA(io.envoy.ai_gateway:{})%"
-_USAGE = {
-    "caller": _METADATA.format("caller"),
-    "service": "%REQ(X-AI-EG-MODEL)%",
-    "endpoint": _METADATA.format("ai_service_backend_name"),
-    "served_model": _METADATA.format("model_name_override"),
-    "response_model": _METADATA.format("response_model"),
-    "input_tokens": _METADATA.format("llm_input_token"),
-    "output_tokens": _METADATA.format("llm_output_token"),
-    "total_tokens": _METADATA.format("llm_total_token"),
-    "status": "%RESPONSE_CODE%",
-    "duration_ms": "%DURATION%",
-    "start_time": "%START_TIME%",
-}
-"""Fields of a usage record: never of a prompt or an answer. The caller is read from metadata, as its header is removed
-before providers see it."""
 
 
 def retries(tiers: int) -> int:
@@ -61,7 +42,7 @@ def retries(tiers: int) -> int:
 
 def listener_name(gateway: api.InferenceGateway) -> str:
     """Return the listener that serves models: with TLS, keys must not travel over port 80."""
-    return HTTPS if gateway.spec.tls else HTTP
+    return parts.HTTPS if gateway.spec.tls else parts.HTTP
 
 
 def parent(section: str) -> dict[str, str]:
@@ -86,13 +67,10 @@ def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
     """Return the objects of a gateway in mode Model, without those of the services that it serves."""
     return (
         _namespace(),
-        parts.proxy(gateway_metadata(gateway, NAME), telemetry=_telemetry()),
         _gateway(gateway),
         *([_callers(gateway)] if gateway.spec.auth else ()),
         _failover(gateway),
         _client_traffic(gateway),
-        refusals(gateway_metadata(gateway, f"{NAME}-refusals"), *_listeners(gateway)),
-        _hidden_addresses(gateway),
         *_health(gateway),
         *([_redirect(gateway)] if gateway.spec.tls else ()),
         *_client_authority(gateway),
@@ -104,41 +82,13 @@ def certificate_secrets(gateway: api.InferenceGateway) -> list[str]:
     return [reference.name for reference in gateway.spec.tls.certificate_refs] if gateway.spec.tls else []
 
 
-def _listeners(gateway: api.InferenceGateway) -> list[str]:
-    return [HTTP, *([HTTPS] if gateway.spec.tls else ())]
-
-
-def _hidden_addresses(gateway: api.InferenceGateway) -> Object:
-    """Return the patch that hides addresses of callers. The AI gateway cannot remove headers of Envoy."""
-    operation = {"op": "add", "path": "/request_headers_to_remove", "value": ["x-envoy-external-address"]}
-    return parts.patches(
-        gateway_metadata(gateway, f"{NAME}-addresses"),
-        "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-        operation,
-        _listeners(gateway),
-    )
-
-
 def _namespace() -> Object:
     """Return the Namespace of the gateway, with the label by which its listeners take routes."""
     return system_namespace({names.NAMESPACE_LABEL: constants.SYSTEM_NAMESPACE})
 
 
-def _telemetry() -> dict[str, Any]:
-    return {
-        "accessLog": {
-            "settings": [
-                {
-                    "format": {"type": "JSON", "json": dict(_USAGE)},
-                    "sinks": [{"type": "File", "file": {"path": "/dev/stdout"}}],
-                }
-            ]
-        }
-    }
-
-
 def _gateway(gateway: api.InferenceGateway) -> Object:
-    plain = {"name": HTTP, "protocol": "HTTP", "port": 80}
+    plain = {"name": parts.HTTP, "protocol": "HTTP", "port": 80}
     secrets = certificate_secrets(gateway)
     secure = [parts.https_listener(*secrets)] if secrets else []
     return parts.gateway(gateway_metadata(gateway, NAME), plain, *secure)
@@ -235,7 +185,7 @@ def _http_route(metadata: dict[str, Any], path: dict[str, str], action: dict[str
         "apiVersion": parts.GATEWAY_API,
         "kind": "HTTPRoute",
         "metadata": metadata,
-        "spec": {"parentRefs": [parent(HTTP)], "rules": [{"matches": [{"path": path}], "filters": [action]}]},
+        "spec": {"parentRefs": [parent(parts.HTTP)], "rules": [{"matches": [{"path": path}], "filters": [action]}]},
     }
 
 

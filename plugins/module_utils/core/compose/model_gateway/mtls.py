@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 PORT = 443
 _NAME = constants.CLUSTER_GATEWAY
 _CLIENTS = f"{_NAME}-clients"
-_PLAIN = {"name": "http", "protocol": "HTTP", "port": 80}
+_PLAIN = {"name": parts.HTTP, "protocol": "HTTP", "port": 80}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,6 @@ def cluster_gateway_objects(
     if not listeners:
         return tuple(certificates)
     listening = [
-        parts.proxy(_metadata(cluster, _NAME)),
         parts.gateway(_metadata(cluster, _NAME), *listeners),
         *(_admission(cluster, clients, hosts_gateway=hosts_gateway) if clients else ()),
     ]
@@ -116,7 +115,7 @@ def cluster_gateway_objects(
 
 def _admission(cluster: api.InferenceCluster, clients: Mapping[str, str], *, hosts_gateway: bool) -> Sequence[Object]:
     """Return the policy that refuses connections without a certificate of one of the clients' CAs."""
-    target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": "https"}
+    target = {**parts.named("Gateway", _NAME, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
     known = "".join(f"{clients[name].strip()}\n" for name in sorted(clients))
     validation = {"optional": False, "caCertificateRefs": [parts.named("ConfigMap", _CLIENTS)]}
     # The AI gateway keeps the path of the first gateway, and reads bodies by it: those of another schema here.

@@ -42,13 +42,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    HTTPS,
     gateway_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    refusals as refusals_of,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
@@ -60,7 +56,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 _MOST_ENDPOINTS = 15
 """Endpoints of a route, which has a rule for each (CustomResourceDefinition of AIGatewayRoutes)."""
 _UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
-_LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": HTTPS}
+_LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
 """The listener that asks for certificates, and no other."""
 
 Overflowing = Mapping[str, Sequence[tuple[api.CallerPolicy, Budget]]]
@@ -173,12 +169,8 @@ def is_behind_cluster_gateway(route: Object) -> bool:
 
 
 def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the cluster gateway of a gateway's cluster refuses as the gateway does.
-
-    It answers 503 to requests on a detour that it does not know; those of endpoints that it knows have more headers in
-    common with their rules."""
-    name = constants.CLUSTER_GATEWAY
-    yield refusals_of(gateway_metadata(gateway, f"{name}-refusals"), HTTPS, gateway=name)
+    """Yield the objects by which the cluster gateway of a gateway's cluster answers 503 to requests on a detour that it
+    does not know; those of endpoints that it knows have more headers in common with their rules."""
     metadata = gateway_metadata(gateway, _UNKNOWN)
     yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
     match = {"type": "RegularExpression", "name": constants.SERVICE_HEADER, "value": ".+"}

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Parts that the objects of gateways on Envoy have in common: the proxy, references, and certificates."""
+"""Parts that the objects of gateways on Envoy have in common: references, listeners, and certificates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -15,12 +15,13 @@ ENVOY_API = f"{constants.ENVOY_GROUP}/v1alpha1"
 GATEWAY_API = f"{constants.GATEWAY_GROUP}/v1"
 CERTIFICATE_API = "cert-manager.io/v1"
 TRUST_API = "trust.cert-manager.io/v1alpha1"
+HTTP = "http"
+HTTPS = "https"
+"""Names of the listeners of Gateways."""
 MERGED = "StrategicMerge"
 """Merge type of every policy on a route. Without it the route loses what the gateway's policies ask for: with a
 SecurityPolicy the keys of callers, with a BackendTrafficPolicy failover."""
 
-_DRAIN = "300s"
-"""Time that a terminating pod lets requests finish."""
 _LIFE = {"duration": "2160h", "renewBefore": "720h"}
 _CA_LIFE = {"duration": "87600h", "renewBefore": "8760h"}
 _KEY = {"algorithm": "ECDSA", "size": 256}
@@ -48,90 +49,23 @@ def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]
     return {"apiVersion": ENVOY_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 
-def patches(
-    metadata: Mapping[str, Any],
-    kind: str,
-    operation: Mapping[str, Any],
-    listeners: Iterable[str],
-    name: str = constants.MODEL_GATEWAY,
-) -> Object:
-    """Return the EnvoyPatchPolicy that changes resources of a kind in Envoy's configuration, those of these listeners
-    of the Gateway `name`."""
-    place = f"{constants.SYSTEM_NAMESPACE}/{name}"
-    return envoy_object(
-        "EnvoyPatchPolicy",
-        metadata,
-        {
-            "targetRef": named("Gateway", name, constants.GATEWAY_GROUP),
-            "type": "JSONPatch",
-            "jsonPatches": [
-                {"type": kind, "name": f"{place}/{listener}", "operation": dict(operation)} for listener in listeners
-            ],
-        },
-    )
-
-
-def proxy(metadata: Mapping[str, Any], **spec: Any) -> Object:
-    """Return the EnvoyProxy of a Gateway of the same name and namespace; `spec` has more of its fields.
-
-    It is merged over that of the GatewayClass, which has what the variables of the cluster say: where images come from,
-    annotations and source ranges of load balancers."""
-    pods = {
-        "gateway.envoyproxy.io/owning-gateway-name": name_of(metadata),
-        "gateway.envoyproxy.io/owning-gateway-namespace": metadata["namespace"],
-    }
-    # A name with a dot is asked for as it is first: those of backends are complete.
-    lookup = {"spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}}
-    deployment = {
-        "replicas": 2,
-        "patch": {"type": "StrategicMerge", "value": lookup},
-        "pod": {
-            "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": key,
-                    "whenUnsatisfiable": "ScheduleAnyway",
-                    "labelSelector": {"matchLabels": pods},
-                }
-                for key in (constants.HOSTNAME_LABEL, "topology.kubernetes.io/zone")
-            ]
-        },
-    }
-    return envoy_object(
-        "EnvoyProxy",
-        metadata,
-        {
-            "provider": {
-                "type": "Kubernetes",
-                "kubernetes": {
-                    # That of the class may have other ones, for a Route of OpenShift.
-                    "envoyService": {
-                        "type": "LoadBalancer",
-                        "name": name_of(metadata),
-                        "externalTrafficPolicy": "Cluster",
-                    },
-                    "envoyDeployment": deployment,
-                    "envoyPDB": {"maxUnavailable": 1},
-                },
-            },
-            "shutdown": {"drainTimeout": _DRAIN},
-            "mergeType": MERGED,
-            **spec,
-        },
-    )
+def proxy_name(gateway: str) -> str:
+    """Return the name of the EnvoyProxy of a Gateway, which the serving stack applies (`proxies.py`)."""
+    return f"{gateway}-proxy"
 
 
 def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Object:
-    """Return a Gateway for routes of the fleet's namespaces. Its EnvoyProxy has the same name."""
+    """Return a Gateway for routes of the fleet's namespaces."""
     selector = {"matchExpressions": [{"key": "modelplane.ai/namespace", "operator": "Exists"}]}
     allowed = {"namespaces": {"from": "Selector", "selector": selector}}
+    proxy = proxy_name(name_of(metadata))
     return {
         "apiVersion": GATEWAY_API,
         "kind": "Gateway",
         "metadata": dict(metadata),
         "spec": {
             "gatewayClassName": constants.MODEL_GATEWAY_CLASS,
-            "infrastructure": {"parametersRef": named("EnvoyProxy", name_of(metadata), constants.ENVOY_GROUP)},
+            "infrastructure": {"parametersRef": named("EnvoyProxy", proxy, constants.ENVOY_GROUP)},
             "listeners": [{**listener, "allowedRoutes": allowed} for listener in listeners],
         },
     }
@@ -140,7 +74,7 @@ def gateway(metadata: Mapping[str, Any], *listeners: Mapping[str, Any]) -> Objec
 def https_listener(*secrets: str) -> dict[str, Any]:
     """Return the listener for HTTPS, where TLS ends, with the certificates in these Secrets."""
     return {
-        "name": "https",
+        "name": HTTPS,
         "protocol": "HTTPS",
         "port": 443,
         "tls": {"mode": "Terminate", "certificateRefs": [named("Secret", name) for name in secrets]},

@@ -13,18 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-
 WAIT = 60
 """Seconds that clients may wait for a budget by themselves. They would for hours: Anthropic's honor any Retry-After."""
 
 _RESET = "x-ratelimit-reset"
 _SPENT = 'response.code_details == "request_rate_limited"'
-_LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
 _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter"
-_MANAGERS = "$..filters[?(@.name=='envoy.filters.network.http_connection_manager')].typed_config"
 
 
 @dataclass(frozen=True)
@@ -109,9 +103,6 @@ REFUSALS = (
 """In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
 
 
-def refusals(metadata: Mapping[str, Any], *listeners: str, gateway: str = constants.MODEL_GATEWAY) -> Object:
-    """Return the patch that lets listeners of a Gateway refuse in the format of clients."""
-    config = {"mappers": [each.mapper for each in REFUSALS]}
-    # With TLS and without it managers of connections are at different places.
-    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": config}
-    return parts.patches(metadata, _LISTENER, operation, listeners, gateway)
+def local_replies() -> dict[str, Any]:
+    """Return the setting of a listener that makes it refuse in the format of clients."""
+    return {"mappers": [each.mapper for each in REFUSALS]}

@@ -166,6 +166,9 @@ def _trust(route: Route) -> Iterable[Object]:
     clusters = route.clusters
     if not clusters:
         return
+    # A Gateway, or its EnvoyProxy, may have one certificate for all backends in place of these. It would be shown to
+    # providers too, whose servers may ask for one: a backend can have another certificate and not none. And while it
+    # could not be read, no backend with TLS would work.
     yield parts.certificate(
         _shared_metadata(route, backends.CLIENT_CERTIFICATE),
         "ClusterIssuer",

@@ -27,10 +27,6 @@ ROUTES = {
     }
 }
 HTTP = {"name": "http", "protocol": "HTTP", "port": 80, "allowedRoutes": ROUTES}
-OWNING = {
-    "gateway.envoyproxy.io/owning-gateway-name": GATEWAY,
-    "gateway.envoyproxy.io/owning-gateway-namespace": SYSTEM,
-}
 CA = {
     "duration": "87600h",
     "renewBefore": "8760h",
@@ -56,73 +52,15 @@ def value(found: Any, path: str) -> Any:
     return found
 
 
-DEPLOYMENT = "spec.provider.kubernetes.envoyDeployment"
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "path", "expected"),
     [
-        ("EnvoyProxy", GATEWAY, "spec.provider.kubernetes.envoyService.externalTrafficPolicy", "Cluster"),
-        ("EnvoyProxy", GATEWAY, "spec.mergeType", "StrategicMerge"),
-        ("EnvoyProxy", GATEWAY, f"{DEPLOYMENT}.replicas", 2),
-        (
-            "EnvoyProxy",
-            GATEWAY,
-            f"{DEPLOYMENT}.patch",
-            {
-                "type": "StrategicMerge",
-                "value": {
-                    "spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}
-                },
-            },
-        ),
-        (
-            "EnvoyProxy",
-            GATEWAY,
-            f"{DEPLOYMENT}.pod.topologySpreadConstraints",
-            [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": key,
-                    "whenUnsatisfiable": "ScheduleAnyway",
-                    "labelSelector": {"matchLabels": OWNING},
-                }
-                for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
-            ],
-        ),
-        ("EnvoyProxy", GATEWAY, "spec.provider.kubernetes.envoyPDB", {"maxUnavailable": 1}),
-        ("EnvoyProxy", GATEWAY, "spec.shutdown", {"drainTimeout": "300s"}),
-        ("EnvoyProxy", GATEWAY, "spec.telemetry.accessLog.settings.0.format.type", "JSON"),
-        (
-            "EnvoyProxy",
-            GATEWAY,
-            "spec.telemetry.accessLog.settings.0.format.json",
-            {
-                "caller": "%DYNAMIC_METADATA(io.envoy.ai_gateway:caller)%",
-                "service": "%REQ(X-AI-EG-MODEL)%",
-                "endpoint": "%DYNAMIC_METADATA(io.envoy.ai_gateway:ai_service_backend_name)%",
-                "served_model": "%DYNAMIC_METADATA(io.envoy.ai_gateway:model_name_override)%",
-                "response_model": "%DYNAMIC_METADATA(io.envoy.ai_gateway:response_model)%",
-                "input_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_input_token)%",
-                "output_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_output_token)%",
-                "total_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_total_token)%",
-                "status": "%RESPONSE_CODE%",
-                "duration_ms": "%DURATION%",
-                "start_time": "%START_TIME%",
-            },
-        ),
-        (
-            "EnvoyProxy",
-            GATEWAY,
-            "spec.telemetry.accessLog.settings.0.sinks",
-            [{"type": "File", "file": {"path": "/dev/stdout"}}],
-        ),
         ("Gateway", GATEWAY, "spec.gatewayClassName", "envoy"),
         (
             "Gateway",
             GATEWAY,
             "spec.infrastructure.parametersRef",
-            {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": GATEWAY},
+            {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": f"{GATEWAY}-proxy"},
         ),
         ("Gateway", GATEWAY, "spec.listeners", [HTTP]),
         ("SecurityPolicy", f"{GATEWAY}-callers", "spec.targetRefs", TARGET),

@@ -52,8 +52,6 @@ def test_api_servers_take_them(built: Built) -> None:
         "Certificate",
         "ClientTrafficPolicy",
         "ClusterIssuer",
-        "EnvoyPatchPolicy",
-        "EnvoyProxy",
         "Gateway",
         "HTTPRouteFilter",
         "Issuer",
@@ -62,7 +60,7 @@ def test_api_servers_take_them(built: Built) -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["Backend", "Certificate", "EnvoyProxy", "SecurityPolicy"])
+@pytest.mark.parametrize("kind", ["Backend", "Certificate", "SecurityPolicy"])
 def test_a_misspelt_field_would_be_seen(built: Built, kind: str) -> None:
     value = built.of(kind)[0]
     with pytest.raises(SchemaError):

@@ -5,21 +5,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.proxies import host_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
     REFUSALS,
     Refusal,
 )
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_fleet import SYSTEM, build, fleet, gateway
-
-NAME = "inference-gateway-refusals"
-TLS = {"certificateRefs": [{"name": "eu-tls"}]}
 ANTHROPIC = {
     "api_error",
     "authentication_error",
@@ -34,20 +27,10 @@ ANTHROPIC = {
 """Types of errors that Anthropic has published."""
 
 
-@pytest.mark.parametrize(
-    ("own", "listeners"),
-    [(gateway(), ["http"]), (gateway(tls=TLS), ["http", "https"])],
-)
-def test_every_listener_of_the_gateway_refuses_so(own: dict[str, Any], listeners: list[str]) -> None:
-    spec = build(fleet(eu=own))("EnvoyPatchPolicy", NAME, SYSTEM)["spec"]
-    target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "inference-gateway"}
-    assert (spec["type"], spec["targetRef"]) == ("JSONPatch", target)
-    assert [patch["name"] for patch in spec["jsonPatches"]] == [f"{SYSTEM}/inference-gateway/{n}" for n in listeners]
-
-
-def test_only_answers_of_envoy_itself_are_written() -> None:
-    spec = build(fleet())("EnvoyPatchPolicy", NAME, SYSTEM)["spec"]
-    [patch] = spec["jsonPatches"]
+@pytest.mark.parametrize("name", ["inference-gateway-http", "inference-gateway-https", "cluster-gateway-https"])
+def test_only_answers_of_envoy_itself_are_written(name: str) -> None:
+    [spec] = [each["spec"] for each in host_objects() if each["metadata"]["name"] == name]
+    patch = spec["jsonPatches"][0]
     assert patch["type"] == "type.googleapis.com/envoy.config.listener.v3.Listener"
     operation = patch["operation"]
     assert (operation["op"], operation["path"]) == ("add", "/local_reply_config")

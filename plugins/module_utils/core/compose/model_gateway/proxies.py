@@ -1,0 +1,152 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""EnvoyProxies and EnvoyPatchPolicies of the Gateways that gateways in mode Model are made of.
+
+An EnvoyProxy says which containers run in the namespace of Envoy Gateway, and an EnvoyPatchPolicy may make Envoy do
+anything. So the fleet has no right to write them. They are the same for all fleets, and the serving stack applies them,
+with the rights of an administrator (`workload_gateway.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import local_replies
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+_DRAIN = "300s"
+"""Time that a terminating pod lets requests finish."""
+_TYPES = "type.googleapis.com/envoy.config"
+_MANAGERS = "$..filters[?(@.name=='envoy.filters.network.http_connection_manager')].typed_config"
+_METADATA = "%DYNAMIC_METADATA(io.envoy.ai_gateway:{})%"
+_USAGE = {
+    "caller": _METADATA.format("caller"),
+    "service": "%REQ(X-AI-EG-MODEL)%",
+    "endpoint": _METADATA.format("ai_service_backend_name"),
+    "served_model": _METADATA.format("model_name_override"),
+    "response_model": _METADATA.format("response_model"),
+    "input_tokens": _METADATA.format("llm_input_token"),
+    "output_tokens": _METADATA.format("llm_output_token"),
+    "total_tokens": _METADATA.format("llm_total_token"),
+    "status": "%RESPONSE_CODE%",
+    "duration_ms": "%DURATION%",
+    "start_time": "%START_TIME%",
+}
+"""Fields of a usage record: never of a prompt or an answer. The caller is read from metadata, as its header is removed
+before providers see it."""
+
+
+def host_objects() -> tuple[Object, ...]:
+    """Return what a cluster has that a gateway in mode Model may run on.
+
+    A patch for a listener, or a Gateway, that is not there changes nothing and keeps nothing else from working."""
+    gateway, cluster_gateway = constants.MODEL_GATEWAY, constants.CLUSTER_GATEWAY
+    listeners = (parts.HTTP, parts.HTTPS)
+    return (
+        _proxy(gateway, telemetry=_telemetry()),
+        cluster_gateway_proxy(),
+        *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
+        _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS)),
+    )
+
+
+def cluster_gateway_proxy() -> Object:
+    """Return the EnvoyProxy of the cluster gateway."""
+    return _proxy(constants.CLUSTER_GATEWAY)
+
+
+def _proxy(gateway: str, **spec: Any) -> Object:
+    """Return the EnvoyProxy of a Gateway; `spec` has more of its fields.
+
+    It is merged over that of the GatewayClass, which has what the variables of the cluster say: where images come from,
+    annotations and source ranges of load balancers."""
+    pods = {
+        "gateway.envoyproxy.io/owning-gateway-name": gateway,
+        "gateway.envoyproxy.io/owning-gateway-namespace": constants.SYSTEM_NAMESPACE,
+    }
+    # A name with a dot is asked for as it is first: those of backends are complete.
+    lookup = {"spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}}
+    deployment = {
+        "replicas": 2,
+        "patch": {"type": "StrategicMerge", "value": lookup},
+        "pod": {
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": key,
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": pods},
+                }
+                for key in (constants.HOSTNAME_LABEL, "topology.kubernetes.io/zone")
+            ]
+        },
+    }
+    return parts.envoy_object(
+        "EnvoyProxy",
+        _metadata(parts.proxy_name(gateway)),
+        {
+            "provider": {
+                "type": "Kubernetes",
+                "kubernetes": {
+                    # That of the class may have other ones, for a Route of OpenShift.
+                    "envoyService": {"type": "LoadBalancer", "name": gateway, "externalTrafficPolicy": "Cluster"},
+                    "envoyDeployment": deployment,
+                    "envoyPDB": {"maxUnavailable": 1},
+                },
+            },
+            "shutdown": {"drainTimeout": _DRAIN},
+            "mergeType": parts.MERGED,
+            **spec,
+        },
+    )
+
+
+def _telemetry() -> dict[str, Any]:
+    return {
+        "accessLog": {
+            "settings": [
+                {
+                    "format": {"type": "JSON", "json": dict(_USAGE)},
+                    "sinks": [{"type": "File", "file": {"path": "/dev/stdout"}}],
+                }
+            ]
+        }
+    }
+
+
+def _patches(gateway: str, listener: str, *patches: Mapping[str, Any]) -> Object:
+    """Return the EnvoyPatchPolicy of a listener."""
+    return parts.envoy_object(
+        "EnvoyPatchPolicy",
+        _metadata(f"{gateway}-{listener}"),
+        {
+            "targetRef": parts.named("Gateway", gateway, constants.GATEWAY_GROUP),
+            "type": "JSONPatch",
+            "jsonPatches": list(patches),
+        },
+    )
+
+
+def _refuses(gateway: str, listener: str) -> dict[str, Any]:
+    """Return the patch that lets a listener refuse in the format of clients."""
+    # With TLS and without it managers of connections are at different places.
+    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies()}
+    return _patch(gateway, listener, "listener.v3.Listener", operation)
+
+
+def _hides_addresses(gateway: str, listener: str) -> dict[str, Any]:
+    """Return the patch that hides addresses of callers. The AI gateway cannot remove headers of Envoy."""
+    operation = {"op": "add", "path": "/request_headers_to_remove", "value": ["x-envoy-external-address"]}
+    return _patch(gateway, listener, "route.v3.RouteConfiguration", operation)
+
+
+def _patch(gateway: str, listener: str, kind: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    name = f"{constants.SYSTEM_NAMESPACE}/{gateway}/{listener}"
+    return {"type": f"{_TYPES}.{kind}", "name": name, "operation": dict(operation)}
+
+
+def _metadata(name: str) -> dict[str, str]:
+    return {"name": name, "namespace": constants.SYSTEM_NAMESPACE}

@@ -1,0 +1,163 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects of gateways in mode Model that the serving stack applies, as the fleet may not write them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_gateway import (
+    GatewayChoices,
+    gateway_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.tests.schemas import check
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_fleet import SYSTEM, Built, build, fleet, gateway, policy, provider, provider_entry, service
+
+GATEWAY = "inference-gateway"
+OWNING = {
+    "gateway.envoyproxy.io/owning-gateway-name": GATEWAY,
+    "gateway.envoyproxy.io/owning-gateway-namespace": SYSTEM,
+}
+DEPLOYMENT = "spec.provider.kubernetes.envoyDeployment"
+TLS = {"certificateRefs": [{"name": "eu-tls"}]}
+
+
+def applied(**choices: Any) -> dict[tuple[str, str], Object]:
+    found = gateway_objects(GatewayChoices(**choices))
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+def value(found: Any, path: str) -> Any:
+    """A value in an object; numbers in the path count entries of lists."""
+    for key in path.split("."):
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("spec.provider.kubernetes.envoyService.externalTrafficPolicy", "Cluster"),
+        ("spec.mergeType", "StrategicMerge"),
+        (f"{DEPLOYMENT}.replicas", 2),
+        (
+            f"{DEPLOYMENT}.patch",
+            {
+                "type": "StrategicMerge",
+                "value": {
+                    "spec": {"template": {"spec": {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}}}}
+                },
+            },
+        ),
+        (
+            f"{DEPLOYMENT}.pod.topologySpreadConstraints",
+            [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": key,
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": OWNING},
+                }
+                for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+            ],
+        ),
+        ("spec.provider.kubernetes.envoyPDB", {"maxUnavailable": 1}),
+        ("spec.shutdown", {"drainTimeout": "300s"}),
+        ("spec.telemetry.accessLog.settings.0.format.type", "JSON"),
+        (
+            "spec.telemetry.accessLog.settings.0.format.json",
+            {
+                "caller": "%DYNAMIC_METADATA(io.envoy.ai_gateway:caller)%",
+                "service": "%REQ(X-AI-EG-MODEL)%",
+                "endpoint": "%DYNAMIC_METADATA(io.envoy.ai_gateway:ai_service_backend_name)%",
+                "served_model": "%DYNAMIC_METADATA(io.envoy.ai_gateway:model_name_override)%",
+                "response_model": "%DYNAMIC_METADATA(io.envoy.ai_gateway:response_model)%",
+                "input_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_input_token)%",
+                "output_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_output_token)%",
+                "total_tokens": "%DYNAMIC_METADATA(io.envoy.ai_gateway:llm_total_token)%",
+                "status": "%RESPONSE_CODE%",
+                "duration_ms": "%DURATION%",
+                "start_time": "%START_TIME%",
+            },
+        ),
+        (
+            "spec.telemetry.accessLog.settings.0.sinks",
+            [{"type": "File", "file": {"path": "/dev/stdout"}}],
+        ),
+    ],
+)
+def test_the_values_are_those_of_the_reference(path: str, expected: Any) -> None:
+    assert value(applied(model_gateway=True)["EnvoyProxy", f"{GATEWAY}-proxy"], path) == expected
+
+
+def test_the_cluster_gateway_has_the_same_proxy_and_writes_no_usage_records() -> None:
+    found = applied(model_gateway=True)
+    assert applied(certificates=True)["EnvoyProxy", "cluster-gateway-proxy"] in found.values()
+    proxies = [found["EnvoyProxy", f"{name}-proxy"]["spec"] for name in (GATEWAY, "cluster-gateway")]
+    assert [each["provider"]["kubernetes"]["envoyService"].pop("name") for each in proxies] == [
+        GATEWAY,
+        "cluster-gateway",
+    ]
+    owning = [
+        spread["labelSelector"].pop("matchLabels")
+        for each in proxies
+        for spread in value({"spec": each}, f"{DEPLOYMENT}.pod.topologySpreadConstraints")
+    ]
+    assert owning == [OWNING] * 2 + [{**OWNING, "gateway.envoyproxy.io/owning-gateway-name": "cluster-gateway"}] * 2
+    proxies[0].pop("telemetry")
+    assert proxies[0] == proxies[1]
+
+
+def spilling(own: dict[str, Any]) -> Built:
+    """A fleet with a detour by the cluster gateway of the gateway's own cluster."""
+    budgets = [{"name": "daily", "unit": "Requests", "limit": 9, "per": "Day", "whenSpent": "Overflow"}]
+    chat = service(provider_entry("a"), provider_entry("b", priority=1))
+    return build(fleet(chat, provider("a"), provider("b"), policy(budgets=budgets), eu=own))
+
+
+@pytest.mark.parametrize("own", [gateway(), gateway(tls=TLS)], ids=["http", "https"])
+def test_every_composed_gateway_has_its_proxy_and_every_listener_its_patches(own: dict[str, Any]) -> None:
+    built = spilling(own)
+    names = set()
+    for cluster, choices in {"hub": {"model_gateway": True}, "east": {"certificates": True}}.items():
+        known = applied(**choices)
+        for each in built.of("Gateway", cluster):
+            name = each["metadata"]["name"]
+            assert ("EnvoyProxy", each["spec"]["infrastructure"]["parametersRef"]["name"]) in known
+            for listener in each["spec"]["listeners"] if cluster == "hub" else ():
+                policy_spec = known["EnvoyPatchPolicy", f"{name}-{listener['name']}"]["spec"]
+                target = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": name}
+                assert (policy_spec["type"], policy_spec["targetRef"]) == ("JSONPatch", target)
+                assert {patch["name"] for patch in policy_spec["jsonPatches"]} == {
+                    f"{SYSTEM}/{name}/{listener['name']}"
+                }
+                names.add((cluster, name))
+    assert names == {("hub", GATEWAY), ("hub", "cluster-gateway")}
+    assert not [each for each in built.all() if each["kind"] in ("EnvoyProxy", "EnvoyPatchPolicy")]
+
+
+@pytest.mark.parametrize("listener", ["http", "https"])
+def test_addresses_of_callers_are_hidden(listener: str) -> None:
+    __, patch = applied(model_gateway=True)["EnvoyPatchPolicy", f"{GATEWAY}-{listener}"]["spec"]["jsonPatches"]
+    assert patch["type"] == "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    assert patch["operation"] == {
+        "op": "add",
+        "path": "/request_headers_to_remove",
+        "value": ["x-envoy-external-address"],
+    }
+
+
+@pytest.mark.parametrize("choices", [{"model_gateway": True}, {"certificates": True}])
+def test_api_servers_take_them(choices: dict[str, Any]) -> None:
+    for each in applied(**choices).values():
+        check(each)
+
+
+def test_clusters_that_no_gateway_in_mode_model_uses_have_none_of_it() -> None:
+    assert [each for each, __ in applied()] == ["EnvoyProxy", "GatewayClass", "Gateway"]
