@@ -227,6 +227,17 @@ def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_c
     assert east.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is None
     assert east.get("gateway.networking.k8s.io/v1", "GatewayClass", "envoy") is not None
     assert west.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is not None
+    # Those of its Gateways that the fleet may not write are here.
+    patched = ["cluster-gateway-https", "inference-gateway-http", "inference-gateway-https"]
+    assert envoy_objects(east, "EnvoyPatchPolicy") == patched
+    assert envoy_objects(east, "EnvoyProxy") == ["cluster-gateway-proxy", "envoy", "inference-gateway-proxy"]
+    assert envoy_objects(west, "EnvoyProxy") == ["cluster-gateway-proxy", "inference-gateway"]
+    assert not envoy_objects(west, "EnvoyPatchPolicy")
+    controller = east.get("apps/v1", "Deployment", "ai-gateway-controller", "envoy-ai-gateway-system")
+    assert controller is not None
+    # As Helm writes the number: not with an exponent, which the program would not take.
+    [container] = controller["spec"]["template"]["spec"]["containers"]
+    assert {"name": "MAX_RECV_MSG_SIZE", "value": "67108864"} in container["env"]
     assert stack.run().ok().changed == 0
     again = east.get("v1", "Secret", "modelplane-valkey", "envoy-gateway-system")
     assert again is not None
@@ -236,6 +247,13 @@ def test_a_gateway_in_mode_model_gets_what_it_needs_where_it_runs_and_no_other_c
     stack.run("--limit", "east").ok()
     assert releases(stack.live, "east") == {**before["east"], **trusted, **counted}
     assert east.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", SYSTEM) is not None
+    assert envoy_objects(east, "EnvoyProxy") == ["inference-gateway"]
+    assert not envoy_objects(east, "EnvoyPatchPolicy")
+
+
+def envoy_objects(plane: ControlPlane, kind: str) -> list[str]:
+    found = plane.objects.list("gateway.envoyproxy.io/v1alpha1", kind, SYSTEM)
+    return sorted(each["metadata"]["name"] for each in found)
 
 
 @pytest.mark.interrupted

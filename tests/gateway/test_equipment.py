@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.kube.client import documents
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority as NamedAuthority
 
 from .engines import COMPLETION_TOKENS, PROMPT_TOKENS, Engine
-from .equipment import SYSTEM, Answer, Gateway, GatewayCluster
+from .equipment import SYSTEM, VALUES, Answer, Gateway, GatewayCluster
 
 MANIFESTS = Path(__file__).with_name("manifests.yaml")
+STACK = Path(__file__).parents[2] / "roles/serving_stack/defaults/main.yml"
 TEAM = "mp-team"
 ALICE, BOB, CAROL = ({"x-api-key": f"key-of-{name}"} for name in ("alice", "bob", "carol"))
 QUESTION = [{"role": "user", "content": "Hello"}]
@@ -29,6 +32,15 @@ API, ENVOY, AI = "gateway.networking.k8s.io/v1", "gateway.envoyproxy.io/v1alpha1
 BACKEND = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
 TRUSTED = [{"kind": "ConfigMap", "group": "", "name": "fleet-ca"}]
 EDGE = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge"}
+
+
+def test_configuration_is_exchanged_as_in_the_serving_stack() -> None:
+    components = yaml.safe_load(STACK.read_text(encoding="utf-8"))["serving_stack_components"]
+    [envoy] = [each for each in plan(components, Choices(gateway_needs=["gateway"])) if each["key"] == "envoy-gateway"]
+    config = envoy["values"]["config"]["envoyGateway"]["extensionManager"]
+    here = VALUES["config"]["envoyGateway"]["extensionManager"]
+    # InferencePools are no backends here.
+    assert here == {key: value for key, value in config.items() if key != "backendResources"}
 
 
 @pytest.fixture(scope="module")

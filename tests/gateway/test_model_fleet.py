@@ -56,6 +56,7 @@ from .equipment import SYSTEM as ENVOY_SYSTEM
 from .equipment import Answer, Gateway, GatewayCluster
 from .kubelet import Pod
 
+ENVOY = "gateway.envoyproxy.io/v1alpha1"
 pytestmark = pytest.mark.usefixtures("healthy")
 
 
@@ -555,6 +556,25 @@ def test_a_key_is_rotated_while_requests_go_on(gateway_cluster: GatewayCluster, 
 # How a service changes
 
 
+def patched(gateway_cluster: GatewayCluster, listener: str) -> dict[str, tuple[str, str]]:
+    """Conditions of the patches for a listener of the gateway: status and reason."""
+    found = gateway_cluster.cluster.get(ENVOY, "EnvoyPatchPolicy", f"inference-gateway-{listener}", SYSTEM)
+    assert found
+    ancestors = found.get("status", {}).get("ancestors") or ()
+    return {each["type"]: (each["status"], each["reason"]) for one in ancestors for each in one["conditions"]}
+
+
+@pytest.mark.usefixtures("clients")
+def test_patches_of_a_listener_that_is_not_there_wait_for_it(gateway_cluster: GatewayCluster) -> None:
+    """And keep nothing else from working: all tests here are with them."""
+    accepted = ("True", "Accepted")
+    for listener, programmed in (("http", ("True", "Programmed")), ("https", ("False", "ResourceNotFound"))):
+        expected = {"Accepted": accepted, "Programmed": programmed}
+        gateway_cluster.wait_for(
+            f"the patches for {listener} say so", lambda e=expected, n=listener: patched(gateway_cluster, n) == e
+        )
+
+
 def test_endpoints_come_and_go_while_requests_go_on(
     gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
 ) -> None:
@@ -611,6 +631,9 @@ def test_with_certificates_keys_travel_by_tls_alone(
 
     gateway_cluster.wait_for("models are served by TLS", served)
     gateway_cluster.wait_for("the plain port redirects", lambda: clients.ask("open", "alice").status == 301)
+    gateway_cluster.wait_for(
+        "the patches find the listener", lambda: patched(gateway_cluster, "https")["Programmed"][0] == "True"
+    )
     over = gateway.connection(443, context, host="models.example")
     for keyless in (clients.ask("open", over=over), clients.ask("open")):
         assert Said.by(keyless).status == 401

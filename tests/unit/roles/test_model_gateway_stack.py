@@ -124,6 +124,7 @@ def test_a_cluster_with_a_gateway_has_a_pair_that_is_supported_together() -> Non
     assert envoy["extensionManager"]["maxMessageSize"] == "64Mi"
     assert controller["maxRecvMsgSize"] == str(64 << 20)
     assert {"hooks", "service"} < envoy["extensionManager"].keys()
+    assert found["envoy-gateway"]["values"]["deployment"]["envoyGateway"]["resources"] == {"limits": {"memory": "3Gi"}}
     assert "rateLimit" not in envoy
 
 

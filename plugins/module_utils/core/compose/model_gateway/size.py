@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import KEY_LENGTH
 
-MESSAGE_BYTES = 4 << 20
-"""Largest message that the AI gateway and Envoy Gateway take from each other: the default of gRPC."""
+MESSAGE_BYTES = 64 << 20
+"""Largest message that the AI gateway and Envoy Gateway take from each other, as the serving stack installs them."""
 _WARN_PERCENT = 80
 _SERVICE_BYTES = 5_000
 """Bytes that a service adds without keys, in the messages above: routes, backends and certificates."""
