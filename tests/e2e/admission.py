@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 )
 
 Object = dict[str, Any]
-Path = str
+FieldPath = str
 
 NAMESPACE: Mapping[str, Any] = {
     "apiVersion": "v1",
@@ -63,7 +63,7 @@ _WORKLOADS: Mapping[str, Object] = {
         {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "leaderTemplate": _pods(), "workerTemplate": _pods()}},
     ),
 }
-_PODS: Mapping[str, tuple[Path, ...]] = {
+_PODS: Mapping[str, tuple[FieldPath, ...]] = {
     "Deployment": ("spec.template.spec",),
     "Job": ("spec.template.spec",),
     "LeaderWorkerSet": tuple(f"spec.leaderWorkerTemplate.{each}Template.spec" for each in ("leader", "worker")),
@@ -129,7 +129,7 @@ _OTHERS: Mapping[str, Object] = {
 ALLOWED: Mapping[str, Object] = {**_WORKLOADS, **_OTHERS}
 """An object of each kind that is limited, which may be written."""
 
-_FIELDS: tuple[tuple[str, Path, Any, str], ...] = (
+_FIELDS: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("ResourceClaimTemplate", "spec.spec.devices.requests.0.exactly.adminAccess", True, "may not have adminAccess"),
     ("Service", "spec.externalIPs", ["192.0.2.1"], "may not have externalIPs"),
     ("Gateway", "spec.gatewayClassName", "other", "must be of the class envoy"),
@@ -177,7 +177,7 @@ _FIELDS: tuple[tuple[str, Path, Any, str], ...] = (
     ("Bundle", "spec.target.namespaceSelector", {"matchLabels": {}}, "must copy ca.crt of the Secret of its name"),
     ("Bundle", "spec.target.secret", {"key": "ca.crt"}, "must copy ca.crt of the Secret of its name"),
 )
-_OF_PODS: tuple[tuple[Path, Any, str], ...] = (
+_OF_PODS: tuple[tuple[FieldPath, Any, str], ...] = (
     ("hostNetwork", True, _CLOSED),
     ("hostPID", True, _CLOSED),
     ("hostIPC", True, _CLOSED),
@@ -198,7 +198,7 @@ def forbidden() -> Iterator[tuple[str, Object, str]]:
                 yield f"{kind} {place}.{path}: {value}", _with(ALLOWED[kind], f"{place}.{path}", value), message
 
 
-def _with(value: Object, path: Path, new: Any) -> Object:
+def _with(value: Object, path: FieldPath, new: Any) -> Object:
     """The object with another value at a path; numbers count entries of lists."""
     changed = deepcopy(value)
     found: Any = changed

@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
+    BASELINE_CAPABILITIES,
+    IPC_LOCK,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ENGINES
@@ -39,6 +43,8 @@ BUILT_IN = {
 
 MODEL_GATEWAY = (ROOT / "tests/data/model-gateway.yaml").read_text()
 """A fleet with a gateway in mode Model, of which everything is known that its clusters say."""
+
+POLICY = "ValidatingAdmissionPolicy"
 
 Right = tuple[str, str, str]
 """Group, resource, verb."""
@@ -224,6 +230,23 @@ def test_writing_is_for_objects_with_our_label_alone(file: str) -> None:
     assert first == f"variables.labels[?'{MANAGED_BY_LABEL}'].orValue('') == '{MANAGED_BY}'"
     binding = next(value for value in manifests(file) if value["kind"] == "ValidatingAdmissionPolicyBinding")
     assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+
+
+def test_both_policies_of_a_workload_cluster_are_for_the_fleet_alone() -> None:
+    policies = [each["spec"] for each in manifests("workload-cluster") if each["kind"] == POLICY]
+    owner, contents = policies
+    assert owner["matchConditions"] == contents["matchConditions"]
+    bound = [each["spec"] for each in manifests("workload-cluster") if each["kind"] == f"{POLICY}Binding"]
+    assert [(each["policyName"], each["validationActions"]) for each in bound] == [
+        ("modelplane-workload-cluster", ["Deny"]),
+        ("modelplane-workload-cluster-contents", ["Deny"]),
+    ]
+
+
+def test_containers_may_add_the_capabilities_that_templates_may_add() -> None:
+    contents = manifests("workload-cluster")[-2]["spec"]["validations"]
+    [expression] = [each["expression"] for each in contents if "capabilities" in each["expression"]]
+    assert set(re.findall(r"'([A-Z_]+)'", expression)) == {*BASELINE_CAPABILITIES, IPC_LOCK}
 
 
 @cache
