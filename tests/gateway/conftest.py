@@ -100,7 +100,7 @@ def clients(gateway_cluster: GatewayCluster, fleet: ComposedFleet) -> Clients:
     fleet.install()
     for model in ("of-alice", "of-bob", "each", "first", "second", "third", "bought", "spill", "spill-two"):
         gateway_cluster.wait_for(f"{model} is refused", lambda m=model: made.everywhere(m, "dave", 403))
-    for model in ("chat", "mixed", "spread", "patient", "open", "qwen", "of-alice"):
+    for model in ("chat", "mixed", "spread", "patient", "open", "qwen", "sheltered", "of-alice"):
         gateway_cluster.wait_for(f"{model} answers", lambda m=model: made.everywhere(m, "alice", 200))
     for model in ("each", "together", "first", "second", "third", "bought", "all-bought", "minutely"):
         gateway_cluster.wait_for(f"{model} is limited", lambda m=model: made.everywhere(m, "alice", 200, 429))

@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ class Kubelet:
         self._secrets: dict[Key, str] = {}
         self._slices: dict[Key, Object] = {}
         self._balanced: dict[Key, str] = {}
-        self._passed_on: set[tuple[Key, int]] = set()
+        self._balancers: dict[tuple[str, int], tuple[Process, Path]] = {}
         host, port = network.admit(int(cluster.server.rpartition(":")[2]))
         self.api_server = (host, port)
         network.names.setdefault("kubernetes.default.svc", [NODE])
@@ -252,14 +252,28 @@ class Kubelet:
         if not known:
             self._balanced[key] = self.network.new_address()
         for port in value["spec"]["ports"]:
-            if (key, port["port"]) not in self._passed_on:
-                self._passed_on.add((key, port["port"]))
-                self.network.balance(self._balanced[key], port["port"], self._targets_file(key, port.get("name") or ""))
+            place = self._balanced[key], port["port"]
+            if place not in self._balancers:
+                targets = self._targets_file(key, port.get("name") or "")
+                self._balancers[place] = self.network.balance(*place, targets), targets
         self.rebalance()
         if known:
             return
         status = {"status": {"loadBalancer": {"ingress": [{"ip": self._balanced[key]}]}}}
         self.objects.patch("v1", "Service", key[1], status, key[0], subresource="status")
+
+    @contextlib.contextmanager
+    def cut_off(self, address: str) -> Iterator[None]:
+        """Have no load balancer at an address: what is open there breaks off, and nothing answers any more."""
+        gone = {place: found for place, found in self._balancers.items() if place[0] == address}
+        assert gone, f"there is no load balancer at {address}"
+        for process, _ in gone.values():
+            process.kill()
+        try:
+            yield
+        finally:
+            for place, (_, targets) in gone.items():
+                self._balancers[place] = self.network.balance(*place, targets), targets
 
     def _targets_file(self, key: Key, port_name: str) -> Path:
         folder = self.folder / "balanced"

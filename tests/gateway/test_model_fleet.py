@@ -241,6 +241,23 @@ def test_a_dead_endpoint_is_replaced(
         engines["north"] = gateway_cluster.engine("north", "north.example")
 
 
+def test_a_dead_cluster_is_replaced(
+    gateway_cluster: GatewayCluster, clients: Clients, engines: Mapping[str, Engine], cluster_gateway: Gateway
+) -> None:
+    """By the next priority: nothing answers at the address of its gateway, and all that is open there breaks off."""
+
+    def answers(**more: Any) -> str:
+        return str(clients.ask("sheltered", "alice", **more).json["choices"][0]["message"]["content"])
+
+    assert answers() == "from own"
+    before = seen(engines)
+    with gateway_cluster.kubelet.cut_off(cluster_gateway.address):
+        assert answers() == "from paid"
+        assert b"from " in clients.ask("sheltered", "alice", stream=True).body
+    assert seen(engines) - before == {"paid": 2}
+    gateway_cluster.wait_for("the cluster answers again", lambda: answers() == "from own")
+
+
 def test_a_stream_is_cut_when_it_is_silent_and_repeated_before(clients: Clients, engines: Mapping[str, Engine]) -> None:
     """The engine goes on when this test ends: what is seen before is of the gateway."""
     south = engines["south"]
