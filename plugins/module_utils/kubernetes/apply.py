@@ -68,8 +68,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
     unwanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
-    TAKE_OVER_SECONDS,
-    wait_taken_over,
+    FOLLOW_SECONDS,
+    wait_followed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
@@ -100,7 +100,7 @@ class Options:
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
     ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
-    read before it began is read again. It ends before this run waits.
+    read before it began is read again. It ends before this run waits until objects are ready.
     """
 
     fleet: str = "default"
@@ -522,26 +522,35 @@ class _Run:
         self.client.forget_discovery()
 
     def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result]) -> list[Result]:
-        """Prune objects, but for those that routes lead to, as they could not be changed or gateways do not follow."""
+        """Prune routes, then the rest, except for what gateways still use by routes that are there."""
         failed = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
-        stuck = dict.fromkeys(self._behind(gone, known), "gateways follow the routes of its namespace")
-        stuck |= dict.fromkeys(failed, "the routes of its namespace can be applied")
+        stuck = dict.fromkeys(failed, "the routes of its namespace can be applied")
+        removable = [value for value in gone if Key.of(value).kind in ROUTES and Key.of(value).namespace not in stuck]
+        done = prune(self.client, removable, self.store, check_mode=self.options.check_mode)
+        keys = {found.key for found in done}
+        rest = [value for value in gone if Key.of(value) not in keys]
+        for namespace in self._behind(rest, keys, known):
+            stuck.setdefault(namespace, "gateways follow the routes of its namespace")
         held = [
             result(value, "skipped", f"kept until {stuck[place]}", before=value)
-            for value in gone
+            for value in rest
             if (place := Key.of(value).name if Key.of(value).kind == NAMESPACE else Key.of(value).namespace) in stuck
         ]
         waiting = {found.key for found in held}
-        rest = [value for value in gone if Key.of(value) not in waiting]
-        return [*held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+        last = [value for value in rest if Key.of(value) == SYSTEM_KEY and SYSTEM_KEY not in waiting]
+        if last and (held or not all(found.action in ("deleted", "unchanged") for found in done)):
+            held.append(result(last[0], "skipped", "kept until everything else is gone", before=last[0]))
+            waiting.add(SYSTEM_KEY)
+        rest = [value for value in rest if Key.of(value) not in waiting]
+        return [*done, *held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
 
-    def _behind(self, gone: Iterable[Object], known: Mapping[Key, Result]) -> set[str]:
-        """Return the namespaces whose routes have changed, while gateways still send requests as they did before."""
+    def _behind(self, gone: Iterable[Object], removed: Iterable[Key], known: Mapping[Key, Result]) -> set[str]:
+        """Return the namespaces in which gateways still send requests as they did before this run."""
         if self.options.check_mode:
             return set()
-        changed = [key for key, found in known.items() if key.kind in ROUTES and found.action in CHANGES]
-        removed = map(Key.of, gone)
-        return wait_taken_over(self.client, changed, removed, TAKE_OVER_SECONDS, self.options.progress)
+        desired = [key for key in known if key.kind in ROUTES]
+        keys = map(Key.of, gone)
+        return wait_followed(self.client, desired, removed, keys, FOLLOW_SECONDS, self.options.progress)
 
     def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
         """Namespaces that this fleet no longer wants and that stay as another record has them."""

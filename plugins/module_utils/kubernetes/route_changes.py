@@ -1,11 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until gateways route by the latest change of routes, before what these referred to is deleted."""
+"""Waiting until gateways route by the latest change of routes, before what these referred to, or what guarded them, is
+deleted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying import routes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
@@ -15,50 +18,74 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
-TAKE_OVER_SECONDS = 20.0
-"""A controller takes over a change within a second or two; one that does not run at all is waited for in vain."""
+T = TypeVar("T")
+
+FOLLOW_SECONDS = 20.0
+"""A controller processes a change within a second or two; one that does not run at all is waited for in vain."""
 _POLL_SECONDS = 0.25
 _API_VERSION = "gateway.networking.k8s.io/v1"
 
 
-def wait_taken_over(
-    client: Client, changed: Iterable[Key], gone: Iterable[Key], seconds: float, progress: Progress = unseen
+def wait_followed(
+    client: Client,
+    desired: Iterable[Key],
+    removed: Iterable[Key],
+    gone: Iterable[Key],
+    seconds: float,
+    progress: Progress = unseen,
 ) -> set[str]:
-    """Return the namespaces whose changed routes still lead to what is to be deleted when the time is over.
+    """Return the namespaces in which gateways still route as before when the time is over: to what is to be deleted
+    (`gone`), or by routes that were `removed`. `desired` are the routes that stay.
 
-    A route leads there while the HTTPRoute of its name refers to such an object, as the AI gateway rewrites it from an
-    AIGatewayRoute, and until the gateway's controller has processed it. Where no controller ever did, none is waited
-    for, and neither is where HTTPRoutes cannot be read."""
-    removed: dict[str, set[tuple[str, str]]] = {}
-    for key in gone:
-        removed.setdefault(key.namespace, set()).add((key.kind, key.name))
-    names: dict[str, set[str]] = {}
-    for key in changed:
-        if key.namespace in removed:
-            names.setdefault(key.namespace, set()).add(key.name)
+    An HTTPRoute leads to such an object while it refers to it, as the AI gateway rewrites it from the AIGatewayRoute of
+    its name, and until the gateway's controller has processed it. Where HTTPRoutes cannot be read, none is awaited."""
+    targets = _by_namespace(gone, lambda key: (key.kind, key.name))
+    places = _Places(
+        targets,
+        _by_namespace((key for key in desired if key.namespace in targets), lambda key: key.name),
+        _by_namespace((key for key in removed if key.namespace in targets), lambda key: key.name),
+    )
     deadline = time.monotonic() + seconds
-    left = _left(client, names, removed)
+    left = places.behind(client, places.desired.keys() | places.removed.keys())
     if not left:
         return set()
     with progress(client.name, f"gateways to follow the routes of {count(len(left), 'namespace')}", "seconds") as seen:
         while left and time.monotonic() < deadline:
             seen(listed(sorted(left)))
             time.sleep(_POLL_SECONDS)
-            left = _left(client, {namespace: names[namespace] for namespace in left}, removed)
+            left = places.behind(client, left)
     return left
 
 
-def _left(client: Client, names: Mapping[str, set[str]], removed: Mapping[str, set[tuple[str, str]]]) -> set[str]:
-    found = set()
-    for namespace, changed in names.items():
-        try:
-            values = client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
-        except (Forbidden, NotServed):
-            continue
-        if any(Key.of(value).name in changed and _leads_to(value, removed[namespace]) for value in values):
-            found.add(namespace)
+@dataclass(frozen=True)
+class _Places:
+    """By namespace: kinds and names of what is to be deleted, and the names of routes that stay or were removed."""
+
+    targets: Mapping[str, set[tuple[str, str]]]
+    desired: Mapping[str, set[str]]
+    removed: Mapping[str, set[str]]
+
+    def behind(self, client: Client, namespaces: Iterable[str]) -> set[str]:
+        """Return the namespaces with an HTTPRoute by which requests go where they should not any more."""
+        found = set()
+        for namespace in namespaces:
+            try:
+                values = client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
+            except (Forbidden, NotServed):
+                continue
+            if any(self._is_behind(namespace, value) for value in values):
+                found.add(namespace)
+        return found
+
+    def _is_behind(self, namespace: str, route: Object) -> bool:
+        name = Key.of(route).name
+        if name not in self.desired.get(namespace, ()):
+            return name in self.removed.get(namespace, ())
+        return bool(routes.references(route) & self.targets[namespace]) or routes.is_behind(route)
+
+
+def _by_namespace(keys: Iterable[Key], part: Callable[[Key], T]) -> dict[str, set[T]]:
+    found: dict[str, set[T]] = {}
+    for key in keys:
+        found.setdefault(key.namespace, set()).add(part(key))
     return found
-
-
-def _leads_to(route: Object, removed: set[tuple[str, str]]) -> bool:
-    return bool(routes.references(route) & removed) or routes.is_being_taken_over(route)

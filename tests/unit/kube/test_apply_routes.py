@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_taken_over
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
@@ -170,13 +170,16 @@ def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(
     routed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = routed
-    monkeypatch.setattr(applying, "TAKE_OVER_SECONDS", 0.0)
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     namespace, next_one = thing("v1", "Namespace", place.namespace), service("next", place.namespace)
     place.apply([namespace, service("web", place.namespace), route(place)])
     report(place)
     desired = [namespace, next_one, route(place, "next")]
-    kept = next(found for found in place.apply(desired).results if found.name == "web" and found.kind == "Service")
-    assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+    for _ in range(2):
+        results = place.apply(desired).results
+        kept = next(found for found in results if (found.kind, found.name) == ("Service", "web"))
+        assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+    report(place)
     assert actions(place.apply(desired))["Service/web"] == "deleted"
 
 
@@ -192,10 +195,44 @@ def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> No
 def test_routes_that_the_ai_gateway_writes_are_waited_for(routed: Place) -> None:
     place = routed
     place.apply([thing("v1", "Namespace", place.namespace), config("settings", place.namespace), route(place)])
-    changed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
+    routes = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
     gone = [Key("", "Service", place.namespace, "web")]
     progress, waited = following(lambda: place.plane.objects.apply(route(place, "next")) and None)
-    assert wait_taken_over(place.client, changed, gone, 60, progress) == set()
+    assert wait_followed(place.client, routes, [], gone, 60, progress) == set()
     assert waited[-1] == "asked"
-    assert wait_taken_over(place.client, changed, gone, 0) == set()
-    assert wait_taken_over(place.client, changed, [Key("", "Service", place.namespace, "next")], 0) == {place.namespace}
+    assert wait_followed(place.client, routes, [], gone, 0) == set()
+    after = [Key("", "Service", place.namespace, "next")]
+    assert wait_followed(place.client, routes, [], after, 0) == {place.namespace}
+
+
+def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
+    """The AI gateway's HTTPRoute goes with the AIGatewayRoute, some time after it."""
+    place = routed
+    place.plane.objects.apply(thing("v1", "Namespace", place.namespace))
+    place.plane.objects.apply(route(place))
+    removed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
+    gone = [Key("gateway.envoyproxy.io", "SecurityPolicy", place.namespace, "web")]
+    assert wait_followed(place.client, [], removed, gone, 0) == {place.namespace}
+    assert wait_followed(place.client, [], [], gone, 0) == set()
+    collect = {"api_version": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "web"}
+    progress, waited = following(lambda: place.plane.objects.delete(**collect, namespace=place.namespace))
+    assert wait_followed(place.client, [], removed, gone, 60, progress) == set()
+    assert waited[-1] == "asked"
+
+
+def test_a_removed_route_that_stays_keeps_its_guard_and_the_record(
+    routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = routed
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    held = {**route(place), "metadata": {**route(place)["metadata"], "finalizers": ["test.modelplane.ai/held"]}}
+    guard = policy(place, WEB, place.namespace, mode="keys")
+    place.apply([thing("v1", "Namespace", place.namespace), policies(place), guard, held])
+    found = actions(place.apply([]))
+    assert (found["HTTPRoute/web"], found["Policy/keys"]) == ("deleted", "skipped")
+    assert place.records()
+    place.plane.objects.patch(
+        held["apiVersion"], "HTTPRoute", "web", {"metadata": {"finalizers": None}}, place.namespace
+    )
+    assert actions(place.apply([]))["Policy/keys"] == "deleted"
+    assert place.get(guard) is None

@@ -56,11 +56,20 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def is_being_taken_over(route: Object) -> bool:
-    """Return True for an HTTPRoute whose latest change a controller that knows the route has not processed yet."""
-    generation = number(route, "metadata", "generation")
-    return any(
-        number(observed, "observedGeneration", default=generation) < generation
-        for parent in entries(route, "status", "parents")
-        for observed in entries(parent, "conditions")
-    )
+def is_behind(route: Object) -> bool:
+    """Return True for an HTTPRoute whose latest change is not processed yet by the controller of one of its Gateways.
+
+    One that has never reported is not there, and of several that reported for a Gateway, the last one counts."""
+    generation, own = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
+    latest: dict[tuple[str, str, str], int] = {}
+    for parent in entries(route, "status", "parents"):
+        place = _parent(fields(parent, "parentRef"), own)
+        for reported in entries(parent, "conditions"):
+            seen = number(reported, "observedGeneration", default=generation)
+            latest[place] = max(latest.get(place, 0), seen)
+    parents = (_parent(parent, own) for parent in entries(route, "spec", "parentRefs"))
+    return any(latest.get(parent, generation) < generation for parent in parents)
+
+
+def _parent(reference: Object, own: str) -> tuple[str, str, str]:
+    return text(reference, "namespace") or own, text(reference, "name"), text(reference, "sectionName")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import (
     guards,
-    is_being_taken_over,
+    is_behind,
     references,
 )
 
@@ -64,10 +64,26 @@ def test_references_are_backends_and_filters_of_its_own_namespace() -> None:
     }
 
 
+def reported(*generations: int, name: str = "edge") -> dict[str, Any]:
+    conditions = [{"type": "Accepted", **({"observedGeneration": each} if each else {})} for each in generations]
+    return {"parentRef": {"name": name, "namespace": "system"}, "conditions": conditions}
+
+
 @pytest.mark.parametrize(
-    ("observed", "waited"),
-    [([], False), ([{}], False), ([{"observedGeneration": 2}], False), ([{"observedGeneration": 1}], True)],
+    ("parents", "behind"),
+    [
+        ([], False),
+        ([reported(0)], False),
+        ([reported(2)], False),
+        ([reported(1)], True),
+        ([reported(2), reported(1, name="other")], True),
+        # That of a controller which is there no more.
+        ([reported(1), reported(2)], False),
+        # Of a Gateway that it left.
+        ([reported(2), reported(1, name="left")], False),
+    ],
 )
-def test_a_route_is_being_taken_over_by_a_controller_that_knows_it(observed: list[Any], waited: bool) -> None:
-    route = {"metadata": {"generation": 2}, "status": {"parents": [{"conditions": observed}]}}
-    assert is_being_taken_over(route) is waited
+def test_a_route_is_behind_while_a_gateway_that_knows_it_has_not_processed_it(parents: list[Any], behind: bool) -> None:
+    to = [{"name": name, "namespace": "system"} for name in ("edge", "other")]
+    route = {"metadata": {"namespace": "team", "generation": 2}, "spec": {"parentRefs": to}}
+    assert is_behind({**route, "status": {"parents": parents}}) is behind
