@@ -8,7 +8,7 @@ Only replicas are placed, and nothing is composed but endpoints, so that many sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Options,
     Placement,
+    Pool,
     Replica,
     Schedule,
 )
@@ -70,7 +71,24 @@ class Scenario:
         left = self.replicas()
         missing = [each for each in self.deployments if each.replicas > left[each.key]]
         chosen = [each for each in missing if among is None or each.key in among]
-        return _schedule(chosen, self.clusters, self.running, self.options)
+        staying = self._staying({each.key for each in chosen})
+        return _schedule([*chosen, *staying], self.clusters, self.running, self.options)
+
+    def _staying(self, chosen: Collection[Key]) -> Iterator[Deployment]:
+        """Yield deployments with the replicas that run and nothing to place: those, not chosen, whose replicas take
+        another capacity when they are among the deployments of a schedule than when they are not.
+
+        `Greedy` gives a pod the first kind of device that fits, and never takes that back. Of a replica without its
+        deployment it only knows the claim, which other kinds may serve as well. `Exact` counts these for both."""
+        if (self.options.accounting, self.options.search) != ("Devices", "Greedy"):
+            return
+        several = {cluster.name for cluster in self.clusters if any(map(_has_several_kinds, cluster.pools))}
+        there = {(each.namespace, each.deployment) for each in self.running if each.cluster in several}
+        left = self.replicas()
+        for each in self.deployments:
+            if each.key in there and each.key not in chosen:
+                # `hold` also keeps those that preempt from taking their places.
+                yield replace(each, replicas=left[each.key], hold="only what is missing of others is placed")
 
     def replicas(self) -> Counter[Key]:
         """Return how many replicas of each deployment run."""
@@ -100,6 +118,10 @@ class Scenario:
         deployment = self.context.fleet.deployments[placement.namespace, placement.deployment]
         served = self.context.served_name(deployment)
         return model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
+
+
+def _has_several_kinds(pool: Pool) -> bool:
+    return sum(device.claim == "DRA" for device in pool.devices) > 1
 
 
 def running_replica(placement: Placement, name: str) -> Replica:

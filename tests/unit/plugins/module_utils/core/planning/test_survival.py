@@ -23,7 +23,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sce
     planned as everything_runs,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Shortfall, Survey, survey
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Options,
+    Schedule,
+    Search,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from hypothesis import given
 from hypothesis import strategies as st
@@ -300,13 +307,42 @@ def test_the_losses_that_are_found_are_those_of_all_plans(
 def test_placing_what_is_missing_alone_is_what_a_plan_of_all_would_place(clusters: list, deployments: list) -> None:
     for options in fleets.OPTIONS:
         decided = schedule(deployments, clusters, (), options)
-        context = Context(Fleet())
-        running = tuple(fleets.replicas_of(decided))
-        whole = Scenario(context, tuple(deployments), tuple(clusters), running, {}, options)
         for lost in clusters:
-            after, displaced = without(whole, Loss(frozenset([lost.name])))
-            keys = {(each.replica.namespace, each.replica.deployment) for each in displaced}
-            assert new(after.schedule_missing(keys), keys) == new(after.schedule(), keys)
+            alone, of_all = placed_after(lost, clusters, deployments, decided, options)
+            assert alone == of_all
+
+
+# Of the second, claims cannot be limited to a kind of device, as nothing separates the two kinds.
+@pytest.mark.parametrize(("memory", "is_bound"), [("80Gi", False), ("24Gi", True)])
+@pytest.mark.parametrize(("search", "expected"), [("Exact", [("d0", "c1", 0)]), ("Greedy", [])])
+def test_what_is_missing_finds_no_place_that_greedy_does_not_see(
+    search: Search, expected: list[tuple[str, str, int]], memory: str, is_bound: bool
+) -> None:
+    """On each node of c1, three pods have a device of the first kind. One is left, and two are of the second kind:
+    `Greedy` only asks for two of the first, and never gives those that run any of the second."""
+    kinds = fleets.gpu("24Gi", 4), fleets.gpu(memory, 2, name="big")
+    small = fleets.cluster("c0", fleets.pool("gpu", 1, fleets.gpu("24Gi", 2)))
+    clusters = [small, fleets.cluster("c1", fleets.pool("gpu", 4, *kinds))]
+    deployments = [
+        fleets.deployment("d0", 1, fleets.standalone(fleets.ask(2))),
+        fleets.deployment("d1", 1, fleets.gang(3, copies=3)),
+    ]
+    options = Options("Devices", search)
+    decided = schedule(deployments, clusters, (), options)
+    assert fleets.where(decided) == [("d0", "c0", 0), ("d1", "c1", 0)]
+    decided = bind(decided, clusters, (), options) if is_bound else decided
+    assert placed_after(small, clusters, deployments, decided, options) == (expected, expected)
+
+
+def placed_after(
+    lost: Cluster, clusters: list[Cluster], deployments: list[Deployment], decided: Schedule, options: Options
+) -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
+    """Return the new places of deployments that lose replicas with a cluster: of these alone, and in a plan of all."""
+    running = tuple(fleets.replicas_of(decided))
+    whole = Scenario(Context(Fleet()), tuple(deployments), tuple(clusters), running, {}, options)
+    after, displaced = without(whole, Loss(frozenset([lost.name])))
+    keys = {(each.replica.namespace, each.replica.deployment) for each in displaced}
+    return new(after.schedule_missing(keys), keys), new(after.schedule(), keys)
 
 
 def new(decided: Schedule, keys: set[tuple[str, str]]) -> list[tuple[str, str, int]]:
