@@ -34,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_o
 _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
 _GATEWAY = "InferenceGateway"
+_POLICY = "CallerPolicy"
 _STATE = ("ModelReplica", "ModelEndpoint")
 
 
@@ -149,33 +150,41 @@ def published_copy(resource: api.Resource) -> Object:
     return {**wire, "metadata": {**metadata, "labels": {**labels, names.PUBLISHED_LABEL: "true"}}}
 
 
-def held_gateways(
+def held_resources(
     invalid: Iterable[Ref], applied: Callable[[Ref], Object | None], statuses: Mapping[Ref, Mapping[str, Any]]
-) -> list[api.InferenceGateway]:
-    """The InferenceGateways whose manifests have errors, as they were applied, as far as that is known.
+) -> list[api.Resource]:
+    """The InferenceGateways and CallerPolicies whose manifests have errors, as they were applied, as far as that is
+    known.
 
-    What they need is not in objects of their own alone: engines have names, and clusters gateways, because of them."""
-    found = []
+    What they need is not in objects of their own alone: because of them engines have names, clusters gateways, and
+    services callers and limits."""
+    found: list[api.Resource] = []
     for ref in sorted(invalid):
-        there = applied(ref) if ref.kind == _GATEWAY else None
+        there = applied(ref) if ref.kind in (_GATEWAY, _POLICY) else None
         if there is not None:
             with contextlib.suppress(api.InvalidResource):
                 status = {"status": statuses[ref]} if ref in statuses else {}
-                parsed = api.parse({**_cleaned(there, _METADATA), **status})
-                found += [parsed] if isinstance(parsed, api.InferenceGateway) else []
+                found.append(api.parse({**_cleaned(there, _METADATA), **status}))
     return found
 
 
-def forgotten_gateways(
-    invalid: Iterable[Ref], known: Iterable[api.InferenceGateway], earlier: Earlier
-) -> list[Problem]:
-    """The problems of InferenceGateways on workload clusters that are neither right nor known as they were applied.
+def forgotten(invalid: Iterable[Ref], earlier: Earlier) -> Iterator[Problem]:
+    """Yield the problems of resources that are neither right nor known as they were applied: those that
+    `held_resources` does not have, and without which others would change.
 
-    Engines would lose the names that they have because of them, and serve on under others."""
-    refs = {ref for ref in invalid if ref.kind == _GATEWAY}.difference(gateway.ref for gateway in known)
-    message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
-    hint = "Correct its manifest: engines and clusters depend on what it says"
-    return [Problem(message, hint=hint, ref=ref) for ref in sorted(refs) if any(place for place, __ in earlier(ref))]
+    Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
+    it, and serve on under others. Without a CallerPolicy, its services would answer to everyone with a key."""
+    for ref in sorted(invalid):
+        if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
+            message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
+            yield Problem(message, hint="Correct its manifest: engines and clusters depend on what it says", ref=ref)
+        elif ref.kind == _POLICY:
+            message = (
+                "has errors, and cannot be held: how it was before is not known, as no control cluster has it, and "
+                "without it its services would be open to every caller with a key"
+            )
+            hint = "Correct its manifest. To open its services, remove it from the manifests"
+            yield Problem(message, hint=hint, ref=ref)
 
 
 def declared_gateway(

@@ -67,8 +67,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
     as_scaled,
-    forgotten_gateways,
-    held_gateways,
+    forgotten,
+    held_resources,
     published_copies,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -506,17 +506,17 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
     _refuse_unknown_hosts(loaded, settings.hosts)
-    gateways = held_gateways(loaded.invalid, state.applied, state.statuses)
-    forgotten = forgotten_gateways(loaded.invalid, gateways, state.earlier)
-    if forgotten:
-        raise ManifestError((*loaded.errors, *map(loaded.locate, forgotten)))
-    resources = _drained((*loaded.resources, *loaded.unresolved, *gateways), settings.drain)
+    held = held_resources(loaded.invalid, state.applied, state.statuses)
+    invalid = loaded.invalid.difference(resource.ref for resource in held)
+    if lost := list(forgotten(invalid, state.earlier)):
+        raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
+    resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
     if state.existing and not settings.allow_empty:
         _refuse_partial_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
     return plan(
         resources,
         state.existing,
-        loaded.invalid.difference(gateway.ref for gateway in gateways),
+        invalid,
         settings.options,
         composing=settings.composing,
         observed=observed,

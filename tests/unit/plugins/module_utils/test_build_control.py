@@ -264,6 +264,76 @@ def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fle
     assert of_files().changes, "nothing is known of a change either"
 
 
+POLICY = f"""{EDGE}---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {{name: models}}
+spec:
+  clusterName: edge
+  auth: {{method: APIKey, apiKey: {{secretSelector: {{matchLabels: {{keys: callers}}}}}}}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: CallerPolicy
+metadata: {{name: customers, namespace: team}}
+spec:
+  callers: [{{name: acme}}]
+  budgets: [{{name: day, unit: Requests, limit: 9, per: Day}}]
+"""
+TOGETHER = ('url: "https://api.together.xyz/", rewritePath: /', 'origin: "https://api.together.xyz"')
+BROKEN = ("limit: 9", "limit: nine")
+
+
+def limits(fleet: Fleet) -> list[Object]:
+    """Return the objects on the cluster of the gateway that let callers in, and limit them, of the routes of a team."""
+    kinds = ("SecurityPolicy", "BackendTrafficPolicy")
+    return [each for kind in kinds for each in fleet.objects("clusters/edge/namespaces/mp-team-eb0dd", kind)]
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_a_policy_with_errors_holds_for_its_services_as_it_was_applied(fleet: Controlled, reads: bool) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    before = limits(fleet)
+    assert "acme" in json.dumps(before)
+    assert '"requests": 9' in json.dumps(before)
+    run = fleet.run if reads else functools.partial(unseen, fleet)
+    run()
+    fleet.edit(*BROKEN)
+    assert not files(run(invalid="hold"))
+    assert limits(fleet) == before
+
+
+def test_a_service_that_comes_later_has_the_limits_of_a_policy_with_errors(fleet: Controlled) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    before = limits(fleet)
+    fleet.edit(*BROKEN)
+    fleet.text += MANIFESTS[MANIFESTS.rindex("---") :].replace("chat", "later")
+    fleet.run(invalid="hold")
+    assert len(limits(fleet)) > len(before)
+    assert json.dumps(limits(fleet)).count("acme") > json.dumps(before).count("acme")
+
+
+def test_a_policy_with_errors_stops_a_run_where_it_is_not_known_as_it_was_applied(fleet: Controlled) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    of_files = functools.partial(Fleet.run_unseen, fleet)
+    assert of_files().changes
+    fleet.edit(*BROKEN)
+    before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+    for run in (of_files, fleet.run):
+        with pytest.raises(build.ManifestError) as caught:
+            run(invalid="hold")
+        first, last = map(str, caught.value.problems)
+        assert "spec.budgets[0].limit" in first
+        assert "CallerPolicy team/customers: Has errors, and cannot be held" in last
+        assert "its services would be open to every caller with a key" in last
+        assert "Correct its manifest" in last
+    assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
+
+
 def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -> None:
     fleet.text += GATEWAY
     fleet.run()
