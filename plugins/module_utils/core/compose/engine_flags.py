@@ -34,7 +34,8 @@ TENSOR = "--tensor-parallel-size"
 _PIPELINE = "--pipeline-parallel-size"
 _DATA = "--data-parallel-size"
 _MOST_DEVICES = 64 * 64
-_ALL_ARGUMENTS = ("$@", "$*")
+ALL_ARGUMENTS = frozenset({"$@", "$*"})
+"""Words of a script that have all its arguments."""
 # Weights that are partly in the memory of the node.
 _OFFLOADS = ("--cpu-offload", "--offload")
 # A KV cache of which a device does not have the part that the other axes say.
@@ -321,18 +322,22 @@ def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
     started = [words for words in _scripts(line) if starts(words) == name]
     if started:
         args = _plain(line.fields[0])
-        passed = [sum(word in _ALL_ARGUMENTS for word in words) for words in started]
-        if (args and not all(passed)) or sum(passed) > _MOST_PASSED:
+        lines = with_arguments(started, args)
+        if not lines or (args and any(map(ALL_ARGUMENTS.isdisjoint, started))):
             return None
-        lines = [
-            [each for word in words for each in (args if word in _ALL_ARGUMENTS else (word,))] for words in started
-        ]
     else:
         lines = [_plain(line)]
     found = [_axes(words, name) for words in lines]
     if found[0] is None or any(other != found[0] for other in found[1:]):
         return None
     return name, dict(found[0])
+
+
+def with_arguments(started: Sequence[list[str]], args: Sequence[str]) -> list[list[str]]:
+    """Return commands of a script with its arguments where it passes them on; none where it does so too many times."""
+    if sum(word in ALL_ARGUMENTS for words in started for word in words) > _MOST_PASSED:
+        return []
+    return [[each for word in words for each in (args if word in ALL_ARGUMENTS else (word,))] for words in started]
 
 
 def _field_of_axes(line: CommandLine, name: str) -> str:

@@ -42,7 +42,6 @@ _KEYWORDS = frozenset({*_BRANCHES, "for", "while", "until", "do", "done", "funct
 _ASSIGNING = frozenset({"export", "readonly", "declare", "typeset", "local"})
 _READING = frozenset({"read", "unset", "getopts", "mapfile", "readarray", "printf", "let"})
 _INCLUDING = frozenset({".", "source", "eval"})
-_ALL_ARGUMENTS = ("$@", "$*")
 # Limits, as each variable may be twice the one before it: of what values add to a text, and of variables in a word.
 _MOST_CHARACTERS = 1 << 14
 _MOST_VARIABLES = 16
@@ -76,12 +75,15 @@ def served_names(container: Container, own: Mapping[str, str]) -> ServedNames | 
     if name is None:
         return None
     variables = environment(container, own)
-    elements = [*line.command, *line.args]
+    elements = (*line.command, *line.args)
     plain = [_expanded(each.strip(), variables, _DOLLAR) for each in elements if not engine_flags.is_script(each)]
     scripts = [_expanded(each, variables, "$") for each in elements if engine_flags.is_script(each)]
     commands = (words for script in scripts for words in _evaluated(_commands(script), variables, own))
     started = [words for words in commands if engine_flags.starts(words) == name]
-    lines = [plain, *started]
+    lines = [plain]
+    if started:
+        shell = list(takewhile(lambda each: not engine_flags.is_script(each), elements))
+        lines = engine_flags.with_arguments(started, plain[len(shell) :]) or [*lines, *started]
     given = [names for words in lines if (names := _last_names(words, name))]
     found = [each for names in given for each in names]
     unknown = [each for each in found if _UNKNOWN.search(each)]
@@ -213,7 +215,7 @@ def _flag_words(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command line that are no value of a flag before them, nor all arguments."""
     for before, word in pairwise(("", *words)):
         is_value = before.startswith("-") and "=" not in before
-        if not is_value and word not in _ALL_ARGUMENTS and before != "serve":
+        if not is_value and word not in engine_flags.ALL_ARGUMENTS and before != "serve":
             yield word
 
 

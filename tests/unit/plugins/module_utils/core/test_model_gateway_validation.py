@@ -398,6 +398,18 @@ def many_budgets(policies: int) -> list[str]:
             id="script without a served name",
         ),
         pytest.param(
+            {
+                "gateway": GATEWAY,
+                "deployment": engine("command: [sh, -c, 'exec vllm serve m'], args: [--served-model-name, team/qwen]"),
+            },
+            "error",
+            f"{CONTAINER}.command[2]",
+            20,
+            "sets no --served-model-name: InferenceGateway edge asks for team/qwen",
+            'Add --served-model-name="$MODELPLANE_SERVED_MODEL_NAME" to the command',
+            id="served name that a script does not pass on",
+        ),
+        pytest.param(
             {"gateway": GATEWAY, "service": entries(33), "deployment": change(DEPLOYMENT, "tier: gold", "part: x0")},
             "error",
             "spec.endpoints",

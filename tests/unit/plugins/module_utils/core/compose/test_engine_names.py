@@ -48,6 +48,23 @@ def env(**values: Any) -> list[dict[str, Any]]:
         ({"command": ["sh", "-c", "exec vllm serve m"]}, (), False),
         ({"command": ["sh", "-c", "vllm serve m --served-model-name a b; sleep 1"]}, ("a", "b"), False),
         ({"command": ["sh", "-c", 'vllm serve m "$@"'], "args": ["--served-model-name=a"]}, ("a",), False),
+        # Arguments that the script does not pass on do not reach the engine.
+        ({"command": ["sh", "-c", "exec vllm serve m"], "args": ["--served-model-name", "team/qwen"]}, (), False),
+        ({"command": ["sh", "-c"], "args": ["exec vllm serve m", "--", "--served-model-name=a"]}, (), False),
+        (
+            {"command": ["sh", "-c", "vllm serve m --served-model-name=a"], "args": ["--served-model-name=b"]},
+            ("a",),
+            False,
+        ),
+        ({"command": ["sh", "-c", "exec vllm serve m $*", "--", "--served-model-name=a"]}, ("a",), False),
+        ({"command": ["sh", "-c"], "args": ['vllm serve "$@"', "--", "m", "--served-model-name=a"]}, ("a",), False),
+        # The last one counts.
+        (
+            {"command": ["sh", "-c", 'vllm serve "$@" --served-model-name=a'], "args": ["m", "--served-model-name=b"]},
+            ("a",),
+            False,
+        ),
+        ({"command": ["sh", "-c", "vllm serve " + '"$@" ' * 9], "args": ["--served-model-name=a"]}, ("a",), False),
         # The file does not override arguments.
         ({"image": VLLM, "args": ["--config=/a.yaml", "--served-model-name=a"]}, ("a",), False),
         # No shell: what seems to be a variable of it is the name itself.
