@@ -34,6 +34,11 @@ _POD = {"containers": [{"name": "main", "image": "x"}], "initContainers": [{"nam
 _CLOSED = "pods of the fleet may use no namespace"
 _CONFINED = "containers of the fleet may not be privileged"
 _CAPABLE = "containers of the fleet may add the capabilities"
+_PROFILED = "pods and containers of the fleet may not be Unconfined"
+_LABELLED = "seLinuxOptions of the fleet may have no user or role"
+_TUNED = "pods of the fleet may only have the sysctls"
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io"
+_UNMASKED = {"containers": [{"name": "main", "image": "x", "securityContext": {"procMount": "Unmasked"}}]}
 
 
 def _thing(
@@ -176,6 +181,22 @@ _FIELDS: tuple[tuple[str, FieldPath, Any, str], ...] = (
     ("Bundle", "spec.sources.0.secret.name", "other", "must copy ca.crt of the Secret of its name"),
     ("Bundle", "spec.target.namespaceSelector", {"matchLabels": {}}, "must copy ca.crt of the Secret of its name"),
     ("Bundle", "spec.target.secret", {"key": "ca.crt"}, "must copy ca.crt of the Secret of its name"),
+    # API servers take these only with other fields, or not at all, where they know the kind.
+    ("Deployment", "spec.template.spec", {**_UNMASKED, "hostUsers": False}, _PROFILED),
+    ("LeaderWorkerSet", "spec.leaderWorkerTemplate.leaderTemplate.spec", _UNMASKED, _PROFILED),
+    *(
+        (
+            "LeaderWorkerSet",
+            f"spec.leaderWorkerTemplate.workerTemplate.spec.{place}securityContext",
+            {"windowsOptions": {"hostProcess": True}},
+            _PROFILED,
+        )
+        for place in ("", "containers.0.", "initContainers.0.")
+    ),
+    *(
+        (kind, f"{place}.metadata.annotations", {f"{_APP_ARMOR}/main": "unconfined"}, "unconfined by AppArmor")
+        for kind, place in (("Job", "spec.template"), ("LeaderWorkerSet", "spec.leaderWorkerTemplate.leaderTemplate"))
+    ),
 )
 _OF_PODS: tuple[tuple[FieldPath, Any, str], ...] = (
     ("hostNetwork", True, _CLOSED),
@@ -185,6 +206,18 @@ _OF_PODS: tuple[tuple[FieldPath, Any, str], ...] = (
     *((f"{each}.0.securityContext", {"privileged": True}, _CONFINED) for each in ("containers", "initContainers")),
     ("containers.0.ports", [{"containerPort": 80, "hostPort": 80}], _CONFINED),
     ("initContainers.0.securityContext", {"capabilities": {"add": ["SYS_ADMIN"]}}, _CAPABLE),
+    *(
+        (f"{place}securityContext", context, message)
+        for place in ("", "containers.0.", "initContainers.0.")
+        for context, message in (
+            ({"seccompProfile": {"type": "Unconfined"}}, _PROFILED),
+            ({"appArmorProfile": {"type": "Unconfined"}}, _PROFILED),
+            ({"seLinuxOptions": {"type": "spc_t"}}, _LABELLED),
+            ({"seLinuxOptions": {"user": "system_u"}}, _LABELLED),
+            ({"seLinuxOptions": {"role": "system_r"}}, _LABELLED),
+        )
+    ),
+    ("securityContext", {"sysctls": [{"name": "net.core.somaxconn", "value": "4096"}]}, _TUNED),
 )
 
 

@@ -18,7 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
     BASELINE_CAPABILITIES,
     IPC_LOCK,
+    SelinuxOptions,
+    Sysctl,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ENGINES
@@ -243,10 +246,23 @@ def test_both_policies_of_a_workload_cluster_are_for_the_fleet_alone() -> None:
     ]
 
 
-def test_containers_may_add_the_capabilities_that_templates_may_add() -> None:
+def choices(model: Any, field: str) -> list[str]:
+    pattern = fields_of(model)[field].shape.pattern
+    return pattern.removeprefix("^(").removesuffix(")$").replace("[.]", ".").split("|")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("capabilities", [*BASELINE_CAPABILITIES, IPC_LOCK]),
+        ("seLinuxOptions", ["level", "type", *choices(SelinuxOptions, "type")]),
+        ("sysctls", choices(Sysctl, "name")),
+    ],
+)
+def test_pods_may_have_what_templates_may_have(field: str, values: list[str]) -> None:
     contents = manifests("workload-cluster")[-2]["spec"]["validations"]
-    [expression] = [each["expression"] for each in contents if "capabilities" in each["expression"]]
-    assert set(re.findall(r"'([A-Z_]+)'", expression)) == {*BASELINE_CAPABILITIES, IPC_LOCK}
+    [expression] = [each["expression"] for each in contents if field in each["expression"]]
+    assert set(re.findall(r"'([\w.]+)'", expression)) == set(values)
 
 
 @cache
