@@ -35,6 +35,8 @@ _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", 
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
 _GATEWAY = "InferenceGateway"
 _POLICY = "CallerPolicy"
+_ROUTED = (api.ModelService.KIND, api.ModelEndpoint.KIND, api.InferenceCluster.KIND)
+_OF_COPIES = (names.MANAGED_BY_LABEL, names.PUBLISHED_LABEL)
 _STATE = ("ModelReplica", "ModelEndpoint")
 
 
@@ -151,29 +153,47 @@ def published_copy(resource: api.Resource) -> Object:
 
 
 def held_resources(
-    invalid: Iterable[Ref], applied: Callable[[Ref], Object | None], statuses: Mapping[Ref, Mapping[str, Any]]
-) -> list[api.Resource]:
-    """The InferenceGateways and CallerPolicies whose manifests have errors, as they were applied, as far as that is
-    known.
+    valid: Iterable[api.Resource],
+    invalid: Iterable[Ref],
+    applied: Callable[[Ref], Object | None],
+    statuses: Mapping[Ref, Mapping[str, Any]],
+) -> tuple[list[api.Resource], bool]:
+    """The resources that gateways in mode Model depend on and whose manifests have errors, as they were applied, as far
+    as that is known; and whether there are such gateways.
 
     What they need is not in objects of their own alone: because of them engines have names, clusters gateways, and
     services callers and limits."""
-    found: list[api.Resource] = []
-    for ref in sorted(invalid):
-        there = applied(ref) if ref.kind in (_GATEWAY, _POLICY) else None
-        if there is not None:
-            with contextlib.suppress(api.InvalidResource):
-                status = {"status": statuses[ref]} if ref in statuses else {}
-                found.append(api.parse({**_cleaned(there, _METADATA), **status}))
-    return found
+    refs = sorted(invalid)
+    found = [held for ref in refs if ref.kind in (_GATEWAY, _POLICY) and (held := _held(ref, applied, statuses))]
+    gateways = (each for each in (*valid, *found) if isinstance(each, api.InferenceGateway))
+    has_models = any(gateway.mode == "Model" for gateway in gateways)
+    if has_models:
+        found += [held for ref in refs if ref.kind in _ROUTED and (held := _held(ref, applied, statuses))]
+    return found, has_models
 
 
-def forgotten(invalid: Iterable[Ref], earlier: Earlier) -> Iterator[Problem]:
+def _held(
+    ref: Ref, applied: Callable[[Ref], Object | None], statuses: Mapping[Ref, Mapping[str, Any]]
+) -> api.Resource | None:
+    there = applied(ref)
+    if there is None:
+        return None
+    written = _cleaned(there, _METADATA)
+    # Labels of a copy are none of its manifest, and one says that an endpoint is that of a replica.
+    labels = {key: value for key, value in fields(written, "metadata", "labels").items() if key not in _OF_COPIES}
+    status = {"status": statuses[ref]} if ref in statuses else {}
+    with contextlib.suppress(api.InvalidResource):
+        return api.parse({**written, "metadata": {**written["metadata"], "labels": labels}, **status})
+    return None
+
+
+def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool) -> Iterator[Problem]:
     """Yield the problems of resources that are neither right nor known as they were applied: those that
     `held_resources` does not have, and without which others would change.
 
     Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
-    it, and serve on under others. Without a CallerPolicy, its services would answer to everyone with a key."""
+    it, and serve on under others. Without a CallerPolicy, its services would answer to everyone with a key. Without a
+    service, an endpoint or a cluster, routes and certificates of others would go, where gateways in mode Model are."""
     for ref in sorted(invalid):
         if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
@@ -185,6 +205,12 @@ def forgotten(invalid: Iterable[Ref], earlier: Earlier) -> Iterator[Problem]:
             )
             hint = "Correct its manifest. To open its services, remove it from the manifests"
             yield Problem(message, hint=hint, ref=ref)
+        elif has_models and ref.kind in _ROUTED and (ref.kind == api.ModelEndpoint.KIND or any(earlier(ref))):
+            message = (
+                "has errors, and cannot be held beside gateways in mode Model: how it was before is not known, as no "
+                "control cluster has it, and routes that need it would go"
+            )
+            yield Problem(message, hint="Correct its manifest, or remove it from the manifests", ref=ref)
 
 
 def declared_gateway(

@@ -506,9 +506,9 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
     _refuse_unknown_hosts(loaded, settings.hosts)
-    held = held_resources(loaded.invalid, state.applied, state.statuses)
+    held, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
     invalid = loaded.invalid.difference(resource.ref for resource in held)
-    if lost := list(forgotten(invalid, state.earlier)):
+    if lost := list(forgotten(invalid, state.earlier, has_models=has_models)):
         raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
     resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
     if state.existing and not settings.allow_empty:

@@ -206,6 +206,7 @@ class ModelEndpointSpec(Spec):
             Words(
                 "must be http:// or https:// and a DNS name in lower case, with or without a port: no address, no path"
             ),
+            Hidden(),
         ]
         | None
     ) = Field(

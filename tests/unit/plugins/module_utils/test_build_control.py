@@ -334,6 +334,38 @@ def test_a_policy_with_errors_stops_a_run_where_it_is_not_known_as_it_was_applie
     assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
 
 
+BESIDE_MODELS = {
+    "service": (
+        "kind: ModelService\nmetadata: {name: chat,",
+        "kind: ModelService\nnonsense: 1\nmetadata: {name: chat,",
+    ),
+    "endpoint": ("kind: ModelEndpoint\n", "kind: ModelEndpoint\nnonsense: 1\n"),
+    "cluster": (EDGE.strip(), EDGE.strip().replace("spec: {", "nonsense: 1\nspec: {")),
+}
+
+
+@pytest.mark.parametrize("mistake", BESIDE_MODELS)
+def test_what_gateways_of_models_need_is_held_where_it_is_known(fleet: Controlled, mistake: str) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    fleet.run()
+    fleet.edit(*BESIDE_MODELS[mistake])
+    assert not files(fleet.run(invalid="hold"))
+
+
+@pytest.mark.parametrize("mistake", BESIDE_MODELS)
+def test_what_gateways_of_models_need_stops_a_run_where_it_is_not_known(fleet: Controlled, mistake: str) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    of_files = functools.partial(Fleet.run_unseen, fleet)
+    assert of_files().changes
+    fleet.edit(*BESIDE_MODELS[mistake])
+    with pytest.raises(build.ManifestError) as caught:
+        of_files(invalid="hold")
+    assert "cannot be held beside gateways in mode Model" in str(caught.value.problems[-1])
+
+
 def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -> None:
     fleet.text += GATEWAY
     fleet.run()
