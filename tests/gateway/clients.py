@@ -31,12 +31,12 @@ UNKNOWN = {403, 404}
 # `mixed` has other endpoints too.
 FLEETS_OWN = ("qwen", "each", "together", "first", "second", "third")
 MODELS = ("open", "of-alice", "of-bob", "chat", "each")
-SHARED = names.child_name("first", "second", "third")
+SHARED = names.joined_name("first", "second", "third")
 DETOURS = {
-    "spill": names.child_name("spill", "spill-alone", "eu", "overflow"),
-    "spill-two": names.child_name(names.child_name("spill-two", "eu"), "overflow"),
-    "spill-claude": names.child_name(names.child_name("spill-claude", "eu"), "overflow"),
-    "spill-ample": names.child_name(names.child_name("spill-ample", "eu"), "overflow"),
+    "spill": names.child_name(names.joined_name("spill", "spill-alone", "eu"), "overflow"),
+    "spill-two": names.child_name(names.joined_name("spill-two", "eu"), "overflow"),
+    "spill-claude": names.child_name(names.joined_name("spill-claude", "eu"), "overflow"),
+    "spill-ample": names.child_name(names.joined_name("spill-ample", "eu"), "overflow"),
 }
 """Policies that count the budgets of services at the cluster gateway of the gateway's own cluster."""
 SPREAD = {"north": 7, "south": 2, "paid": 1}

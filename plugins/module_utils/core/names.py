@@ -100,6 +100,14 @@ def child_name(*parts: str, limit: int = LABEL_LIMIT) -> str:
     return _cut(full, full, limit, _CHILD_DIGITS)
 
 
+def joined_name(*parts: str) -> str:
+    """The parts joined with "-", as in a child name, with a hash that other parts do not have, however they are cut up.
+
+    `child_name` hashes the joined text, which "a-b" and "c" have in common with "a" and "b-c". No name has a "/".
+    """
+    return _cut("-".join(parts), "/".join(parts), LABEL_LIMIT, _WIDE_DIGITS)
+
+
 def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> str:
     """The name of the replica `index` of a deployment on a cluster, at most 58 characters.
 

@@ -191,7 +191,7 @@ def _groups(routes: Sequence[Route], policies: Sequence[Rights], counter: Counte
 
 def _name_at_gateway(group: Sequence[Route]) -> str:
     first = group[0].service.name
-    return first if len(group) == 1 else names.child_name(*(route.service.name for route in group))
+    return first if len(group) == 1 else names.joined_name(*(route.service.name for route in group))
 
 
 def _counts_at_gateway(each: Rights, budget: Budget, route: Route) -> bool:

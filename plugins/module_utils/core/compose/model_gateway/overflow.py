@@ -207,10 +207,9 @@ def _route_names(route: Route) -> list[str]:
 
 
 def _policy_name(group: Sequence[Route]) -> str:
-    first = group[0]
-    if len(group) == 1:
-        return _route_name(first, 0)
-    return names.child_name(*(route.service.name for route in group), first.gateway.name, "overflow")
+    # That of one route alone is the name of its AIGatewayRoute.
+    joined = names.joined_name(*(route.service.name for route in group), group[0].gateway.name)
+    return names.child_name(joined, "overflow")
 
 
 def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bool:

@@ -58,7 +58,7 @@ class Route:
     @property
     def name(self) -> str:
         """Name of the ModelRoute, which the names of its backends begin with."""
-        return names.child_name(self.service.name, self.gateway.name)
+        return names.joined_name(self.service.name, self.gateway.name)
 
     @property
     def namespace(self) -> str:
@@ -122,7 +122,7 @@ class Route:
 
     def backend_name(self, endpoint: api.ModelEndpoint) -> str:
         """Return the name of the backend of an endpoint: each route has its own, which goes with it."""
-        return names.child_name(self.name, endpoint.name)
+        return names.joined_name(self.name, endpoint.name)
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Return the metadata of an object of this route."""

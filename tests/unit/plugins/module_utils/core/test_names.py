@@ -46,6 +46,13 @@ def test_child_name_equals_the_reference(parts: tuple[str, ...], expected: str) 
     assert names.child_name(*parts) == expected
 
 
+def test_a_joined_name_is_that_of_its_parts_however_they_are_cut_up() -> None:
+    assert names.child_name("chat-eu", "west") == names.child_name("chat", "eu-west")
+    assert names.joined_name("chat-eu", "west") == "chat-eu-west-e5ce5ca410"
+    assert names.joined_name("chat", "eu-west") == "chat-eu-west-22129db59e"
+    assert names.joined_name("a" * 100, "b") == "a" * 52 + "-5536c2f040"
+
+
 def test_workload_namespace_is_a_child_name() -> None:
     assert names.workload_namespace("ml-team") == "mp-ml-team-51733"
 

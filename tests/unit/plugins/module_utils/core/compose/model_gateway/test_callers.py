@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import allowed_callers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -220,7 +220,7 @@ def test_a_budget_over_several_services_is_one() -> None:
         policy("all", callers=EVERYONE, budgets=[{**BUDGET, "name": "rate", "unit": "Requests", "per": "Minute"}]),
     )
     built = build(documents)
-    name = child_name("chat", "code", "free")
+    name = joined_name("chat", "code", "free")
     (found,) = [value for value in built.of("BackendTrafficPolicy") if value["metadata"]["namespace"] == TEAM]
     assert found["metadata"]["name"] == name
     assert found["spec"]["targetRefs"] == target("chat", "code", "free")
@@ -230,6 +230,15 @@ def test_a_budget_over_several_services_is_one() -> None:
     models = pattern("^(ml\\-team/chat|ml\\-team/code)$", "x-ai-eg-model")
     assert gold_only["clientSelectors"] == [{"headers": [DISTINCT, pattern(r"^(alice|bob)(\.next)?$"), models]}]
     assert re.fullmatch(models["value"], "ml-team/code")
+
+
+def test_services_of_two_budgets_whose_names_join_alike_have_separate_policies() -> None:
+    groups = {"a": ("chat", "large-v2"), "b": ("chat-large", "v2")}
+    services = [service(name=name, labels={"tier": tier}) for tier, pair in groups.items() for name in pair]
+    counting = [policy(tier, services={"matchLabels": {"tier": tier}}, budgets=[BUDGET]) for tier in groups]
+    built = build(fleet(*services, *counting))
+    for pair in groups.values():
+        assert built("BackendTrafficPolicy", joined_name(*pair))["spec"]["targetRefs"] == target(*pair)
 
 
 def test_a_policy_says_which_budget_each_of_its_limits_is_of() -> None:
@@ -242,7 +251,7 @@ def test_a_policy_says_which_budget_each_of_its_limits_is_of() -> None:
         policy(services={"matchLabels": {"tier": "gold"}}, budgets=[BUDGET]),
         policy("all", callers=EVERYONE, budgets=[rate]),
     )
-    found = build(documents)("BackendTrafficPolicy", child_name("chat", "free"))
+    found = build(documents)("BackendTrafficPolicy", joined_name("chat", "free"))
     said = json.loads(found["metadata"]["annotations"]["modelplane.ai/budgets"])
     alone = {"budget": BUDGET["name"], "policy": "team", "route": "chat"}
     assert said == {"listener": "http", "rules": [{"budget": "rate", "policy": "all"}, alone]}

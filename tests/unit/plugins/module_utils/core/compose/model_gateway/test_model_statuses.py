@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import BudgetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
     Observed,
@@ -166,7 +166,7 @@ def test_a_service_says_the_name_of_its_model_and_where_it_is_served() -> None:
     documents = fleet(
         service(provider_entry("a"), provider_entry("b")), provider("a"), provider("b", url="http://192.0.2.1")
     )
-    route = ("ModelRoute", child_name("chat", "eu"))
+    route = ("ModelRoute", joined_name("chat", "eu"))
     waiting = shown(build(documents, observed=seen(hub=HUB)))
     assert waiting["ModelService", "chat"]["routes"] == {"total": 1, "ready": 0}
     status = shown(build(documents, observed=seen(hub=[*HUB, ACCEPTED])))
@@ -183,13 +183,13 @@ def test_a_route_names_the_first_endpoints_that_get_no_requests_and_why() -> Non
     names = [f"p{number}" for number in range(12)]
     unusable = [provider(name, url=f"http://192.0.2.{number}") for number, name in enumerate(names)]
     documents = fleet(service(*map(provider_entry, ["a", *names])), provider("a"), *unusable)
-    route = shown(build(documents, observed=seen(hub=[*HUB, ACCEPTED])))["ModelRoute", child_name("chat", "eu")]
+    route = shown(build(documents, observed=seen(hub=[*HUB, ACCEPTED])))["ModelRoute", joined_name("chat", "eu")]
     routing = condition(route, "RoutingReady")
     assert (routing["status"], routing["reason"]) == ("True", "RouteAccepted")
     said = "No requests go to p0, p1, p10, p11, p2 and 7 more: gateways in mode Model reach backends by DNS name only"
     assert routing["message"].startswith(said)
     only = shown(build(fleet(service(*map(provider_entry, names)), *unusable), observed=seen(hub=[*HUB, ACCEPTED])))
-    refused = condition(only["ModelRoute", child_name("chat", "eu")], "RoutingReady")
+    refused = condition(only["ModelRoute", joined_name("chat", "eu")], "RoutingReady")
     assert refused["reason"] == "NoReadyEndpoints"
     assert refused["message"].startswith("None of its endpoints can be used: p0, p1, p10, p11, p2 and 7 more: gateways")
 
@@ -218,12 +218,12 @@ def test_a_model_is_not_served_by_a_gateway_without_an_address() -> None:
     documents = fleet(service(provider_entry("a")), provider("a"))
     without = gateway("inference-gateway", "", **OURS)
     found = shown(build(documents, observed=seen(hub=[without, ACCEPTED])))
-    for key in (("ModelRoute", child_name("chat", "eu")), ("ModelService", "chat")):
+    for key in (("ModelRoute", joined_name("chat", "eu")), ("ModelService", "chat")):
         routing = condition(found[key], "RoutingReady")
         assert routing["status"] == condition(found[key], "Ready")["status"] == "False"
         assert routing["message"] == "Waiting for InferenceGateway eu to have an address"
     assert found["ModelService", "chat"]["routes"] == {"total": 1, "ready": 0}
-    assert "address" not in found["ModelRoute", child_name("chat", "eu")]
+    assert "address" not in found["ModelRoute", joined_name("chat", "eu")]
 
 
 def test_endpoints_say_whether_gateways_in_mode_model_use_them() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import report as page
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     NOT_THIS_RUN,
     Component,
@@ -54,7 +54,7 @@ READY = [{"type": kind, "status": "True", "reason": "Available"} for kind in ("R
 """Conditions that an earlier run gave a service, its route and its gateway."""
 KNOWN = {
     Ref("ModelService", "ml-team", "chat"): {"conditions": READY},
-    Ref("ModelRoute", "ml-team", child_name("chat", "eu")): {"conditions": READY},
+    Ref("ModelRoute", "ml-team", joined_name("chat", "eu")): {"conditions": READY},
     Ref("InferenceGateway", "", "eu"): {"conditions": READY[1:], "address": "198.51.100.1"},
 }
 
@@ -233,7 +233,7 @@ def test_a_gateway_whose_cluster_did_not_answer_is_unknown(why: str, said: str) 
 
 def test_a_service_with_another_gateway_serves_while_one_cannot_be_seen() -> None:
     documents = (*PROVIDERS, gateway("us", "rim"), cluster("rim"))
-    known = {**KNOWN, Ref("ModelRoute", "ml-team", child_name("chat", "us")): {"conditions": READY}}
+    known = {**KNOWN, Ref("ModelRoute", "ml-team", joined_name("chat", "us")): {"conditions": READY}}
     clusters = {"hub": answers(*HUB, ACCEPTED), "rim": silent()}
     built = build(fleet(*documents), observed=Observed(clusters=clusters), statuses=known)
     (row,) = found(built).services

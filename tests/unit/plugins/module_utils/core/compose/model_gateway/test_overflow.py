@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.priv
     HOPS,
     KEYS,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
@@ -40,7 +40,7 @@ from model_fleet import (
 
 CALLER, SERVICE, ENDPOINT = "x-modelplane-caller", "x-modelplane-service", "x-modelplane-endpoint"
 PRIVATE = [name for name in (*CREDENTIALS, *HOPS) if name not in KEYS]
-ROUTE = child_name("chat", "eu")
+ROUTE = joined_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
 HUB = cluster("hub", "203.0.113.1")
 del HUB["metadata"]["labels"], HUB["spec"]["nodePools"]
@@ -59,7 +59,7 @@ def documents(*more: Document, budgets: Any = (TOKENS,), first: Any = None, **re
 
 
 def backend(endpoint: str) -> str:
-    return child_name(ROUTE, endpoint)
+    return joined_name(ROUTE, endpoint)
 
 
 def detour(endpoint: str) -> str:
@@ -269,8 +269,8 @@ def test_a_budget_over_several_services_is_counted_at_one_place() -> None:
     spilling = {**REQUESTS, "whenSpent": "Overflow"}
     everyone = policy("all", callers=EVERYONE, budgets=[spilling])
     built = build(fleet(*services, provider("spare"), of_gold, everyone, hub=HUB))
-    name = child_name("alone", "chat", "free", "eu", "overflow")
-    routes = [child_name(child_name(each, "eu"), "overflow") for each in ("alone", "chat", "free")]
+    name = child_name(joined_name("alone", "chat", "free", "eu"), "overflow")
+    routes = [child_name(joined_name(each, "eu"), "overflow") for each in ("alone", "chat", "free")]
     spec = built("BackendTrafficPolicy", name)["spec"]
     assert [each["name"] for each in spec["targetRefs"]] == routes
     rate, day = rules(built, name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,13 +28,13 @@ from model_fleet import (
     service,
 )
 
-ROUTE = child_name("chat", "eu")
+ROUTE = joined_name("chat", "eu")
 EAST, WEST = "qwen-505d53c46f", "qwen-575efd95ab"
 KEY = {"apiKey": {"secretRef": {"name": "saas-key", "key": "token"}}}
 
 
 def backend(endpoint: str) -> str:
-    return child_name(ROUTE, endpoint)
+    return joined_name(ROUTE, endpoint)
 
 
 def references(built: Built, name: str = "chat") -> list[tuple[str, int, int]]:
@@ -312,3 +312,10 @@ def test_a_fleet_without_a_gateway_in_mode_model_has_nothing_of_it() -> None:
     built = build(documents)
     kinds: set[Any] = {value["kind"] for value in built.all()} | {value["kind"] for value in built.plan.control}
     assert not kinds & {"ModelRoute", "AIGatewayRoute", "Backend", "Certificate", "Gateway"}
+
+
+def test_routes_whose_names_join_alike_are_two() -> None:
+    gateways = gateway("west", cluster="west"), gateway("eu-west", cluster="hub")
+    built = build(fleet(service(name="chat-eu"), service(), gateways[0], eu=gateways[1]))
+    routes = [value["metadata"]["name"] for value in built.plan.control if value["kind"] == "ModelRoute"]
+    assert len(set(routes)) == len(routes) == 4
