@@ -59,8 +59,8 @@ def internal_hostname(cluster: str) -> str:
 
 
 def _service_name(cluster: str) -> str:
-    # Names of Services have no dots.
-    return names.child_name("cluster", cluster.replace(".", "-"))
+    # Names of Services have no dots. The hash is of the name with them, so that eu.west and eu-west have two.
+    return names.child_name("cluster", cluster).replace(".", "-")
 
 
 def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: ClusterGateway) -> tuple[Object, ...]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -104,6 +105,14 @@ def test_the_internal_name_resolves_to_the_address_of_the_cluster(address: str, 
     if family:
         assert slices[name]["addressType"] == family
         assert slices[name]["endpoints"][0]["addresses"] == [address]
+
+
+def test_clusters_whose_names_differ_by_dots_have_names_of_their_own() -> None:
+    assert internal_hostname("eu-west") == f"{child_name('cluster', 'eu-west')}.{SYSTEM}.svc.cluster.local"
+    dotted = internal_hostname("eu.west").removesuffix(f".{SYSTEM}.svc.cluster.local")
+    assert dotted.startswith("cluster-eu-west-")
+    assert dotted != child_name("cluster", "eu-west")
+    assert "." not in internal_hostname(".".join(["a" * 20] * 4)).partition(f".{SYSTEM}")[0]
 
 
 def test_replicas_are_reached_by_the_workload_gateway_only_for_a_gateway_in_mode_path() -> None:
