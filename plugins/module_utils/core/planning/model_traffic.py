@@ -28,12 +28,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     UNDIVIDED,
     KeySecret,
     Rights,
-    allowed_callers,
     caller_objects,
     counts_tokens_of_callers,
     crowds,
     divided_budgets,
     rights,
+    selected_callers,
     selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
@@ -356,8 +356,8 @@ def _sizes(
 
 
 def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
-    """Return the callers that a policy let in in earlier runs: they do not lose their rights because their keys cannot
-    be seen."""
+    """Return the callers that the selector of a policy selected in earlier runs: they do not lose their rights because
+    their keys cannot be seen."""
     selector = policy.spec.caller_selector
     if selector is None:
         return []
@@ -365,7 +365,7 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
     for service in context.fleet.services.values():
         if selects(policy, service):
             composed = (value for place, value in context.earlier(service.ref) if place)
-            callers.update(caller for value in composed for caller in allowed_callers(value, policy.name))
+            callers.update(caller for value in composed for caller in selected_callers(value, policy))
     return [KeySecret(selector.match_labels, tuple(sorted(callers)))]
 
 

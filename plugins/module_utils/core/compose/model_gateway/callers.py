@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -40,6 +41,7 @@ MOST_RULES = 256
 _MOST_VALUES = 256
 _MOST_CHARACTERS = 1024
 _NEXT = f"({re.escape(NEXT_SUFFIX)})?"
+_SELECTOR_DIGITS = 10
 _METADATA = "io.envoy.ai_gateway"
 _COUNTED = {"Tokens": "llm_total_token", "InputTokens": "llm_input_token", "OutputTokens": "llm_output_token"}
 
@@ -54,10 +56,11 @@ class KeySecret:
 
 @dataclass(frozen=True)
 class Rights:
-    """CallerPolicy with the callers that it names; `callers` is None for every caller that has a key."""
+    """CallerPolicy with its callers; None are all that have a key. `selected` are those of its `callerSelector`."""
 
     policy: api.CallerPolicy
     callers: tuple[str, ...] | None
+    selected: tuple[str, ...] = ()
 
     @property
     def budgets(self) -> Sequence[Budget]:
@@ -108,9 +111,9 @@ def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret]) -> Rights:
     if EVERY_CALLER in named:
         return Rights(policy, None)
     selector = policy.spec.caller_selector
-    if selector:
-        named.update(name for secret in secrets if selector.matches(secret.labels) for name in secret.callers)
-    return Rights(policy, tuple(sorted(set(map(caller_of, named)))))
+    found = [secret for secret in secrets if selector and selector.matches(secret.labels)]
+    selected = {caller_of(entry) for secret in found for entry in secret.callers}
+    return Rights(policy, tuple(sorted({*map(caller_of, named), *selected})), tuple(sorted(selected)))
 
 
 def caller_objects(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Object]:
@@ -149,14 +152,7 @@ def _targets(routes: Iterable[Route], counter: Counter) -> list[dict[str, str]]:
 
 def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
     """Return the policy that refuses all callers but those of these policies."""
-    rules = []
-    for each in selecting:
-        # While a key is rotated, gateways know its caller by two names.
-        callers = [entry for caller in each.callers or () for entry in entries_of(caller)]
-        for start in range(0, len(callers), _MOST_VALUES):
-            header = {"name": constants.CALLER_HEADER, "values": callers[start : start + _MOST_VALUES]}
-            name = each.policy.name if not start else f"{each.policy.name}.{start}"
-            rules.append({"name": name, "action": "Allow", "principal": {"headers": [header]}})
+    rules = [rule for each in selecting for rule in _allowing(each)]
     return parts.envoy_object(
         "SecurityPolicy",
         route.metadata(route.service.name),
@@ -168,12 +164,37 @@ def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
     )
 
 
-def allowed_callers(seen: Object, policy: str) -> list[str]:
-    """Return the callers whom a composed object lets in because of a CallerPolicy."""
+def _allowing(each: Rights) -> Iterator[dict[str, Any]]:
+    """Yield the rules that let in the callers of a policy: the selected ones by rules of their own, as these say in
+    later runs who was selected."""
+    named = sorted(set(each.callers or ()).difference(each.selected))
+    # No policy has the name of another one's rule, as names have no "/".
+    for name, callers in ((each.policy.name, named), (_rule_of_selected(each.policy), each.selected)):
+        # While a key is rotated, gateways know its caller by two names.
+        known = [entry for caller in callers for entry in entries_of(caller)]
+        for start in range(0, len(known), _MOST_VALUES):
+            header = {"name": constants.CALLER_HEADER, "values": known[start : start + _MOST_VALUES]}
+            yield {
+                "name": f"{name}/{start}" if start else name,
+                "action": "Allow",
+                "principal": {"headers": [header]},
+            }
+
+
+def _rule_of_selected(policy: api.CallerPolicy) -> str:
+    """Return the name of the rule for selected callers, which is another one for another selector."""
+    selector = policy.spec.caller_selector
+    labels = json.dumps(selector.match_labels if selector else {}, sort_keys=True)
+    return f"{policy.name}/selected-{sha256(labels.encode()).hexdigest()[:_SELECTOR_DIGITS]}"
+
+
+def selected_callers(seen: Object, policy: api.CallerPolicy) -> list[str]:
+    """Return the callers whom a composed object lets in because the selector of a CallerPolicy selected them."""
     if identity(seen)[1] != "SecurityPolicy":
         return []
+    name = _rule_of_selected(policy)
     rules = entries(seen, "spec", "authorization", "rules")
-    own = [rule for rule in rules if re.fullmatch(rf"{re.escape(policy)}(\.[0-9]+)?", text(rule, "name"))]
+    own = [rule for rule in rules if f"{text(rule, 'name')}/".startswith(f"{name}/")]
     headers = [header for rule in own for header in entries(rule, "principal", "headers")]
     return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
 

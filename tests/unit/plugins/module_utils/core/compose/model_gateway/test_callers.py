@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import allowed_callers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    selected_callers,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
@@ -31,6 +34,7 @@ from model_fleet import (
     policy,
     provider,
     provider_entry,
+    read,
     service,
 )
 
@@ -39,6 +43,8 @@ BUDGET: Document = {"name": "day", "unit": "Tokens", "limit": 1000, "per": "Day"
 EVERYONE = [{"name": "*"}]
 DISTINCT = {"type": "Distinct", "name": CALLER}
 GROUP = {"matchLabels": {"team": "research"}}
+SELECTED = "team/selected-1395593d68"
+"""Rule of the policy `team` for the callers of that group."""
 
 
 def pattern(text: str, header: str = CALLER) -> Document:
@@ -114,27 +120,46 @@ def test_a_group_is_the_callers_whose_keys_are_in_secrets_with_its_labels() -> N
         },
     )
     built = build(fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP)), observed=observed)
-    assert allowed(built) == {"team": ["alice", "bob", "dora", "emil"]}
+    assert allowed(built) == {"team": ["alice", "bob"], SELECTED: ["dora", "emil"]}
+
+
+def remembering(*rules: tuple[str, str]) -> Earlier:
+    """Earlier objects of services: the rules by which callers were let in."""
+    named = [{"name": name, "principal": {"headers": [{"values": callers.split()}]}} for name, callers in rules]
+    before = {"kind": "SecurityPolicy", "spec": {"authorization": {"rules": named}}}
+
+    def earlier(ref: Ref) -> list[tuple[str, Document]]:
+        return [("hub", before)] if ref.kind == "ModelService" else []
+
+    return earlier
+
+
+def test_callers_that_are_named_no_more_are_not_remembered_as_a_group() -> None:
+    """Nor is a group by another selector."""
+    seen = keys_of(("a", {**EU, "team": "research"}, "alice dora"))
+    documents = fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP))
+    before = build(documents, observed=seen)("SecurityPolicy", "chat")
+
+    def earlier(ref: Ref) -> list[tuple[str, Document]]:
+        return [("hub", before)] if ref.kind == "ModelService" else []
+
+    carol = [{"name": "carol"}]
+    changed = fleet(service(provider_entry("a")), provider("a"), policy(callers=carol, callerSelector=GROUP))
+    assert allowed(build(changed, earlier=earlier)) == {"team": ["carol"], SELECTED: ["alice", "dora"]}
+    other = policy(callers=carol, callerSelector={"matchLabels": {"team": "sales"}})
+    changed = fleet(service(provider_entry("a")), provider("a"), other)
+    assert allowed(build(changed, earlier=earlier)) == {"team": ["carol"]}
 
 
 def test_a_group_that_cannot_be_seen_keeps_its_rights_and_a_new_one_has_none() -> None:
     documents = fleet(service(), policy(callerSelector=GROUP))
     assert allowed(build(documents)) == {"team": ["alice", "bob"]}
-    principal = {"headers": [{"name": CALLER, "values": ["bob", "bob.next", "dora"]}]}
-    rules = [
-        {"name": "team", "principal": principal},
-        {"name": "team-mates", "principal": {"headers": [{"values": ["x"]}]}},
-    ]
-    before = {"kind": "SecurityPolicy", "spec": {"authorization": {"rules": rules}}}
-
-    def earlier(ref: Ref) -> list[tuple[str, Document]]:
-        return [("hub", before)] if ref.kind == "ModelService" else []
-
-    remembered: Earlier = earlier
-    assert allowed(build(documents, earlier=remembered)) == {"team": ["alice", "bob", "dora"]}
+    remembered = remembering(("team", "mallory"), (SELECTED, "bob bob.next dora"), ("team-mates", "x"))
+    kept = {"team": ["alice"], SELECTED: ["bob", "dora"]}
+    assert allowed(build(documents, earlier=remembered)) == kept
     unread = Observed(unread="it is forbidden")
     documents = fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP))
-    assert allowed(build(documents, earlier=remembered, observed=unread)) == {"team": ["alice", "bob", "dora"]}
+    assert allowed(build(documents, earlier=remembered, observed=unread)) == kept
     no_one = policy(callers=None, callerSelector=GROUP)
     del no_one["spec"]["callers"]
     closed = build(fleet(service(), no_one))("SecurityPolicy", "chat")["spec"]["authorization"]
@@ -351,7 +376,7 @@ def test_a_budget_for_many_callers_together_is_one_where_no_one_else_is_let_in()
     alone = build(documents, observed=observed)
     (rule,) = budgets(alone)
     assert "clientSelectors" not in rule
-    assert set(allowed(alone)["team"]) == {*callers, "alice", "bob"}
+    assert {name: set(found) for name, found in allowed(alone).items()} == {"team": {"alice", "bob"}, SELECTED: callers}
     beside = build([*documents, policy("more", callers=[{"name": "carol"}])], observed=observed)
     assert len(budgets(beside)) > 1
     said = "CallerPolicy ml-team/team: budget day is not one limit for all callers together"
@@ -401,19 +426,17 @@ def test_no_policy_on_a_route_takes_the_place_of_the_gateways() -> None:
     assert all(value["spec"]["mergeType"] == "StrategicMerge" for value in on_routes)
 
 
-def test_callers_of_a_policy_are_not_those_of_one_with_a_similar_name() -> None:
-    def rule(name: str, *callers: str) -> dict[str, Any]:
-        return {"name": name, "principal": {"headers": [{"name": CALLER, "values": list(callers)}]}}
-
-    rules = [rule("gold", "alice"), rule("gold.256", "bob"), rule("gold-2", "mallory")]
-    seen = {
-        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-        "kind": "SecurityPolicy",
-        "metadata": {"name": "chat"},
-        "spec": {"authorization": {"rules": rules}},
-    }
-    assert allowed_callers(seen, "gold") == ["alice", "bob"]
-    assert allowed_callers(seen, "gold-2") == ["mallory"]
+def test_no_rule_of_a_policy_has_the_name_of_one_of_another_policy() -> None:
+    """Policies may have dots in their names, and so many callers that they are in several rules."""
+    callers = [f"c{index:03}" for index in range(129)]
+    secret = ("a", {**EU, "team": "research"}, " ".join(callers))
+    other = policy("team.256", callers=[{"name": "mallory"}])
+    documents = fleet(service(provider_entry("a")), provider("a"), policy(callerSelector=GROUP), other)
+    built = build(documents, observed=keys_of(secret))
+    in_rules = {SELECTED: callers[:128], f"{SELECTED}/256": callers[128:]}
+    assert allowed(built) == {"team": ["alice", "bob"], "team.256": ["mallory"], **in_rules}
+    (team,) = [each for each in read(documents) if isinstance(each, api.CallerPolicy) and each.name == "team"]
+    assert selected_callers(built("SecurityPolicy", "chat"), team) == callers
 
 
 def test_policies_in_a_fleet_without_a_gateway_have_no_effect() -> None:
