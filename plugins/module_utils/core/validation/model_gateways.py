@@ -31,12 +31,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
+    DIVIDED_SERVICES,
     UNCROWDED,
     UNDIVIDED,
+    UNDIVIDED_SERVICES,
     Crowd,
     Rights,
     crowds,
     divided_budgets,
+    divided_services,
     selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
@@ -79,7 +82,8 @@ class Way(NamedTuple):
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
     cluster the first one by name. `clusters` give labels to endpoints. `crowds` are those of namespaces, by the policy
-    that they are reported of, as far as they were asked for. `alone`: no gateway is in mode Path. `idle` are
+    that they are reported of, and `divided` their budgets (policy, name) that are divided by services, as far as they
+    were asked for. `alone`: no gateway is in mode Path. `idle` are
     the names of gateways that serve nothing."""
 
     def __init__(
@@ -93,6 +97,7 @@ class Ways:
         self.alone = bool(by_name) and len(by_name) == len(given)
         self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
         self.crowds: dict[str, dict[str, Crowd]] = {}
+        self.divided: dict[str, set[tuple[str, str]]] = {}
         self._given = label_sets_of_placement(clusters)
         self.idle = {each.name for each in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
@@ -412,20 +417,23 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
 
 
 def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
-    """Yield that budgets are too many for one object, of the first policy that they are of."""
+    """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
+    more services than one rule can name."""
     namespace = policy.namespace
     if namespace not in fleet.ways.crowds:
         policies = [each for each in fleet.of_kind(_POLICY) if each.namespace == namespace]
         rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
         services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
-        fleet.ways.crowds[namespace] = {
-            crowd.policies[0]: crowd
-            for gateway in fleet.ways.gateways
-            for crowd in crowds(_unresolved(services, gateway), rights)
-        }
+        routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways]
+        fleet.ways.crowds[namespace] = {crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights)}
+        fleet.ways.divided[namespace] = {found for each in routed for found in divided_services(each, rights)}
     crowd = fleet.ways.crowds[namespace].get(policy.name)
     if crowd:
         yield Problem(crowd.message, "spec.budgets", hint=UNCROWDED[:1].upper() + UNCROWDED[1:])
+    for index, budget in enumerate(policy.spec.budgets or ()):
+        if (policy.name, budget.name) in fleet.ways.divided[namespace]:
+            hint = UNDIVIDED_SERVICES[:1].upper() + UNDIVIDED_SERVICES[1:]
+            yield warning(DIVIDED_SERVICES, f"spec.budgets[{index}]", hint, budget.name)
 
 
 def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> list[Route]:

@@ -35,6 +35,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 DIVIDED = "is not one limit for all callers together, but one for each group of them, as one cannot hold all names"
 UNDIVIDED = "name fewer callers, or select services that no other CallerPolicy selects"
 """Hint for divided budgets."""
+DIVIDED_SERVICES = (
+    "is not one limit for all services together, but one for each group of them, as one cannot hold all names"
+)
+UNDIVIDED_SERVICES = (
+    "select fewer services, give them shorter names, or let policies with budgets select the same services"
+)
+"""Hint for budgets that are divided by their services."""
 MOST_RULES = 256
 """Budgets that the policy of a group of routes can hold (CustomResourceDefinition of Envoy Gateway)."""
 
@@ -256,13 +263,21 @@ def _limits(group: Sequence[Route], policies: Sequence[Rights], counter: Counter
             covered = counter.covered(each, budget, group)
             if covered:
                 counted = _counted(each, budget, covered, policies)
-                # Every one of a group is asked for by its name, unless the budget is for all of them.
-                named = [route.service.model_name for route in covered] if len(covered) < len(group) else []
-                services = [_one_of(counter.header, named)] if named else []
                 is_shared = counter.several or len(covered) > 1
                 route = {} if is_shared else {"route": covered[0].service.name}
-                for rule in _budget_rules(counted, budget, services, is_shared=is_shared):
-                    yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
+                for services in _asked_for(covered, group, counter.header):
+                    for rule in _budget_rules(counted, budget, services, is_shared=is_shared):
+                        yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
+
+
+def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[list[dict[str, str]]]:
+    """Return the header matches of the services of a budget, each for one rule; an empty one matches all of a group."""
+    if len(covered) == len(group):
+        return [[]]
+    named = [route.service.model_name for route in covered]
+    if len(named) == 1:
+        return [[{"type": "Exact", "name": header, "value": named[0]}]]
+    return [[_pattern(header, value)] for value in _divided(named)]
 
 
 def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
@@ -288,6 +303,20 @@ def divided_budgets(
     return [budget for budget in each.budgets if budget.scope == "Policy"]
 
 
+def divided_services(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[tuple[str, str]]:
+    """Yield the budgets, by the names of their policies and their own, for several services of a namespace on one
+    gateway that are several, each for some of them: no single pattern can hold the names of these services, which
+    share other budgets with more services."""
+    if len(_divided(route.service.model_name for route in routes)) < 2:
+        return
+    for group in _groups(routes, policies, GATEWAY):
+        for each in policies:
+            for budget in each.budgets:
+                covered = GATEWAY.covered(each, budget, group)
+                if len(_asked_for(covered, group, GATEWAY.header)) > 1:
+                    yield each.policy.name, budget.name
+
+
 @dataclass(frozen=True)
 class Crowd:
     """Budgets that are more than one object can hold: those of these policies, as rules."""
@@ -308,7 +337,8 @@ UNCROWDED = "have fewer budgets, name fewer callers, or select services so that 
 
 def crowds(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Crowd]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object."""
-    if sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
+    parts_of_services = len(_divided(route.service.model_name for route in routes))
+    if parts_of_services * sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
         return
     for group in _groups(routes, policies, GATEWAY):
         rules = len(list(_limits(group, policies, GATEWAY)))
@@ -353,24 +383,23 @@ def _patterns(callers: Sequence[str] | None) -> list[list[dict[str, str]]]:
     """Return the header matches of callers, each for one rule; an empty one matches every caller."""
     if callers is None:
         return [[]]
+    return [[_pattern(constants.CALLER_HEADER, value)] for value in _divided(callers, _NEXT)]
+
+
+def _divided(values: Iterable[str], suffix: str = "") -> list[str]:
+    """Return the patterns that these values match, each as many of them as it can hold."""
     parts_of: list[list[str]] = []
-    for name in callers:
-        longer = [*parts_of[-1], name] if parts_of else [name]
-        if parts_of and len(_alternatives(longer, _NEXT)) <= _MOST_CHARACTERS:
+    for value in values:
+        longer = [*parts_of[-1], value] if parts_of else [value]
+        if parts_of and len(_alternatives(longer, suffix)) <= _MOST_CHARACTERS:
             parts_of[-1] = longer
         else:
-            parts_of.append([name])
-    return [[_pattern(constants.CALLER_HEADER, _alternatives(part, _NEXT))] for part in parts_of]
+            parts_of.append([value])
+    return [_alternatives(part, suffix) for part in parts_of]
 
 
-def _alternatives(values: Sequence[str], suffix: str = "") -> str:
+def _alternatives(values: Sequence[str], suffix: str) -> str:
     return f"^({'|'.join(re.escape(value) for value in values)}){suffix}$"
-
-
-def _one_of(header: str, values: Sequence[str]) -> dict[str, str]:
-    if len(values) == 1:
-        return {"type": "Exact", "name": header, "value": values[0]}
-    return _pattern(header, _alternatives(values))
 
 
 def _pattern(header: str, value: str) -> dict[str, str]:

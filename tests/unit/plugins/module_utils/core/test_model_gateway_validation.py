@@ -85,6 +85,12 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
     return change(POLICY, "[{name: acme}]}", f"[{callers}], {budget}}}")
 
 
+OF_ALL = change(spending("Refuse"), "{name: acme, ", "{name: b, ")
+OF_GOLD = change(spending("Refuse"), "spec: {", "spec: {services: {matchLabels: {a: b}}, ")
+GOLD = "---\n".join(
+    change(SERVICE, "{name: qwen,", f"{{name: qwen3-8b-instruct-{index}, labels: {{a: b}},") for index in range(10, 50)
+)
+"""More services than the pattern of a rule can name."""
 ANTHROPIC = endpoint(
     "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
 )
@@ -565,6 +571,15 @@ def many_budgets(policies: int) -> list[str]:
             "Have fewer budgets, name fewer callers, or select services so that fewer policies share one",
             id="more budgets than an object holds",
         ),
+        pytest.param(
+            {"gateway": GATEWAY, "gold": GOLD, "policy": OF_GOLD, "other": OF_ALL},
+            "warning",
+            "spec.budgets[0]",
+            4,
+            "is not one limit for all services together, but one for each group of them",
+            "Select fewer services, give them shorter names, or let policies with budgets select the same services",
+            id="a budget of more services than a pattern holds",
+        ),
     ],
 )
 def test_problems(changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str) -> None:
@@ -588,6 +603,8 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "policy": spending("Refuse", "Caller", MANY), "other": OTHER_POLICY},
         {"gateway": GATEWAY, "policy": spending("Refuse", "Policy"), "other": OTHER_POLICY},
         {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(32))},
+        # No other service shares a budget with these, so names are not needed.
+        {"gateway": GATEWAY, "gold": GOLD, "policy": OF_GOLD, "other": OTHER_POLICY},
         {"gateway": OPEN, "path": PATH},
         {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         *(

@@ -367,6 +367,20 @@ def test_names_that_no_pattern_can_hold_are_in_several() -> None:
         assert sum(bool(re.fullmatch(each, caller["name"])) for each in patterns) == 1
 
 
+def test_services_that_no_pattern_can_hold_are_in_several() -> None:
+    named = [f"qwen3-8b-instruct-{index:02}" for index in range(40)]
+    services = [service(name=name, labels={"tier": "gold"}) for name in named]
+    gold = policy(services={"matchLabels": {"tier": "gold"}}, budgets=[BUDGET])
+    built = build(fleet(service(), *services, gold, policy("all", callers=EVERYONE, budgets=[BUDGET])))
+    everyone, *parts = budgets(built, joined_name("chat", *named))
+    assert everyone["clientSelectors"] == [{"headers": [DISTINCT]}]
+    patterns = [rule["clientSelectors"][0]["headers"][-1]["value"] for rule in parts]
+    assert len(patterns) == 2
+    assert all(len(each) <= 1024 for each in patterns)
+    for name in named:
+        assert sum(bool(re.fullmatch(each, f"ml-team/{name}")) for each in patterns) == 1
+
+
 def test_a_budget_for_many_callers_together_is_one_where_no_one_else_is_let_in() -> None:
     callers = frozenset(f"{index:02}-{'x' * 60}" for index in range(40))
     labels = {"modelplane.ai/keys": "eu", "team": "research"}
