@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
+    GATEWAY,
     UNCROWDED,
     UNDIVIDED,
     KeySecret,
@@ -466,7 +467,9 @@ def _crowds(context: Context, gateways: Iterable[api.InferenceGateway], routed: 
         routes = [route for route in served if route.gateway.name == gateway.name]
         for namespace in sorted({route.service.namespace for route in routes}):
             own = [route for route in routes if route.service.namespace == namespace]
-            for crowd in crowds(own, _rights(context, gateway, namespace)):
+            known = _rights(context, gateway, namespace)
+            # Those that overflow are counted at the cluster gateway, by an object of their own.
+            for crowd in (*crowds(own, known, GATEWAY), *crowds(own, known, overflow.CLUSTER_GATEWAY)):
                 policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
                 found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
     return [message for __, message in sorted(found.items())]

@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     DIVIDED,
     DIVIDED_SERVICES,
+    GATEWAY,
     UNCROWDED,
     UNDIVIDED,
     UNDIVIDED_SERVICES,
@@ -425,7 +426,9 @@ def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
         services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
         routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways]
-        fleet.ways.crowds[namespace] = {crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights)}
+        fleet.ways.crowds[namespace] = {
+            crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights, GATEWAY)
+        }
         fleet.ways.divided[namespace] = {found for each in routed for found in divided_services(each, rights)}
     crowd = fleet.ways.crowds[namespace].get(policy.name)
     if crowd:

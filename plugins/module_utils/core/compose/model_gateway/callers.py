@@ -335,17 +335,16 @@ UNCROWDED = "have fewer budgets, name fewer callers, or select services so that 
 """Hint for a crowd."""
 
 
-def crowds(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Crowd]:
-    """Yield the budgets for the routes of a namespace on one gateway that are too many for one object."""
+def crowds(routes: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> Iterator[Crowd]:
+    """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(_divided(route.service.model_name for route in routes))
     if parts_of_services * sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
         return
-    for group in _groups(routes, policies, GATEWAY):
-        rules = len(list(_limits(group, policies, GATEWAY)))
-        if rules > MOST_RULES:
-            services = [route.service for route in group]
-            concerned = [each.policy.name for each in policies if each.budgets and any(map(each.covers, services))]
-            yield Crowd(tuple(sorted(concerned)), rules)
+    for group in _groups(routes, policies, counter):
+        limits = list(_limits(group, policies, counter))
+        if len(limits) > MOST_RULES:
+            concerned = {limit.counted["policy"] for limit in limits}
+            yield Crowd(tuple(sorted(concerned)), len(limits))
 
 
 def _share(

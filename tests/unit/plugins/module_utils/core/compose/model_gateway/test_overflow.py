@@ -281,6 +281,24 @@ def test_a_budget_over_several_services_is_counted_at_one_place() -> None:
     assert not refusals(built), "the single priority of a manifest is reported when it is validated"
 
 
+def test_more_budgets_than_an_object_holds_are_warned_of_where_they_overflow_too() -> None:
+    callers = frozenset(f"{index:03}-{'x' * 60}" for index in range(500))
+    labels = {"modelplane.ai/keys": "eu", "team": "research"}
+    observed = Observed(secret_keys={(SYSTEM, "research"): callers}, secret_labels={(SYSTEM, "research"): labels})
+    spilling = [{**REQUESTS, "name": f"b{index}", "whenSpent": "Overflow"} for index in range(8)]
+    fields = {"callers": [{"name": min(callers)}], "callerSelector": {"matchLabels": {"team": "research"}}}
+    chat = service(provider_entry("saas"), NEXT)
+    # Its own budget is counted at the gateway.
+    few = policy("few", callers=EVERYONE, budgets=[REQUESTS])
+    crowd = policy(budgets=spilling, **fields)
+    built = build(fleet(chat, provider("saas"), provider("spare"), crowd, few, hub=HUB), observed=observed)
+    assert (len(rules(built, INSIDE)), len(rules(built))) == (8 * 34, 1)
+    assert [each for each in built.plan.warnings if "rules of" in each] == [
+        "CallerPolicy ml-team/team: its budgets are 272 rules of one object, and it can have 256: clusters refuse it: "
+        "have fewer budgets, name fewer callers, or select services so that fewer policies share one"
+    ]
+
+
 def test_services_with_one_priority_alone_have_no_detour() -> None:
     built = build(fleet(service(), policy(budgets=[TOKENS]), hub=HUB))
     assert [value["metadata"]["name"] for value in built.of("AIGatewayRoute")] == ["chat"]
