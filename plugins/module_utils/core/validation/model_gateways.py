@@ -425,7 +425,8 @@ def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         policies = [each for each in fleet.of_kind(_POLICY) if each.namespace == namespace]
         rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
         services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
-        routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways]
+        # A gateway that asks for no keys keeps no budgets.
+        routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways if gateway.spec.auth]
         fleet.ways.crowds[namespace] = {
             crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights, GATEWAY)
         }

@@ -591,6 +591,14 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
     assert "h1dden" not in str(problem)
 
 
+def test_gateways_that_ask_for_no_keys_keep_no_budgets_that_are_too_many() -> None:
+    documents = {"policy": "---\n".join(many_budgets(33)), "gold": GOLD, "part": change(OF_GOLD, "acme", "part")}
+    for gateway, expected in ((OPEN, set()), (GATEWAY, {"error", "warning"})):
+        problems = fleet(gateway=gateway, **documents).problems
+        said = ("rules of one object", "one limit for all services")
+        assert {each.severity for each in problems if any(text in each.message for text in said)} == expected
+
+
 @pytest.mark.parametrize(
     "changed",
     [
