@@ -23,8 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     ClusterGateways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    AT_GATEWAY,
     DIVIDED,
-    GATEWAY,
     UNCROWDED,
     UNDIVIDED,
     KeySecret,
@@ -469,7 +469,7 @@ def _crowds(context: Context, gateways: Iterable[api.InferenceGateway], routed: 
             own = [route for route in routes if route.service.namespace == namespace]
             known = _rights(context, gateway, namespace)
             # Those that overflow are counted at the cluster gateway, by an object of their own.
-            for crowd in (*crowds(own, known, GATEWAY), *crowds(own, known, overflow.CLUSTER_GATEWAY)):
+            for crowd in (*crowds(own, known, AT_GATEWAY), *crowds(own, known, overflow.AT_CLUSTER_GATEWAY)):
                 policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
                 found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
     return [message for __, message in sorted(found.items())]

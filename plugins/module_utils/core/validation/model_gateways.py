@@ -30,9 +30,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    AT_GATEWAY,
     DIVIDED,
     DIVIDED_SERVICES,
-    GATEWAY,
     UNCROWDED,
     UNDIVIDED,
     UNDIVIDED_SERVICES,
@@ -428,7 +428,7 @@ def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         # A gateway that asks for no keys keeps no budgets.
         routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways if gateway.spec.auth]
         fleet.ways.crowds[namespace] = {
-            crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights, GATEWAY)
+            crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights, AT_GATEWAY)
         }
         fleet.ways.divided[namespace] = {found for each in routed for found in divided_services(each, rights)}
     crowd = fleet.ways.crowds[namespace].get(policy.name)

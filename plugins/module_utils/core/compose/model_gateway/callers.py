@@ -129,7 +129,7 @@ def caller_objects(routes: Sequence[Route], policies: Sequence[Rights]) -> Itera
         selecting = [each for each in policies if each.covers(route.service)]
         if selecting and all(each.callers is not None for each in selecting):
             yield _authorization(route, selecting)
-    yield from counting_objects(routes, policies, GATEWAY, _retry)
+    yield from counting_objects(routes, policies, AT_GATEWAY, _retry)
 
 
 def counting_objects(
@@ -164,7 +164,7 @@ def _authorization(route: Route, selecting: Iterable[Rights]) -> Object:
         "SecurityPolicy",
         route.metadata(route.service.name),
         {
-            "targetRefs": _targets([route], GATEWAY),
+            "targetRefs": _targets([route], AT_GATEWAY),
             "mergeType": parts.MERGED,
             "authorization": {"defaultAction": "Deny", **({"rules": rules} if rules else {})},
         },
@@ -227,9 +227,7 @@ def _counts_at_gateway(each: Rights, budget: Budget, route: Route) -> bool:
     return not (detour and detour.is_ready and (each.policy.name, budget.name) in detour.budgets)
 
 
-GATEWAY = Counter(
-    _counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway, several=False
-)
+AT_GATEWAY = Counter(_counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway)
 """The gateway itself, which refuses requests beyond budgets."""
 
 
@@ -309,11 +307,11 @@ def divided_services(routes: Sequence[Route], policies: Sequence[Rights]) -> Ite
     share other budgets with more services."""
     if len(_divided(route.service.model_name for route in routes)) < 2:
         return
-    for group in _groups(routes, policies, GATEWAY):
+    for group in _groups(routes, policies, AT_GATEWAY):
         for each in policies:
             for budget in each.budgets:
-                covered = GATEWAY.covered(each, budget, group)
-                if len(_asked_for(covered, group, GATEWAY.header)) > 1:
+                covered = AT_GATEWAY.covered(each, budget, group)
+                if len(_asked_for(covered, group, AT_GATEWAY.header)) > 1:
                     yield each.policy.name, budget.name
 
 

@@ -189,7 +189,7 @@ def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
 
 def overflow_budget_objects(routes: Iterable[Route], policies: Sequence[Rights]) -> Iterator[Object]:
     """Yield the policies that count budgets behind the cluster gateway, for the services of a namespace."""
-    yield from counting_objects([route for route in routes if route.overflow], policies, CLUSTER_GATEWAY)
+    yield from counting_objects([route for route in routes if route.overflow], policies, AT_CLUSTER_GATEWAY)
 
 
 def _parts(route: Route) -> list[Sequence[str]]:
@@ -216,7 +216,7 @@ def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bo
     return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
 
 
-CLUSTER_GATEWAY = Counter(
+AT_CLUSTER_GATEWAY = Counter(
     _counts_at_cluster_gateway, constants.SERVICE_HEADER, _route_names, _policy_name, several=True
 )
 """The cluster gateway of the gateway's own cluster."""

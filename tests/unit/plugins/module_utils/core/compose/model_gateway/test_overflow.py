@@ -44,7 +44,7 @@ ROUTE = joined_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
 HUB = cluster("hub", "203.0.113.1")
 del HUB["metadata"]["labels"], HUB["spec"]["nodePools"]
-CLUSTER_GATEWAY = f"{child_name('cluster', 'hub')}.{SYSTEM}.svc.cluster.local"
+CLUSTER_GATEWAY_HOST = f"{child_name('cluster', 'hub')}.{SYSTEM}.svc.cluster.local"
 EAST, WEST = "qwen-505d53c46f", "qwen-575efd95ab"
 EVERYONE = [{"name": "*"}]
 TOKENS: Document = {"name": "day", "unit": "Tokens", "limit": 1000, "per": "Day", "whenSpent": "Overflow"}
@@ -92,10 +92,10 @@ def test_the_gateway_sends_the_first_priority_to_the_cluster_gateway_of_its_own_
     for endpoint in (EAST, WEST):
         name = detour(endpoint)
         assert built("Backend", name)["spec"] == {
-            "endpoints": [{"fqdn": {"hostname": CLUSTER_GATEWAY, "port": 443}}],
+            "endpoints": [{"fqdn": {"hostname": CLUSTER_GATEWAY_HOST, "port": 443}}],
             "tls": {
                 "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": child_name("cluster-ca", "hub")}],
-                "sni": CLUSTER_GATEWAY,
+                "sni": CLUSTER_GATEWAY_HOST,
                 "clientCertificateRef": {"group": "", "kind": "Secret", "name": "inference-gateway-client"},
             },
         }
