@@ -213,6 +213,15 @@ def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool) -> 
             yield Problem(message, hint="Correct its manifest, or remove it from the manifests", ref=ref)
 
 
+def built_gateway(ref: Ref, earlier: Earlier) -> Object | None:
+    """A gateway in mode Model with the cluster that earlier runs composed its Gateway for, and no more of it.
+    None where there is no such cluster, or several."""
+    if ref.kind != _GATEWAY:
+        return None
+    places = {place for place, value in earlier(ref) if place and identity(value)[1] == "Gateway"}
+    return {"spec": {"clusterName": places.pop()}} if len(places) == 1 else None
+
+
 def declared_gateway(
     manifests: Sequence[api.Resource], live: Sequence[Mapping[str, Any]]
 ) -> tuple[api.InferenceGateway | None, bool]:

@@ -67,6 +67,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
     as_scaled,
+    built_gateway,
     forgotten,
     held_resources,
     published_copies,
@@ -376,7 +377,8 @@ def _fleet(
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
         applied = partial(_built, before)
-        loaded = _load(settings, applied, added=added, accounts=accounts, seen=_nodes(observed))
+        known = lambda ref: applied(ref) or built_gateway(ref, files)  # noqa: E731
+        loaded = _load(settings, known, added=added, accounts=accounts, seen=_nodes(observed))
         state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied)
         published: Sequence[Object] = ()
         if settings.control_unread:

@@ -50,6 +50,18 @@ def idle_policies(context: Context) -> Iterator[str]:
         )
 
 
+def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
+    """Yield the policies of these whose callers are selected by labels of Secrets, which are not read."""
+    for policy in policies:
+        selector = policy.spec.caller_selector
+        if selector and not any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
+            yield (
+                f"{_name(policy)}: the callers of callerSelector {_pairs(selector.match_labels)} are not known, as no "
+                "control cluster is read: it lets in none of them, and counts no budget of theirs, until one is; or "
+                "name them in callers"
+            )
+
+
 def _callers(secrets: Iterable[KeySecret]) -> set[str]:
     return {caller_of(entry) for secret in secrets for entry in secret.callers}
 

@@ -57,6 +57,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.cal
     Keys,
     idle_policies,
     key_warnings,
+    unread_groups,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
@@ -162,6 +163,7 @@ def model_traffic(
             *_divided_budgets(context, serving.values(), routed),
             *_crowds(context, serving.values(), routed),
             *key_warnings(context, keys),
+            *unread_groups(_unread(context, serving.values())),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
             *(gateway.warning for gateway in moved),
         ),
@@ -343,6 +345,22 @@ def _keys(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[Ke
     asking = [(gateway, gateway.spec.auth) for gateway in gateways]
     found = [(gateway, _key_secrets(context, auth.api_key.secret_selector)) for gateway, auth in asking if auth]
     return [(gateway, secrets) for gateway, secrets in found if secrets is not None]
+
+
+def _unread(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[api.CallerPolicy]:
+    """Return the policies for services of gateways whose Secrets with keys are not read, and of whose callers none is
+    remembered."""
+    asking = [(each, each.spec.auth) for each in gateways]
+    unread = [
+        gateway for gateway, auth in asking if auth and _key_secrets(context, auth.api_key.secret_selector) is None
+    ]
+    services = [each for each in context.fleet.services.values() if any(by.serves(each.labels) for by in unread)]
+    return [
+        policy
+        for __, policy in sorted(context.fleet.policies.items())
+        if any(selects(policy, service) for service in services)
+        and not any(secret.callers for secret in _remembered(context, policy))
+    ]
 
 
 def _sizes(

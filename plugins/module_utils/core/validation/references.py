@@ -43,6 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of, is_priority
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
     cloud_cluster_needs,
     cluster_needs,
@@ -669,8 +670,8 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices, _class_currency),
-    "InferenceGateway": (_gateway_name, _gateway_cluster, model_gateway),
-    "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs),
+    "InferenceGateway": (_gateway_name, _gateway_cluster, model_gateway, known_gateways.gateway_status),
+    "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs, known_gateways.cluster_status),
     **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
     "ModelCache": (_workload_namespace, _cache_clusters),
     "ModelDeployment": (

@@ -261,7 +261,10 @@ def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fle
     *__, last = map(str, caught.value.problems)
     assert "InferenceGateway models: Has errors, and cannot be held" in last
     fleet.edit("clusterName: edge, nonsense: 1", "clusterName: rim")
-    assert of_files().changes, "nothing is known of a change either"
+    with pytest.raises(build.ManifestError) as caught:
+        of_files()
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.message) == ("spec.clusterName", 'cannot change, and was applied as "edge"')
 
 
 POLICY = f"""{EDGE}---

@@ -1,0 +1,51 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of what manifests say is known of gateways, in `status`, where no run observes it.
+
+It becomes part of objects, so it must be what it is for, and never a private key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
+
+_CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
+_ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,253}")
+
+
+def gateway_status(gateway: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield what is wrong with the status of a gateway."""
+    if gateway.status:
+        yield from _address(gateway.status.address, "status.address")
+        yield from _certificates(gateway.status.client_ca_certificate, "status.clientCACertificate")
+
+
+def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield what is wrong with the status of a cluster's gateway."""
+    known = cluster.status and cluster.status.gateway
+    if not known:
+        return
+    yield from _address(known.address, "status.gateway.address")
+    yield from _address(known.internal_address, "status.gateway.internalAddress")
+    if known.hostname and not all(map(is_dns_label, known.hostname.split("."))):
+        hint = "Copy the name in spec.dnsNames of its Certificate cluster-gateway"
+        yield Problem("must be a DNS name", "status.gateway.hostname", short(known.hostname), hint)
+    yield from _certificates(known.ca_certificate, "status.gateway.caCertificate")
+
+
+def _address(value: str | None, path: str) -> Iterator[Problem]:
+    if value and not _ADDRESS.fullmatch(value):
+        hint = "Copy the address in the status of its Gateway"
+        yield Problem("must be an address or a DNS name", path, short(value), hint)
+
+
+def _certificates(value: str | None, path: str) -> Iterator[Problem]:
+    """Yield that a field has something else than certificates, which is not shown: it may be a private key."""
+    if value and not _CERTIFICATES.fullmatch(value):
+        yield Problem("must be certificates (PEM) and nothing else", path, hint="Copy ca.crt of its ConfigMap")

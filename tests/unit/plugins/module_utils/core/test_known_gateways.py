@@ -1,0 +1,60 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Status of gateways in manifests, which becomes part of objects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\nAA==\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----\n"
+CLUSTER = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "InferenceCluster",
+    "metadata": {"name": "east"},
+    "spec": {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": "east"}}}},
+}
+GATEWAY = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "InferenceGateway",
+    "metadata": {"name": "edge"},
+    "spec": {"clusterName": "east"},
+}
+
+
+def loaded(gateway: dict[str, Any], cluster: dict[str, Any]) -> Loaded:
+    documents = [{**GATEWAY, "status": gateway}, {**CLUSTER, "status": {"gateway": cluster}}]
+    return load([Source("fleet.yaml", "---\n".join(f"{json.dumps(each)}\n" for each in documents).encode())])
+
+
+@pytest.mark.parametrize(
+    ("gateway", "cluster", "path", "says"),
+    [
+        ({"address": "<b>x</b>"}, {}, "status.address", "an address or a DNS name"),
+        ({"address": "203.0.113.9\n"}, {}, "status.address", "an address or a DNS name"),
+        ({"clientCACertificate": "none"}, {}, "status.clientCACertificate", "certificates (PEM) and nothing else"),
+        ({}, {"address": "{{ 7 * 7 }}"}, "status.gateway.address", "an address or a DNS name"),
+        ({}, {"internalAddress": "a b"}, "status.gateway.internalAddress", "an address or a DNS name"),
+        ({}, {"hostname": "{{ 7 * 7 }}"}, "status.gateway.hostname", "a DNS name"),
+        ({}, {"caCertificate": f"{PEM}{KEY}"}, "status.gateway.caCertificate", "certificates (PEM) and nothing else"),
+    ],
+)
+def test_it_must_be_what_it_is_for(gateway: dict[str, Any], cluster: dict[str, Any], path: str, says: str) -> None:
+    [problem] = loaded(gateway, cluster).errors
+    assert (problem.path, problem.message) == (path, f"must be {says}")
+    assert problem.hint
+    assert "planted" not in str(problem)
+
+
+def test_it_is_taken_as_it_is_known() -> None:
+    cluster = {
+        "address": "2001:db8::1",
+        "internalAddress": "east.elb.example.com",
+        "hostname": "cluster-east-1.modelplane-system.svc.cluster.local",
+        "caCertificate": f"{PEM}{PEM}",
+    }
+    assert loaded({"address": "203.0.113.9:8080", "clientCACertificate": PEM}, cluster).errors == ()
