@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 
-_CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
+_CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----((?!-----).)+-----END CERTIFICATE-----\s*)+", re.DOTALL)
 _ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,253}")
 
 

@@ -92,7 +92,12 @@ MISTAKES = (
     ("gateways.yaml:7", f"{EDGE}.auth.apiKey.secretSelector.matchLabels", "", "Must not be empty."),
     ("gateways.yaml:13", "document 2, InferenceGateway hub, spec.clusterName", '"pariss"', "Did you mean paris?"),
     ("gateways.yaml:18", "document 3, InferenceGateway nowhere, spec.clusterName", "", "the InferenceCluster that"),
-    ("gateways.yaml:25", "document 4, ModelEndpoint ai/openai, spec.origin", '"https://api.openai.com/v1"', "no path"),
+    (
+        "gateways.yaml:25",
+        "document 4, ModelEndpoint ai/openai, spec.origin",
+        "no address, no path",
+        "with or without a port",
+    ),
     ("gateways.yaml:26", "document 4, ModelEndpoint ai/openai, spec.api.schema", '"openai"', "Write OpenAI."),
     ("gateways.yaml:31", CUSTOMERS, "", "Remove '*', or all others."),
     ("gateways.yaml:34", f"{CUSTOMERS}.budgets[0].unit", '"Token"', "Did you mean Tokens?"),

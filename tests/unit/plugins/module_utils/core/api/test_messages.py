@@ -74,7 +74,8 @@ def hint(document: dict[str, Any], path: str) -> str:
     [
         ("ModelEndpoint", "spec.credential.apiKey", "sk-1", f"{KEPT_OUT} secretRef"),
         ("ModelEndpoint", "spec.credential", "sk-1", f"{KEPT_OUT} apiKey"),
-        ("ModelEndpoint", "spec.origin", "https://a.example/", 'Write "https://a.example"'),
+        # It may have a password.
+        ("ModelEndpoint", "spec.origin", "https://a.example/", ""),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160Gi", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160 GiB", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160gi", "Write 160"),
