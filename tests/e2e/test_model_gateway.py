@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     MANAGED_BY,
     MANAGED_BY_LABEL,
     child_name,
+    joined_name,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
@@ -173,7 +174,7 @@ def run(live: LiveFleet, *arguments: str) -> Run:
 
 
 def routing(live: LiveFleet, gateway_name: str) -> Object:
-    route = live.resource("ModelRoute", child_name("chat", gateway_name), "team")
+    route = live.resource("ModelRoute", joined_name("chat", gateway_name), "team")
     conditions = {each["type"]: each for each in route["status"]["conditions"]}
     return {"ready": conditions["RoutingReady"]["status"], "endpoints": route["status"]["endpoints"]}
 
