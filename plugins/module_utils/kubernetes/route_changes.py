@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying import routes
@@ -34,11 +34,12 @@ def wait_followed(
     seconds: float,
     progress: Progress = unseen,
 ) -> set[str]:
-    """Return the namespaces in which gateways still route as before when the time is over: to what is to be deleted
-    (`gone`), or by routes that were `removed`. `desired` are the routes that stay.
+    """Wait until gateways send nothing to what is to be deleted (`gone`), and know no routes any more that were
+    `removed`. Return the namespaces of `desired` routes that still lead there when the time is over.
 
     An HTTPRoute leads to such an object while it refers to it, as the AI gateway rewrites it from the AIGatewayRoute of
-    its name, and until the gateway's controller has processed it. Where HTTPRoutes cannot be read, none is awaited."""
+    its name, and until the gateway's controller has processed it. Where HTTPRoutes cannot be read, none is awaited. One
+    of a removed route leads nowhere once its backends are deleted, so it keeps nothing."""
     targets = _by_namespace(gone, lambda key: (key.kind, key.name))
     places = _Places(
         targets,
@@ -54,7 +55,7 @@ def wait_followed(
             seen(listed(sorted(left)))
             time.sleep(_POLL_SECONDS)
             left = places.behind(client, left)
-    return left
+    return replace(places, removed={}).behind(client, left)
 
 
 @dataclass(frozen=True)

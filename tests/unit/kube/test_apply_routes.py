@@ -212,27 +212,26 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
     place.plane.objects.apply(route(place))
     removed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
     gone = [Key("gateway.envoyproxy.io", "SecurityPolicy", place.namespace, "web")]
-    assert wait_followed(place.client, [], removed, gone, 0) == {place.namespace}
-    assert wait_followed(place.client, [], [], gone, 0) == set()
-    collect = {"api_version": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "web"}
-    progress, waited = following(lambda: place.plane.objects.delete(**collect, namespace=place.namespace))
+    collected: list[bool] = []
+
+    def collect() -> None:
+        place.plane.objects.delete("gateway.networking.k8s.io/v1", "HTTPRoute", "web", place.namespace)
+        collected.append(True)
+
+    progress, waited = following(collect)
     assert wait_followed(place.client, [], removed, gone, 60, progress) == set()
-    assert waited[-1] == "asked"
+    assert (collected, waited[-1]) == ([True], "asked")
 
 
-def test_a_removed_route_that_stays_keeps_its_guard_and_the_record(
-    routed: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_route_that_stays_keeps_nothing(routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its backends are deleted with what guards it, so it leads nowhere."""
     place = routed
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     held = {**route(place), "metadata": {**route(place)["metadata"], "finalizers": ["test.modelplane.ai/held"]}}
     guard = policy(place, WEB, place.namespace, mode="keys")
     place.apply([thing("v1", "Namespace", place.namespace), policies(place), guard, held])
     found = actions(place.apply([]))
-    assert (found["HTTPRoute/web"], found["Policy/keys"]) == ("deleted", "skipped")
-    assert place.records()
+    assert (found["HTTPRoute/web"], found["Policy/keys"]) == ("deleted", "deleted")
     place.plane.objects.patch(
         held["apiVersion"], "HTTPRoute", "web", {"metadata": {"finalizers": None}}, place.namespace
     )
-    assert actions(place.apply([]))["Policy/keys"] == "deleted"
-    assert place.get(guard) is None
