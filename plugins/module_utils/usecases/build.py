@@ -377,8 +377,9 @@ def _fleet(
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
         applied = partial(_built, before)
-        known = lambda ref: applied(ref) or built_gateway(ref, files)  # noqa: E731
-        loaded = _load(settings, known, added=added, accounts=accounts, seen=_nodes(observed))
+        loaded = _load(
+            settings, partial(_built_before, before, files), added=added, accounts=accounts, seen=_nodes(observed)
+        )
         state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied)
         published: Sequence[Object] = ()
         if settings.control_unread:
@@ -646,6 +647,10 @@ def _refuse_partial_fleet(kinds: set[str]) -> None:
 def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:
     """Return what is built of these resources for the control cluster. Unreadable files are skipped."""
     return [found for ref in refs if (found := _built(files, ref))]
+
+
+def _built_before(files: Mapping[str, str], earlier: Earlier, ref: Ref) -> Object | None:
+    return _built(files, ref) or built_gateway(ref, earlier)
 
 
 def _built(files: Mapping[str, str], ref: Ref) -> Object | None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
+from typing import TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags
@@ -46,7 +47,7 @@ _INCLUDING = frozenset({".", "source", "eval"})
 _MOST_CHARACTERS = 1 << 14
 _MOST_VARIABLES = 16
 
-Variables = Mapping[str, str | None]
+Variables: TypeAlias = "Mapping[str, str | None]"
 """Values of variables by name; None for one whose value is known in the pod only."""
 
 
