@@ -608,20 +608,6 @@ def test_endpoints_come_and_go_while_requests_go_on(
     assert Counter(load.statuses) == {200: len(load.statuses)}
 
 
-def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
-    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
-) -> None:
-    """The way by which it is counted comes before requests take it, and stays until none does."""
-    [budget] = fleet.resource("CallerPolicy", "spill-ample")["spec"]["budgets"]
-    with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
-        load.more(gateway_cluster)
-        for choice in ("Refuse", "Overflow"):
-            budget["whenSpent"] = choice
-            fleet.install()
-            load.more(gateway_cluster)
-    assert Counter(load.statuses) == {200: len(load.statuses)}
-
-
 # Last, as the models move to another port
 
 

@@ -114,6 +114,13 @@ def anchor(cluster: ControlPlane, client: Client) -> Iterator[None]:
     yield
     place.apply([])
 
+    def settled() -> bool:
+        # Tests of other modules create it, and cannot while it goes.
+        there = cluster.get("v1", "Namespace", SYSTEM)
+        return there is None or "deletionTimestamp" not in there["metadata"]
+
+    cluster.wait_until_gone(settled)
+
 
 @pytest.fixture
 def place(cluster: ControlPlane, client: Client, anchor: None) -> Iterator[Place]:
