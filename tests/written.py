@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
     cluster,
     engine_flags,
     gateway,
+    label_index,
     service,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import caller_policy as of_policy
@@ -130,11 +131,13 @@ def gateway_releases(document: Document) -> tuple[gateway.HelmRelease, ...]:
     return gateway.backend_of(resource).releases(resource)
 
 
-def endpoint_index(endpoints: Iterable[Document]) -> service.EndpointIndex:
-    return service.EndpointIndex(parsed(each, api.ModelEndpoint) for each in endpoints)
+def endpoint_index(endpoints: Iterable[Document]) -> label_index.LabelIndex[api.ModelEndpoint]:
+    return label_index.LabelIndex[api.ModelEndpoint](parsed(each, api.ModelEndpoint) for each in endpoints)
 
 
-def resolve(document: Document, index: service.EndpointIndex, usable: Callable[[Any], bool]) -> service.Resolution:
+def resolve(
+    document: Document, index: label_index.LabelIndex[api.ModelEndpoint], usable: Callable[[Any], bool]
+) -> service.Resolution:
     return service.resolve(parsed(document, api.ModelService), index, usable)
 
 

@@ -1,7 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Measure what whole runs cost: `builds.py CLUSTERS POOLS DEPLOYMENTS REPLICAS [--plan]` writes manifests of a fleet,
-and builds it.
+"""Measure what whole runs cost: `builds.py CLUSTERS POOLS DEPLOYMENTS REPLICAS [--plan] [--policies]` writes manifests
+of a fleet, and builds it. With `--policies`, its gateway is in mode Model, and each service has a CallerPolicy of
+its own with a budget.
 
 Printed is one JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), and the `cpu`
 seconds and peak `memory` (MiB) of each run, all of which are processes of their own: the `first` build into an empty
@@ -48,6 +49,14 @@ kind: InferenceGateway
 metadata: {name: default}
 spec: {backend: Traefik, traefik: {version: "40.2.0"}}
 """
+MODEL_GATEWAY = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: models}
+spec:
+  clusterName: c00000
+  auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {modelplane.ai/keys: models}}}}
+"""
 CLUSTER = """---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceCluster
@@ -55,6 +64,12 @@ metadata: {name: NAME, labels: {region: REGION}}
 spec:
   cluster: {source: Existing, existing: {secretRef: {name: NAME}}}
   nodePools:
+"""
+KNOWN_GATEWAY = """status:
+  gateway:
+    address: ADDRESS
+    hostname: HOSTNAME
+    caCertificate: "-----BEGIN CERTIFICATE-----\\nof the cluster\\n-----END CERTIFICATE-----\\n"
 """
 POOL = "  - {name: NAME, className: CLASS, nodeCount: NODES}\n"
 MODEL = """---
@@ -77,9 +92,18 @@ spec:
 ---
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelService
-metadata: {name: NAME, namespace: TEAM}
+metadata: {name: NAME, namespace: TEAM, labels: {model: NAME}}
 spec:
   endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: NAME}}}]
+"""
+POLICY = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: CallerPolicy
+metadata: {name: NAME, namespace: TEAM}
+spec:
+  services: {matchLabels: {model: NAME}}
+  callers: [{name: team-of-NAME}]
+  budgets: [{name: hourly, unit: Tokens, limit: 100000, per: Hour}]
 """
 
 
@@ -89,27 +113,36 @@ def filled(template: str, **values: object) -> str:
     return template
 
 
-def cluster(number: int, pools: int) -> str:
+def cluster(number: int, pools: int, *, policies: bool) -> str:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import (
+        internal_hostname,
+    )
+
     name = f"c{number:05}"
     kinds = (KINDS[pool % len(KINDS)][0] for pool in range(pools))
     below = (filled(POOL, NAME=f"pool-{pool}", CLASS=kind, NODES=NODES) for pool, kind in enumerate(kinds))
-    return "".join((filled(CLUSTER, NAME=name, REGION=f"r{number % 20}"), *below))
+    known = (
+        filled(KNOWN_GATEWAY, HOSTNAME=internal_hostname(name), ADDRESS=f"10.{number >> 8}.{number & 255}.1")
+        if policies
+        else ""
+    )
+    return "".join((filled(CLUSTER, NAME=name, REGION=f"r{number % 20}"), *below, known))
 
 
-def model(number: int, replicas: int) -> str:
-    """A deployment that no other one is like, and its service."""
+def model(number: int, replicas: int, *, policies: bool) -> str:
+    """A deployment that no other one is like, its service, and the policy of that."""
     values = {"NAME": f"m{number:05}", "TEAM": f"team-{number % 20}", "COUNT": 1 + number % 4, "REPLICAS": replicas}
-    return filled(MODEL, MEMORY=f"{40_000 + number % 4_000}Mi", **values)
+    return filled(MODEL + (POLICY if policies else ""), MEMORY=f"{40_000 + number % 4_000}Mi", **values)
 
 
-def write(folder: Path, clusters: int, pools: int, deployments: int, replicas: int) -> None:
+def write(folder: Path, clusters: int, pools: int, deployments: int, replicas: int, *, policies: bool) -> None:
     """Write the manifests of a fleet: classes, a gateway, clusters, and deployments with a service each."""
     folder.mkdir()
     classes = [filled(CLASS, NAME=name, COUNT=count, MEMORY=f"{{value: {memory}}}") for name, count, memory in KINDS]
-    (folder / "fleet.yaml").write_text("".join((*classes, GATEWAY)), encoding="utf-8")
+    (folder / "fleet.yaml").write_text("".join((*classes, MODEL_GATEWAY if policies else GATEWAY)), encoding="utf-8")
     for kind, found in (
-        ("clusters", [cluster(number, pools) for number in range(clusters)]),
-        ("models", [model(number, replicas // deployments) for number in range(deployments)]),
+        ("clusters", [cluster(number, pools, policies=policies) for number in range(clusters)]),
+        ("models", [model(number, replicas // deployments, policies=policies) for number in range(deployments)]),
     ):
         for start in range(0, len(found), RESOURCES):
             text = "".join(found[start : start + RESOURCES])
@@ -162,10 +195,10 @@ def measured(step: str, place: Path) -> dict[str, float]:
     return {**found, "cpu": spent.ru_utime + spent.ru_stime, "memory": spent.ru_maxrss / 1024}
 
 
-def main(sizes: list[int], *, plan: bool) -> None:
+def main(sizes: list[int], *, plan: bool, policies: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="modelplane-bench.") as folder:
         place = Path(folder)
-        write(place / "manifests", *sizes)
+        write(place / "manifests", *sizes, policies=policies)
         found = {"first": measured("plan" if plan else "first", place)}
         if not plan:
             found["nothing"] = measured("nothing", place)
@@ -186,6 +219,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sizes", nargs="+", help="clusters, pools, deployments, replicas; or the folder of a step")
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--policies", action="store_true")
     parser.add_argument("--step", choices=("plan", "first", "nothing", "start", "libyaml", "change"))
     chosen = parser.parse_args()
     if chosen.step == "start":
@@ -195,4 +229,4 @@ if __name__ == "__main__":
     elif chosen.step:
         run(Path(*chosen.sizes), check_mode=chosen.step == "plan")
     else:
-        main([int(number) for number in chosen.sizes], plan=chosen.plan)
+        main([int(number) for number in chosen.sizes], plan=chosen.plan, policies=chosen.policies)

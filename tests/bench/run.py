@@ -6,10 +6,10 @@ Each row runs in a process of its own. `load` is the time to read the fleet from
 the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
 is the number of nodes of each replica; where it is more than the 4 of a pool, the pools of a cluster share a fabric and
 every replica is spread over several. The table after it is of whole runs: manifests in, a build folder out
-(`builds.py`), in seconds of CPU, and as often as libyaml alone takes for the manifests and the state; the next is of
-losses of clusters that are tried (`survival.py`), in seconds of CPU; those after that are of exact placement beside the
-sequential answer (`exactness.py`), and of live clusters (`live.py`). The last figures are of 1,000 plans whose pods a
-real kube-scheduler binds (`binding.py`).
+(`builds.py`; the first row is of a gateway in mode Model and its CallerPolicies), in seconds of CPU, and as often as
+libyaml alone takes for the manifests and the state; the next is of losses of clusters (`survival.py`), in
+seconds of CPU; those after that are of exact placement beside the sequential answer (`exactness.py`), and of live
+clusters (`live.py`). The last figures are of 1,000 plans whose pods a real kube-scheduler binds (`binding.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ OTHERS = (0, 1_000)
 MANY = ((100, 3, 1_000, 1_000), (1_000, 5, 1_000, 1_000), (1_000, 5, 2_000, 20_000))
 # (clusters, pools, deployments, replicas in all, nodes of a gang); of the last, half find no room.
 GANGS = ((100, 3, 10, 100, 10), (1_000, 5, 10, 1_000, 10), (1_000, 5, 1_000, 1_000, 10), (100, 5, 100, 200, 15))
-# (clusters, pools, deployments and as many services, replicas); the last is only planned.
+# (clusters, pools, deployments and as many services, replicas); the last is only planned. Before them is one whose
+# gateway is in mode Model, with as many CallerPolicies.
+POLICIES = (1_000, 5, 1_000, 1_000)
 BUILDS = ((30, 5, 100, 100), (100, 5, 100, 1_000), (1_000, 5, 1_000, 10_000), (10_000, 5, 1_000, 10_000))
 # (clusters, services of a deployment each that have to survive the loss of any cluster): of the second, GPUs are taken
 # to the last one, so that no loss leaves room for what it displaces.
@@ -184,11 +186,10 @@ def measured(script: str, *arguments: int | str) -> dict[str, Any]:
     return found
 
 
-def build_row(sizes: Sequence[int], *, is_plan: bool) -> list[str]:
+def build_row(sizes: Sequence[int], *, is_plan: bool = False, policies: bool = False) -> list[str]:
     """Return the cells of a fleet that is built, or only planned."""
-    found: dict[str, Any] = measured(
-        str(Path(__file__).with_name("builds.py")), *sizes, *(["--plan"] if is_plan else [])
-    )
+    options = [*(["--plan"] if is_plan else []), *(["--policies"] if policies else [])]
+    found: dict[str, Any] = measured(str(Path(__file__).with_name("builds.py")), *sizes, *options)
     cells = [f"{number:,}" for number in (*sizes, found["files"])]
     for step in ("first", "nothing", "change"):
         cells += [
@@ -215,6 +216,7 @@ def main() -> int:
         print(row((*counts, *times, f"{found['memory']:.0f}"), WIDTHS), flush=True)
     print()
     print(row(BUILD_HEADING, BUILD_WIDTHS))
+    print(row(build_row(POLICIES, policies=True), BUILD_WIDTHS), flush=True)
     for sizes in BUILDS:
         print(row(build_row(sizes, is_plan=sizes == BUILDS[-1]), BUILD_WIDTHS), flush=True)
     print()

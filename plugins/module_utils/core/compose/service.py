@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ServiceEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import weights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service_routes import (
     WeightedEndpoint,
     routes,
@@ -39,31 +40,9 @@ class Resolution:
     tier: int | None
 
 
-class EndpointIndex:
-    """Index of all ModelEndpoints by namespace and labels."""
-
-    def __init__(self, endpoints: Iterable[api.ModelEndpoint]) -> None:
-        self._all: dict[str, dict[str, api.ModelEndpoint]] = {}
-        for endpoint in endpoints:
-            self._all.setdefault(endpoint.namespace, {})[endpoint.name] = endpoint
-        self._by_label: dict[tuple[str, str, str], set[str]] = {}
-        for namespace, named in self._all.items():
-            for name, endpoint in named.items():
-                for key, value in endpoint.labels.items():
-                    self._by_label.setdefault((namespace, key, value), set()).add(name)
-
-    def matching(self, namespace: str, labels: Mapping[str, str]) -> list[api.ModelEndpoint]:
-        """Return the endpoints of a namespace with all of these labels, sorted by name. No labels match all of them."""
-        named = self._all.get(namespace, {})
-        sets = [self._by_label.get((namespace, key, value), set()) for key, value in labels.items()]
-        sets.sort(key=len)
-        found = sets[0].intersection(*sets[1:]) if sets else named
-        return [named[name] for name in sorted(found)]
-
-
 def resolve(
     service: api.ModelService,
-    endpoints: EndpointIndex,
+    endpoints: LabelIndex[api.ModelEndpoint],
     usable: Callable[[api.ModelEndpoint], bool],
     *,
     failover: bool = False,
@@ -94,7 +73,7 @@ def resolve(
 
 
 def _matched(
-    service: api.ModelService, endpoints: EndpointIndex
+    service: api.ModelService, endpoints: LabelIndex[api.ModelEndpoint]
 ) -> list[tuple[ServiceEndpoint, list[api.ModelEndpoint]]]:
     """Return every entry with the endpoints that belong to it."""
     taken: set[str] = set()

@@ -318,8 +318,7 @@ def _configuration(size: ConfigurationSize | None) -> GatewayConfiguration | Non
 
 
 def _uncounted(plan: Plan, gateway: api.InferenceGateway) -> UncountedRequests | None:
-    fleet = plan.context.fleet
-    found = uncounted(gateway, fleet.services.values(), list(fleet.policies.values()))
+    found = uncounted(gateway, plan.context.fleet.services.values(), plan.context.selection)
     if found is None:
         return None
     return api.construct(

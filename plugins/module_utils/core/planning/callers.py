@@ -9,10 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    KeySecret,
-    selects,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, nearest, some
 
@@ -24,18 +21,19 @@ _MAKE = "the playbook modelplane.fleet.keys makes keys"
 
 def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
     """Yield gateways that no caller has a key for, and callers of policies that have none."""
-    for gateway, secrets in keys:
-        if not _callers(secrets):
+    known = {gateway.name: _callers(secrets) for gateway, secrets in keys}
+    for gateway, _secrets in keys:
+        if not known[gateway.name]:
             yield _without_keys(context, gateway)
     for __, policy in sorted(context.fleet.policies.items()):
-        services = [service for service in context.fleet.services.values() if selects(policy, service)]
+        services = context.selection.services(policy)
         asking = [each for each in keys if any(each[0].serves(service.labels) for service in services)]
-        secrets = [secret for __, found in asking for secret in found]
+        callers = frozenset[str]().union(*(known[gateway.name] for gateway, __ in asking))
         # Without any key at all, it is the gateway that something is wrong with.
-        if _callers(secrets):
+        if callers:
             gateways = f"InferenceGateway {some(gateway.name for gateway, __ in asking)}"
-            yield from _unknown_callers(policy, secrets, gateways)
-            yield from _empty_group(policy, secrets, gateways)
+            yield from _unknown_callers(policy, callers, gateways)
+            yield from _empty_group(policy, [secret for __, found in asking for secret in found], gateways)
 
 
 def idle_policies(context: Context) -> Iterator[str]:
@@ -62,8 +60,8 @@ def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
             )
 
 
-def _callers(secrets: Iterable[KeySecret]) -> set[str]:
-    return {caller_of(entry) for secret in secrets for entry in secret.callers}
+def _callers(secrets: Iterable[KeySecret]) -> frozenset[str]:
+    return frozenset(caller_of(entry) for secret in secrets for entry in secret.callers)
 
 
 def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
@@ -79,8 +77,7 @@ def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
     )
 
 
-def _unknown_callers(policy: api.CallerPolicy, secrets: Iterable[KeySecret], gateways: str) -> Iterator[str]:
-    known = _callers(secrets)
+def _unknown_callers(policy: api.CallerPolicy, known: frozenset[str], gateways: str) -> Iterator[str]:
     named = [caller.name for caller in policy.spec.callers or () if caller.name != EVERY_CALLER]
     unknown = [name for name in named if name not in known]
     if unknown:

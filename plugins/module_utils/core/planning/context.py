@@ -11,6 +11,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
+    PolicySelection,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
@@ -55,6 +58,11 @@ class Context:
     def ways(self) -> Ways:
         """Return the ways from gateways in mode Model to endpoints."""
         return Ways(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
+
+    @cached_property
+    def selection(self) -> PolicySelection:
+        """Return which ModelServices the CallerPolicies select."""
+        return PolicySelection(self.fleet.policies.values(), self.fleet.services.values())
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
         """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when

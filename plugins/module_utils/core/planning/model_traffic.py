@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GatewayStatus
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import (
     backends,
     mtls,
@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     UNCROWDED,
     UNDIVIDED,
     KeySecret,
+    NamespaceRights,
     Rights,
     caller_objects,
     counts_tokens_of_callers,
@@ -35,11 +36,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     divided_budgets,
     rights,
     selected_callers,
-    selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     CALLERS_SECRET,
     certificate_secrets,
+    composed_gateways,
     gateway_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
@@ -52,7 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     ConfigurationSize,
     configuration_size,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import EndpointIndex, resolve
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
     Keys,
     idle_policies,
@@ -124,7 +125,7 @@ def model_traffic(
         return ModelTraffic(warnings=tuple(idle_policies(context)))
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
-    index = EndpointIndex([*endpoints, *context.fleet.external.values()])
+    index = LabelIndex([*endpoints, *context.fleet.external.values()])
     served, spilled, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
     for cluster, gateway in serving.items():
         found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
@@ -143,13 +144,19 @@ def model_traffic(
     objects: dict[str, list[Object]] = {}
     for place, value in stays:
         objects.setdefault(place, []).append(value)
+    keys = {gateway.name: _key_secrets(context, gateway) for gateway in serving.values()}
+    known = {
+        cluster: dict(_rights(context, gateway, served[cluster], keys[gateway.name]))
+        for cluster, gateway in serving.items()
+    }
     for cluster, gateway in serving.items():
-        objects.setdefault(cluster, []).extend(_gateway_objects(context, gateway, served[cluster]))
+        objects.setdefault(cluster, []).extend(_gateway_objects(gateway, served[cluster], known[cluster]))
     for cluster, values in inside.items():
         objects.setdefault(cluster, []).extend(values)
     routed = tuple(each for routes in served.values() for each in routes)
-    keys = _keys(context, serving.values())
-    sizes = dict(_sizes(keys, served))
+    asking = [(gateway, secrets) for gateway in serving.values() if (secrets := keys[gateway.name]) is not None]
+    unread = [gateway for gateway in serving.values() if gateway.spec.auth and keys[gateway.name] is None]
+    sizes = dict(_sizes(asking, served))
     return ModelTraffic(
         routes=routed,
         objects=objects,
@@ -160,10 +167,10 @@ def model_traffic(
         warnings=(
             *refusals,
             *_named_callers(routed),
-            *_divided_budgets(context, serving.values(), routed),
-            *_crowds(context, serving.values(), routed),
-            *key_warnings(context, keys),
-            *unread_groups(_unread(context, serving.values())),
+            *_divided_budgets(known.values(), routed),
+            *_crowds(known, served),
+            *key_warnings(context, asking),
+            *unread_groups(_unread(context, unread)),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
             *(gateway.warning for gateway in moved),
         ),
@@ -175,7 +182,7 @@ def model_traffic(
 
 
 def _gateway_objects(
-    context: Context, gateway: api.InferenceGateway, served: Sequence[RoutedModel]
+    gateway: api.InferenceGateway, served: Sequence[RoutedModel], known: Mapping[str, NamespaceRights]
 ) -> Iterable[Object]:
     """Yield the objects of a gateway and its services on its cluster."""
     yield from gateway_objects(gateway)
@@ -184,25 +191,35 @@ def _gateway_objects(
         yield from mtls.cluster_service_objects(gateway, cluster_gateway)
     for each in served:
         yield from each.objects
-    yield from _caller_objects(context, gateway, served)
+    for namespace, routes in _by_namespace(served).items():
+        yield from caller_objects(routes, known[namespace])
+        yield from overflow.overflow_budget_objects(routes, known[namespace])
+
+
+def _by_namespace(served: Iterable[RoutedModel]) -> dict[str, list[Route]]:
+    """Return the routes with endpoints by the namespaces of their services, sorted."""
+    found: dict[str, list[Route]] = {}
+    for each in sorted(served, key=lambda each: each.route.service.namespace):
+        if each.objects:
+            found.setdefault(each.route.service.namespace, []).append(each.route)
+    return found
 
 
 def _gateways(
     context: Context, platforms: Mapping[str, Platform]
 ) -> tuple[dict[str, str], dict[str, api.InferenceGateway]]:
     """Return the gateways that cannot be composed, with the reasons, and the others by their clusters."""
+    composed = composed_gateways(context.fleet.model_gateways)
     refused: dict[str, str] = {}
-    serving: dict[str, api.InferenceGateway] = {}
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""
-        if cluster in serving:
-            first = serving[cluster].name
-            refused[gateway.name] = f"cluster {cluster} has InferenceGateway {first} already: name another cluster"
-        elif cluster not in platforms:
+        first = composed[cluster].name
+        if cluster not in platforms:
             refused[gateway.name] = f"there is no InferenceCluster {cluster}"
-        else:
-            serving[cluster] = gateway
-    return refused, serving
+        elif first != gateway.name:
+            refused[gateway.name] = f"cluster {cluster} has InferenceGateway {first} already: name another cluster"
+    serving = [gateway for gateway in context.fleet.model_gateways if gateway.name not in refused]
+    return refused, {gateway.spec.cluster_name or "": gateway for gateway in serving}
 
 
 def _routes(served: Iterable[RoutedModel]) -> list[Object]:
@@ -245,7 +262,7 @@ def _routed(
     context: Context,
     service: api.ModelService,
     gateway: api.InferenceGateway,
-    index: EndpointIndex,
+    index: LabelIndex[api.ModelEndpoint],
     cluster_gateways: ClusterGateways,
 ) -> RoutedModel:
     problems: dict[str, str] = {}
@@ -257,8 +274,7 @@ def _routed(
         return not problem
 
     names_callers = any(
-        selects(policy, service) and counts_tokens_of_callers(policy, policy.spec.budgets or ())
-        for policy in context.fleet.policies.values()
+        counts_tokens_of_callers(policy, policy.spec.budgets or ()) for policy in context.selection.policies(service)
     )
     route = Route(service, gateway, resolve(service, index, usable, failover=True), cluster_gateways, names_callers)
     return RoutedModel(route, problems, route_objects(route))
@@ -271,18 +287,17 @@ def _with_overflow(
     nowhere, and whether any budget would. `cluster_gateway` is that of the gateway's cluster."""
     found: list[RoutedModel] = []
     refusals: list[str] = []
-    budgets: dict[str, overflow.Overflowing] = {}
+    # Gateways that ask for no keys know no callers, and refuse all of services with a policy.
+    known = [each for each in served if each.route.gateway.spec.auth]
     by_namespace = _policies(context)
-    for namespace, policies in by_namespace.items():
-        # Gateways that ask for no keys know no callers, and refuse all of services with a policy.
-        known = [each.route for each in served if each.route.gateway.spec.auth]
-        beside = [route for route in known if route.service.namespace == namespace]
-        budgets[namespace] = overflow.overflowing(beside, policies)
+    budgets = {
+        namespace: overflow.overflowing(routes, by_namespace.get(namespace, ()), context.selection)
+        for namespace, routes in _by_namespace(known).items()
+    }
     for each in served:
-        namespace = each.route.service.namespace
-        spilling = budgets.get(namespace, {})
+        spilling = budgets.get(each.route.service.namespace, {})
         accepts = functools.partial(_accepts, context, cluster_gateway.cluster, each.route.namespace)
-        policies = by_namespace.get(namespace, [])
+        policies = context.selection.policies(each.route.service)
         route = overflow.with_overflow(each.route, spilling, cluster_gateway, policies, accepts)
         objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else each.objects
         found.append(replace(each, route=route, objects=objects))
@@ -308,31 +323,32 @@ def _accepts(context: Context, cluster: str, namespace: str, name: str) -> bool:
     return text(accepted, "status") == "True"
 
 
-def _caller_objects(context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel]) -> Iterable[Object]:
-    by_namespace: dict[str, list[Route]] = {}
-    for each in served:
-        if each.objects:
-            by_namespace.setdefault(each.route.service.namespace, []).append(each.route)
-    for namespace, routes in sorted(by_namespace.items()):
-        rights_here = _rights(context, gateway, namespace)
-        yield from caller_objects(routes, rights_here)
-        yield from overflow.overflow_budget_objects(routes, rights_here)
+def _rights(
+    context: Context, gateway: api.InferenceGateway, served: Iterable[RoutedModel], secrets: Sequence[KeySecret] | None
+) -> Iterator[tuple[str, NamespaceRights]]:
+    """Yield the rights that the policies of each namespace with routes give at a gateway with these Secrets. One that
+    asks for no keys knows no caller, whatever a request says."""
+    by_namespace = _policies(context)
+    for namespace in _by_namespace(served):
+        found: list[Rights] = []
+        for policy in by_namespace.get(namespace, ()):
+            services = context.selection.services(policy)
+            if gateway.spec.auth is None:
+                found.append(Rights(policy, (), frozenset(service.name for service in services)))
+            else:
+                known = _remembered(context, policy) if secrets is None else secrets
+                found.append(rights(policy, known, services))
+        yield namespace, NamespaceRights(found)
 
 
-def _rights(context: Context, gateway: api.InferenceGateway, namespace: str) -> list[Rights]:
-    """Return the rights that the policies of a namespace give at a gateway. One that asks for no keys knows no caller,
-    whatever a request says."""
-    policies = _policies(context).get(namespace, [])
+def _key_secrets(context: Context, gateway: api.InferenceGateway) -> list[KeySecret] | None:
+    """Return the Secrets with keys of a gateway's callers; None when it is not known which there are, and for one that
+    asks for no keys."""
     if gateway.spec.auth is None:
-        return [Rights(policy, ()) for policy in policies]
-    secrets = _key_secrets(context, gateway.spec.auth.api_key.secret_selector)
-    return [rights(policy, _remembered(context, policy) if secrets is None else secrets) for policy in policies]
-
-
-def _key_secrets(context: Context, selector: LabelSelector) -> list[KeySecret] | None:
-    """Return the Secrets with keys of a gateway's callers; None when it is not known which there are."""
+        return None
     if context.observed is None or context.observed.unreachable or context.observed.unread:
         return None
+    selector = gateway.spec.auth.api_key.secret_selector
     return [
         KeySecret(labels, tuple(sorted(context.observed.secret_keys.get(place, ()))))
         for place, labels in sorted(context.observed.secret_labels.items())
@@ -340,25 +356,13 @@ def _key_secrets(context: Context, selector: LabelSelector) -> list[KeySecret] |
     ]
 
 
-def _keys(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[Keys]:
-    """Return the gateways that require keys, where the callers that have one are known."""
-    asking = [(gateway, gateway.spec.auth) for gateway in gateways]
-    found = [(gateway, _key_secrets(context, auth.api_key.secret_selector)) for gateway, auth in asking if auth]
-    return [(gateway, secrets) for gateway, secrets in found if secrets is not None]
-
-
-def _unread(context: Context, gateways: Iterable[api.InferenceGateway]) -> list[api.CallerPolicy]:
-    """Return the policies for services of gateways whose Secrets with keys are not read, and of whose callers none is
-    remembered."""
-    asking = [(each, each.spec.auth) for each in gateways]
-    unread = [
-        gateway for gateway, auth in asking if auth and _key_secrets(context, auth.api_key.secret_selector) is None
-    ]
-    services = [each for each in context.fleet.services.values() if any(by.serves(each.labels) for by in unread)]
+def _unread(context: Context, unread: Collection[api.InferenceGateway]) -> list[api.CallerPolicy]:
+    """Return the policies for services of these gateways, whose Secrets with keys are not read, of whose callers none
+    is remembered."""
     return [
         policy
         for __, policy in sorted(context.fleet.policies.items())
-        if any(selects(policy, service) for service in services)
+        if any(by.serves(service.labels) for service in context.selection.services(policy) for by in unread)
         and not any(secret.callers for secret in _remembered(context, policy))
     ]
 
@@ -381,10 +385,9 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
     if selector is None:
         return []
     callers: set[str] = set()
-    for service in context.fleet.services.values():
-        if selects(policy, service):
-            composed = (value for place, value in context.earlier(service.ref) if place)
-            callers.update(caller for value in composed for caller in selected_callers(value, policy))
+    for service in context.selection.services(policy):
+        composed = (value for place, value in context.earlier(service.ref) if place)
+        callers.update(caller for value in composed for caller in selected_callers(value, policy))
     return [KeySecret(selector.match_labels, tuple(sorted(callers)))]
 
 
@@ -460,36 +463,34 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
     return text(observed, "data", constants.CA_KEY) or earlier or written_one
 
 
-def _divided_budgets(
-    context: Context, gateways: Iterable[api.InferenceGateway], routed: Iterable[RoutedModel]
-) -> Iterable[str]:
+def _divided_budgets(known: Iterable[Mapping[str, NamespaceRights]], routed: Iterable[RoutedModel]) -> Iterable[str]:
     """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
-    services = [each.route.service for each in routed if each.objects]
-    namespaces = sorted({service.namespace for service in services})
+    served = {
+        namespace: {route.service.name for route in routes} for namespace, routes in _by_namespace(routed).items()
+    }
     found: dict[str, str] = {}
-    for gateway in gateways:
-        for each in (each for namespace in namespaces for each in _rights(context, gateway, namespace)):
-            budgets = divided_budgets(each, services, context.fleet.policies.values())
+    for namespace, here in (pair for of_gateway in known for pair in of_gateway.items()):
+        for each in here.policies:
+            budgets = divided_budgets(each, here, served[namespace])
             if budgets and each.policy.spec.caller_selector:
-                policy = f"CallerPolicy {each.policy.namespace}/{each.policy.name}"
+                policy = f"CallerPolicy {namespace}/{each.policy.name}"
                 shown = ", ".join(budget.name for budget in budgets)
                 found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
     return [message for __, message in sorted(found.items())]
 
 
-def _crowds(context: Context, gateways: Iterable[api.InferenceGateway], routed: Iterable[RoutedModel]) -> Iterable[str]:
+def _crowds(
+    known: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
+) -> Iterable[str]:
     """Yield budgets that are too many for one object, as groups of callers are large."""
-    served = [each.route for each in routed if each.objects]
     found: dict[str, str] = {}
-    for gateway in gateways:
-        routes = [route for route in served if route.gateway.name == gateway.name]
-        for namespace in sorted({route.service.namespace for route in routes}):
-            own = [route for route in routes if route.service.namespace == namespace]
-            known = _rights(context, gateway, namespace)
+    for cluster, here in known.items():
+        for namespace, routes in _by_namespace(served[cluster]).items():
             # Those that overflow are counted at the cluster gateway, by an object of their own.
-            for crowd in (*crowds(own, known, AT_GATEWAY), *crowds(own, known, overflow.AT_CLUSTER_GATEWAY)):
-                policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
-                found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
+            for counter in (AT_GATEWAY, overflow.AT_CLUSTER_GATEWAY):
+                for crowd in crowds(routes, here[namespace], counter):
+                    policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
+                    found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
     return [message for __, message in sorted(found.items())]
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint, model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
     MatchedEndpoint,
     resolve,
 )
@@ -205,7 +205,7 @@ def usable_endpoints(
     composed = [
         found for replica in replicas if (found := _endpoint(context, replica, clusters.get(replica.spec.cluster_name)))
     ]
-    index = EndpointIndex([*composed, *context.fleet.external.values()])
+    index = LabelIndex([*composed, *context.fleet.external.values()])
     chosen: Sequence[api.ModelService] = list(context.fleet.services.values() if services is None else services)
     return {
         (service.namespace, service.name): [

@@ -21,17 +21,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     endpoint_problem,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import selects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     model_route as composed_route,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
-    RoutedService,
     missing_credential,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -122,8 +119,7 @@ def _all(plan: Plan, observed: Observed) -> Iterator[_Status]:
     routes = list(_routes(plan))
     yield from ((_Subject.of(route), status) for route, status in routes)
     yield from _services(plan, observed, routes)
-    for __, policy in sorted(plan.context.fleet.policies.items()):
-        yield _Subject.of(policy), caller_policy(policy, _budgets(plan, policy))
+    yield from _policies(plan)
     yield from _caches(plan)
     yield from _deployments(plan, _unready(plan, endpoints))
 
@@ -235,6 +231,7 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
     for route, routing in routes:
         key = (route.namespace, route.spec.service_name)
         by_service.setdefault(key, []).extend(each for each in routing.conditions if each.type == "RoutingReady")
+    resolutions = {each.route.service.ref: each.route.resolution for each in plan.models.routes}
     for routed in plan.traffic.services:
         service = fleet.services.get((routed.namespace, routed.name))
         if service is None:
@@ -242,7 +239,8 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
             continue
         status = model_service(
             service,
-            _resolution(plan, routed),
+            # In mode Model all gateways that serve it use the same endpoints.
+            routed.resolution if fleet.serves_paths else resolutions.get(service.ref, routed.resolution),
             routed.objects,
             plan.traffic.address,
             observed.seen,
@@ -254,17 +252,6 @@ def _services(plan: Plan, observed: Observed, routes: Iterable[_RouteStatus]) ->
         yield _Subject.of(service), status
 
 
-def _resolution(plan: Plan, routed: RoutedService) -> Resolution:
-    """Return the endpoints of a service as the gateways that serve it use them: in mode Model all use the same ones."""
-    key = (routed.namespace, routed.name)
-    by_models = (
-        each.route.resolution
-        for each in plan.models.routes
-        if (each.route.service.namespace, each.route.service.name) == key
-    )
-    return routed.resolution if plan.context.fleet.serves_paths else next(by_models, routed.resolution)
-
-
 def refused_gateways(plan: Plan, service: api.ModelService) -> str:
     """Return why gateways that select a service are not made."""
     selecting = (each.name for each in plan.context.fleet.model_gateways if each.serves(service.labels))
@@ -274,6 +261,10 @@ def refused_gateways(plan: Plan, service: api.ModelService) -> str:
 
 def _routes(plan: Plan) -> Iterator[_RouteStatus]:
     """Yield every ModelRoute with its status."""
+    addresses = {
+        gateway.name: model_gateway_status(plan, gateway).fields.address or ""
+        for gateway in plan.context.fleet.model_gateways
+    }
     for each in plan.models.routes:
         route, cluster = composed_route(each.route), each.route.gateway.spec.cluster_name or ""
         seen = plan.context.observed_cluster(cluster)
@@ -286,18 +277,24 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
                 each.objects,
                 seen.objects if seen and not seen.unreachable else None,
                 endpoints={**endpoints, **each.problems},
-                address=model_gateway_status(plan, each.route.gateway).fields.address or "",
+                address=addresses[each.route.gateway.name],
                 is_declared=plan.context.declared(cluster),
                 previous=_before(plan, route.ref),
             ),
         )
 
 
-def _budgets(plan: Plan, policy: api.CallerPolicy) -> list[GatewayBudgets]:
-    """Return what gateways that route requests to services of a policy say of its budgets."""
-    routes = [each.route for each in plan.models.routes if each.objects and selects(policy, each.route.service)]
-    gateways = {route.gateway.name: route.gateway for route in routes if route.gateway.spec.auth}
-    return [_at_gateway(plan, policy, gateway) for __, gateway in sorted(gateways.items())]
+def _policies(plan: Plan) -> Iterator[_Status]:
+    """Yield the statuses of policies: what gateways that route requests to their services say of their budgets."""
+    asking: dict[Ref, list[api.InferenceGateway]] = {}
+    for each in plan.models.routes:
+        if each.objects and each.route.gateway.spec.auth:
+            asking.setdefault(each.route.service.ref, []).append(each.route.gateway)
+    for __, policy in sorted(plan.context.fleet.policies.items()):
+        services = plan.context.selection.services(policy)
+        gateways = {gateway.name: gateway for service in services for gateway in asking.get(service.ref, ())}
+        budgets = [_at_gateway(plan, policy, gateway) for __, gateway in sorted(gateways.items())]
+        yield _Subject.of(policy), caller_policy(policy, budgets)
 
 
 def _at_gateway(plan: Plan, policy: api.CallerPolicy, gateway: api.InferenceGateway) -> GatewayBudgets:

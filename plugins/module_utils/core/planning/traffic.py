@@ -20,8 +20,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gate
     HelmRelease,
     backend_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
     Resolution,
     resolve,
     service_objects,
@@ -154,7 +154,7 @@ def _services(
     broken: Iterable[Ref],
 ) -> tuple[RoutedService, ...]:
     fleet = context.fleet
-    index = EndpointIndex(endpoints)
+    index = LabelIndex(endpoints)
     unreadable = frozenset(
         (ref.namespace, backend_name(ref.name, egress=egress)) for ref in broken for egress in (False, True)
     )

@@ -15,6 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     KeySecret,
     rights,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    composed_gateways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -75,9 +78,7 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
         if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and text(value, "kind") in _READ:
             with contextlib.suppress(api.InvalidResource):
                 known.add(api.parse(value))
-    ordered = sorted(known.model_gateways.values(), key=lambda gateway: gateway.name, reverse=True)
-    # Of several gateways of a cluster the first one by name is composed.
-    gateways = {gateway.spec.cluster_name or "": gateway for gateway in ordered}
+    gateways = composed_gateways(known.model_gateways.values())
     hosts = gateways.keys() & known.clusters.keys()
     callers = {name: _callers(gateways[name], known.policies.values(), key_secrets) for name in hosts}
     clusters = {

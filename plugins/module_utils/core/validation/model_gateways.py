@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     model_mode_obstacle,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     AT_GATEWAY,
     DIVIDED,
@@ -37,15 +38,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     UNDIVIDED,
     UNDIVIDED_SERVICES,
     Crowd,
-    Rights,
+    NamespaceRights,
     crowds,
     divided_budgets,
     divided_services,
-    selects,
+    rights,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    composed_gateways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     REQUEST_TIMEOUT,
     Route,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
+    PolicySelection,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.times import parse_duration
@@ -80,25 +87,37 @@ class Way(NamedTuple):
     selector: Mapping[str, str]
 
 
+class Budgets(NamedTuple):
+    """Budgets of a namespace: the rights of its policies as far as manifests name callers, crowds by the policy that
+    they are reported of, and the budgets (policy, name) that are divided by services."""
+
+    rights: NamespaceRights
+    crowds: Mapping[str, Crowd]
+    divided: Collection[tuple[str, str]]
+
+
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
-    cluster the first one by name. `clusters` give labels to endpoints. `crowds` are those of namespaces, by the policy
-    that they are reported of, and `divided` their budgets (policy, name) that are divided by services, as far as they
-    were asked for. `alone`: no gateway is in mode Path. `idle` are
-    the names of gateways that serve nothing."""
+    cluster the first one by name. `clusters` give labels to endpoints. `selection` are the services that `policies`
+    select. `alone`: no gateway is in mode Path. `idle` are the names of gateways that serve nothing."""
 
     def __init__(
         self,
         gateways: Iterable[InferenceGateway],
         services: Iterable[ModelService],
         clusters: Iterable[InferenceCluster] = (),
+        policies: Iterable[CallerPolicy] = (),
     ) -> None:
         given = list(gateways)
-        by_name = sorted((each for each in given if each.mode == "Model"), key=lambda each: each.name, reverse=True)
-        self.alone = bool(by_name) and len(by_name) == len(given)
-        self.gateways = sorted({each.spec.cluster_name: each for each in by_name}.values(), key=lambda each: each.name)
-        self.crowds: dict[str, dict[str, Crowd]] = {}
-        self.divided: dict[str, set[tuple[str, str]]] = {}
+        self.alone = bool(given) and all(each.mode == "Model" for each in given)
+        self.gateways = sorted(composed_gateways(given).values(), key=lambda each: each.name)
+        self._policies: dict[str, list[CallerPolicy]] = {}
+        for policy in sorted(policies, key=lambda policy: policy.name):
+            self._policies.setdefault(policy.namespace, []).append(policy)
+        services = list(services)
+        self.selection = PolicySelection((each for found in self._policies.values() for each in found), services)
+        self._services = LabelIndex(services)
+        self._budgets: dict[str, Budgets] = {}
         self._given = label_sets_of_placement(clusters)
         self.idle = {each.name for each in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
@@ -119,6 +138,19 @@ class Ways:
     def of(self, service: ModelService) -> list[InferenceGateway]:
         """Return the gateways that serve a service."""
         return [gateway for gateway in self.gateways if gateway.serves(service.labels)]
+
+    def budgets(self, namespace: str) -> Budgets:
+        """Return the budgets of a namespace."""
+        if namespace not in self._budgets:
+            policies = self._policies.get(namespace, ())
+            known = NamespaceRights([rights(each, (), self.selection.services(each)) for each in policies])
+            services = self._services.matching(namespace, {})
+            # A gateway that asks for no keys keeps no budgets.
+            routed = [_unresolved(services, gateway) for gateway in self.gateways if gateway.spec.auth]
+            found = {crowd.policies[0]: crowd for each in routed for crowd in crowds(each, known, AT_GATEWAY)}
+            divided = {budget for each in routed for budget in divided_services(each, known)}
+            self._budgets[namespace] = Budgets(known, found, divided)
+        return self._budgets[namespace]
 
     def to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
         """Return a way to an endpoint with these labels, or with `placed` False to a replica that may be placed on any
@@ -191,8 +223,7 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     if gateway.mode != "Model" or gateway.spec.auth is not None or fleet.unknown(_POLICY):
         return
     # Where a policy selects a service, such a gateway refuses everyone.
-    policies = list(fleet.of_kind(_POLICY))
-    services = [each for each in fleet.of_kind(_SERVICE) if not any(selects(policy, each) for policy in policies)]
+    services = [each for each in fleet.of_kind(_SERVICE) if not fleet.ways.selection.policies(each)]
     ways = Ways([gateway], services)
     keyed = [each for each in fleet.of_kind("ModelEndpoint") if each.spec.credential and not model_mode_obstacle(each)]
     spent = [each.name for each in keyed if ways.to(each.namespace, each.labels, placed=True)]
@@ -369,11 +400,7 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield a policy without services, and one for callers that no gateway knows."""
     selector = policy.spec.services
     place = "spec.services.matchLabels" if selector else "spec"
-    services = [
-        service
-        for service in fleet.of_kind(_SERVICE)
-        if service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
-    ]
+    services = fleet.ways.selection.services(policy)
     if not services and not fleet.unknown(_SERVICE):
         yield _selects_nothing(policy, fleet, place)
     if not services or not fleet.complete(_GATEWAY):
@@ -392,9 +419,9 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
             yield warning(f"{message}{beside}", place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
-    yield from _crowded(policy, fleet)
-    others = [each for each in fleet.of_kind(_POLICY) if each.namespace == policy.namespace]
-    divided = divided_budgets(_named_rights(policy), services, others)
+    known = fleet.ways.budgets(policy.namespace)
+    yield from _crowded(policy, known)
+    divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
             yield warning(DIVIDED, f"spec.budgets[{index}].scope", UNDIVIDED[:1].upper() + UNDIVIDED[1:], budget.scope)
@@ -410,32 +437,20 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
     if not meant:
         return warning(message, place, "Select by labels of ModelServices of this namespace")
     message += f", and holds in no other one: those with these labels are {listed(each.model_name for each in meant)}"
-    policies = list(fleet.of_kind(_POLICY))
-    others = [each.model_name for each in meant if not any(selects(other, each) for other in policies)]
+    others = [each.model_name for each in meant if not fleet.ways.selection.policies(each)]
     if others and not fleet.unknown(_POLICY):
         message += f"; every caller with a key may call {listed(others)}"
     return warning(message, place, f"Write the policy into namespace {listed(each.namespace for each in meant)}")
 
 
-def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
+def _crowded(policy: CallerPolicy, known: Budgets) -> Iterator[Problem]:
     """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
     more services than one rule can name."""
-    namespace = policy.namespace
-    if namespace not in fleet.ways.crowds:
-        policies = [each for each in fleet.of_kind(_POLICY) if each.namespace == namespace]
-        rights = [_named_rights(each) for each in sorted(policies, key=lambda each: each.name)]
-        services = [each for each in fleet.of_kind(_SERVICE) if each.namespace == namespace]
-        # A gateway that asks for no keys keeps no budgets.
-        routed = [_unresolved(services, gateway) for gateway in fleet.ways.gateways if gateway.spec.auth]
-        fleet.ways.crowds[namespace] = {
-            crowd.policies[0]: crowd for each in routed for crowd in crowds(each, rights, AT_GATEWAY)
-        }
-        fleet.ways.divided[namespace] = {found for each in routed for found in divided_services(each, rights)}
-    crowd = fleet.ways.crowds[namespace].get(policy.name)
+    crowd = known.crowds.get(policy.name)
     if crowd:
         yield Problem(crowd.message, "spec.budgets", hint=UNCROWDED[:1].upper() + UNCROWDED[1:])
     for index, budget in enumerate(policy.spec.budgets or ()):
-        if (policy.name, budget.name) in fleet.ways.divided[namespace]:
+        if (policy.name, budget.name) in known.divided:
             hint = UNDIVIDED_SERVICES[:1].upper() + UNDIVIDED_SERVICES[1:]
             yield warning(DIVIDED_SERVICES, f"spec.budgets[{index}]", hint, budget.name)
 
@@ -443,12 +458,6 @@ def _crowded(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
 def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> list[Route]:
     nothing = Resolution((), None)
     return [Route(each, gateway, nothing, {}) for each in services if gateway.serves(each.labels)]
-
-
-def _named_rights(policy: CallerPolicy) -> Rights:
-    """Return the rights of a policy as far as manifests name its callers."""
-    named = tuple(caller.name for caller in policy.spec.callers or ())
-    return Rights(policy, None if EVERY_CALLER in named else named)
 
 
 def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:

@@ -267,8 +267,8 @@ class _Fleet:
     @cached_property
     def ways(self) -> Ways:
         """Return the ways from all gateways in mode Model."""
-        clusters = self.of_kind("InferenceCluster")
-        return Ways(self.of_kind("InferenceGateway"), self.of_kind("ModelService"), clusters)
+        read = ("InferenceGateway", "ModelService", "InferenceCluster", "CallerPolicy")
+        return Ways(*(self.of_kind(kind) for kind in read))
 
     @cached_property
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER, Budget
@@ -63,10 +64,12 @@ class KeySecret:
 
 @dataclass(frozen=True)
 class Rights:
-    """CallerPolicy with its callers; None are all that have a key. `selected` are those of its `callerSelector`."""
+    """CallerPolicy with its callers; None are all that have a key. `selected` are those of its `callerSelector`;
+    `services` are the names of the ModelServices that it selects."""
 
     policy: api.CallerPolicy
     callers: tuple[str, ...] | None
+    services: frozenset[str]
     selected: tuple[str, ...] = ()
 
     @property
@@ -74,9 +77,28 @@ class Rights:
         """Budgets of the policy."""
         return self.policy.spec.budgets or ()
 
-    def covers(self, service: api.ModelService) -> bool:
-        """Return True for a service that the policy selects."""
-        return selects(self.policy, service)
+
+@dataclass(frozen=True)
+class NamespaceRights:
+    """Rights that the CallerPolicies of a namespace give at a gateway, by the names of the policies."""
+
+    policies: Sequence[Rights] = ()
+
+    @cached_property
+    def _by_service(self) -> Mapping[str, Sequence[Rights]]:
+        found: dict[str, list[Rights]] = {}
+        for each in self.policies:
+            for name in each.services:
+                found.setdefault(name, []).append(each)
+        return found
+
+    def to(self, service: str) -> Sequence[Rights]:
+        """Return the rights to a service of this name."""
+        return self._by_service.get(service, ())
+
+    def are_shared(self, services: Iterable[str]) -> bool:
+        """Return whether one of these services that some policy selects is selected by another one too."""
+        return any(len(self.to(name)) > 1 for name in services)
 
 
 @dataclass(frozen=True)
@@ -93,16 +115,6 @@ class Counter:
     named: Callable[[Sequence[Route]], str]
     several: bool = False
 
-    def covered(self, each: Rights, budget: Budget, routes: Iterable[Route]) -> list[Route]:
-        """Return the routes whose requests a budget is for here."""
-        return [route for route in routes if each.covers(route.service) and self.counts(each, budget, route)]
-
-
-def selects(policy: api.CallerPolicy, service: api.ModelService) -> bool:
-    """Return True for a service that a policy selects."""
-    selector = policy.spec.services
-    return service.namespace == policy.namespace and (selector is None or selector.matches(service.labels))
-
 
 def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]) -> bool:
     """Return whether one of these budgets of a policy is of tokens whose use belongs to callers by their names.
@@ -112,42 +124,45 @@ def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]
     return any(budget.unit != "Requests" and (budget.scope == "Caller" or not is_everyone) for budget in budgets)
 
 
-def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret]) -> Rights:
-    """Return the callers of a policy; those of its selector are the callers whose keys are in these Secrets."""
+def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret], services: Iterable[api.ModelService] = ()) -> Rights:
+    """Return the callers of a policy, and the services that it selects, which are these; the callers of its selector
+    are those whose keys are in these Secrets."""
     named = {caller.name for caller in policy.spec.callers or ()}
+    selected_services = frozenset(service.name for service in services)
     if EVERY_CALLER in named:
-        return Rights(policy, None)
+        return Rights(policy, None, selected_services)
     selector = policy.spec.caller_selector
     found = [secret for secret in secrets if selector and selector.matches(secret.labels)]
     selected = {caller_of(entry) for secret in found for entry in secret.callers}
-    return Rights(policy, tuple(sorted({*map(caller_of, named), *selected})), tuple(sorted(selected)))
+    callers = tuple(sorted({*map(caller_of, named), *selected}))
+    return Rights(policy, callers, selected_services, tuple(sorted(selected)))
 
 
-def caller_objects(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[Object]:
+def caller_objects(routes: Sequence[Route], known: NamespaceRights) -> Iterator[Object]:
     """Yield the policies on the routes of a namespace on one gateway that have endpoints."""
     for route in routes:
-        selecting = [each for each in policies if each.covers(route.service)]
+        selecting = known.to(route.service.name)
         if selecting and all(each.callers is not None for each in selecting):
             yield _authorization(route, selecting)
-    yield from counting_objects(routes, policies, AT_GATEWAY, _retry)
+    yield from counting_objects(routes, known, AT_GATEWAY, _retry)
 
 
 def counting_objects(
     routes: Sequence[Route],
-    policies: Sequence[Rights],
+    known: NamespaceRights,
     counter: Counter,
     more: Callable[[Sequence[Route]], Mapping[str, Any]] = lambda _group: {},
 ) -> Iterator[Object]:
     """Yield the policies that count budgets at a place; `more` of their fields are for the same routes."""
-    for group in _groups(routes, policies, counter):
-        limits = list(_limits(group, policies, counter))
-        spec = {**more(group), **_rate_limit(limits)}
+    for group in _groups(routes, known, counter):
+        limits = list(_limits(group, known, counter))
+        spec = {**more(group.routes), **_rate_limit(limits)}
         if spec:
-            metadata = group[0].metadata(counter.named(group))
+            first = group.routes[0]
             yield parts.envoy_object(
                 "BackendTrafficPolicy",
-                {**metadata, **_annotations(group[0], limits)},
-                {"targetRefs": _targets(group, counter), "mergeType": parts.MERGED, **spec},
+                {**first.metadata(counter.named(group.routes)), **_annotations(first, limits)},
+                {"targetRefs": _targets(group.routes, counter), "mergeType": parts.MERGED, **spec},
             )
 
 
@@ -206,15 +221,47 @@ def selected_callers(seen: Object, policy: api.CallerPolicy) -> list[str]:
     return sorted({caller_of(entry) for header in headers for entry in header.get("values") or ()})
 
 
-def _groups(routes: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> list[list[Route]]:
+_Covered: TypeAlias = "tuple[Rights, Budget, list[Route]]"
+"""Budget of a policy with the routes that it is for."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Routes that share budgets, by the names of their services."""
+
+    routes: list[Route] = field(default_factory=list)
+    budgets: list[_Covered] = field(default_factory=list)
+
+
+def _groups(routes: Iterable[Route], known: NamespaceRights, counter: Counter) -> list[_Group]:
     """Return the routes in groups: those that share a budget are in one, whose policy counts for all of them."""
-    groups = [[route] for route in routes]
-    for each in policies:
-        joined = [group for group in groups if any(counter.covered(each, budget, group) for budget in each.budgets)]
-        rest = [group for group in groups if group not in joined]
-        groups = [*rest, [route for group in joined for route in group]] if joined else rest
-    ordered = [sorted(group, key=lambda route: route.service.name) for group in groups]
-    return sorted(ordered, key=lambda group: group[0].service.name)
+    by_name = {route.service.name: route for route in sorted(routes, key=lambda route: route.service.name)}
+    together = {name: [name] for name in by_name}
+    counted: list[_Covered] = []
+    for each in known.policies:
+        selected = [by_name[name] for name in sorted(by_name.keys() & each.services)] if each.budgets else []
+        names_of_policy: list[str] = []
+        for budget in each.budgets:
+            covered = [route for route in selected if counter.counts(each, budget, route)]
+            names_of_policy += [route.service.name for route in covered]
+            counted += [(each, budget, covered)] if covered else []
+        _join(together, names_of_policy)
+    groups: dict[int, _Group] = {}
+    for name, route in by_name.items():
+        groups.setdefault(id(together[name]), _Group()).routes.append(route)
+    for each, budget, covered in counted:
+        groups[id(together[covered[0].service.name])].budgets.append((each, budget, covered))
+    return list(groups.values())
+
+
+def _join(together: dict[str, list[str]], joined: Sequence[str]) -> None:
+    """Make these names, and those that each is together with, one list."""
+    for name in joined[1:]:
+        kept, added = sorted((together[joined[0]], together[name]), key=len, reverse=True)
+        if kept is not added:
+            kept += added
+            for other in added:
+                together[other] = kept
 
 
 def _name_at_gateway(group: Sequence[Route]) -> str:
@@ -255,17 +302,14 @@ class _Limit:
     counted: Mapping[str, str]
 
 
-def _limits(group: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> Iterator[_Limit]:
-    for each in policies:
-        for budget in each.budgets:
-            covered = counter.covered(each, budget, group)
-            if covered:
-                counted = _counted(each, budget, covered, policies)
-                is_shared = counter.several or len(covered) > 1
-                route = {} if is_shared else {"route": covered[0].service.name}
-                for services in _asked_for(covered, group, counter.header):
-                    for rule in _budget_rules(counted, budget, services, is_shared=is_shared):
-                        yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
+def _limits(group: _Group, known: NamespaceRights, counter: Counter) -> Iterator[_Limit]:
+    for each, budget, covered in group.budgets:
+        callers = _counted(each, budget, covered, known)
+        is_shared = counter.several or len(covered) > 1
+        route = {} if is_shared else {"route": covered[0].service.name}
+        for services in _asked_for(covered, group.routes, counter.header):
+            for rule in _budget_rules(callers, budget, services, is_shared=is_shared):
+                yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
 
 def _asked_for(covered: Sequence[Route], group: Sequence[Route], header: str) -> list[list[dict[str, str]]]:
@@ -283,36 +327,31 @@ def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
     return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
 
 
-def _counted(each: Rights, budget: Budget, covered: Iterable[Route], policies: Iterable[Rights]) -> Rights:
-    """Return the callers of a budget. Where no other policy lets callers in, names are not needed."""
-    services, others = [route.service for route in covered], [other.policy for other in policies]
-    is_alone = not _share(each.policy, services, others)
-    everyone = is_alone and budget.scope == "Policy" and len(_patterns(each.callers)) > 1
-    return Rights(each.policy, None) if everyone else each
+def _counted(each: Rights, budget: Budget, covered: Iterable[Route], known: NamespaceRights) -> Sequence[str] | None:
+    """Return the callers of a budget; None for all. Where no other policy lets callers in, names are not needed."""
+    is_needed = budget.scope == "Caller" or known.are_shared(route.service.name for route in covered)
+    return each.callers if is_needed or len(_patterns(each.callers)) < 2 else None
 
 
-def divided_budgets(
-    each: Rights, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
-) -> list[Budget]:
+def divided_budgets(each: Rights, known: NamespaceRights, served: Collection[str]) -> list[Budget]:
     """Return the budgets for all callers of a policy together that are several, each for some of them: those of names
-    that no single pattern can hold, where other policies let in callers who must not be counted."""
-    if len(_patterns(each.callers)) < 2 or not _share(each.policy, services, policies):
+    that no single pattern can hold, where other policies let in callers who must not be counted. `served` are the names
+    of the services of the namespace that have routes."""
+    if len(_patterns(each.callers)) < 2 or not known.are_shared(each.services.intersection(served)):
         return []
     return [budget for budget in each.budgets if budget.scope == "Policy"]
 
 
-def divided_services(routes: Sequence[Route], policies: Sequence[Rights]) -> Iterator[tuple[str, str]]:
+def divided_services(routes: Sequence[Route], known: NamespaceRights) -> Iterator[tuple[str, str]]:
     """Yield the budgets, by the names of their policies and their own, for several services of a namespace on one
     gateway that are several, each for some of them: no single pattern can hold the names of these services, which
     share other budgets with more services."""
     if len(_divided(route.service.model_name for route in routes)) < 2:
         return
-    for group in _groups(routes, policies, AT_GATEWAY):
-        for each in policies:
-            for budget in each.budgets:
-                covered = AT_GATEWAY.covered(each, budget, group)
-                if len(_asked_for(covered, group, AT_GATEWAY.header)) > 1:
-                    yield each.policy.name, budget.name
+    for group in _groups(routes, known, AT_GATEWAY):
+        for each, budget, covered in group.budgets:
+            if len(_asked_for(covered, group.routes, AT_GATEWAY.header)) > 1:
+                yield each.policy.name, budget.name
 
 
 @dataclass(frozen=True)
@@ -333,33 +372,26 @@ UNCROWDED = "have fewer budgets, name fewer callers, or select services so that 
 """Hint for a crowd."""
 
 
-def crowds(routes: Sequence[Route], policies: Sequence[Rights], counter: Counter) -> Iterator[Crowd]:
+def crowds(routes: Sequence[Route], known: NamespaceRights, counter: Counter) -> Iterator[Crowd]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(_divided(route.service.model_name for route in routes))
-    if parts_of_services * sum(len(each.budgets) * len(_patterns(each.callers)) for each in policies) <= MOST_RULES:
+    rules_of_callers = sum(len(each.budgets) * len(_patterns(each.callers)) for each in known.policies)
+    if parts_of_services * rules_of_callers <= MOST_RULES:
         return
-    for group in _groups(routes, policies, counter):
-        limits = list(_limits(group, policies, counter))
+    for group in _groups(routes, known, counter):
+        limits = list(_limits(group, known, counter))
         if len(limits) > MOST_RULES:
             concerned = {limit.counted["policy"] for limit in limits}
             yield Crowd(tuple(sorted(concerned)), len(limits))
 
 
-def _share(
-    policy: api.CallerPolicy, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
-) -> bool:
-    """Return whether another policy selects a service that this one selects."""
-    others = [other for other in policies if other.name != policy.name]
-    return any(selects(policy, service) and any(selects(other, service) for other in others) for service in services)
-
-
 def _budget_rules(
-    each: Rights, budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
+    callers: Sequence[str] | None, budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
-    for callers in _patterns(each.callers):
+    for named in _patterns(callers):
         distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
-        headers = [*distinct, *callers, *services]
+        headers = [*distinct, *named, *services]
         rule: dict[str, Any] = {
             **({"clientSelectors": [{"headers": headers}]} if headers else {}),
             "limit": {"requests": budget.limit, "unit": budget.per},

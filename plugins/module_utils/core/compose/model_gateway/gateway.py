@@ -63,6 +63,15 @@ def gateway_metadata(
     return {"name": name, **({"namespace": place} if place else {}), "labels": labels}
 
 
+def composed_gateways(gateways: Iterable[api.InferenceGateway]) -> dict[str, api.InferenceGateway]:
+    """Return the gateways in mode Model that are composed, by cluster: of several for one, the first by name."""
+    found: dict[str, api.InferenceGateway] = {}
+    for gateway in sorted(gateways, key=lambda gateway: gateway.name):
+        if gateway.mode == "Model":
+            found.setdefault(gateway.spec.cluster_name or "", gateway)
+    return found
+
+
 def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
     """Return the objects of a gateway in mode Model, without those of the services that it serves."""
     return (

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import Rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    composed_gateways,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
+    PolicySelection,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import GATEWAY
 
 CERTIFICATES = "certificates"
@@ -24,36 +29,32 @@ def stack_needs(
     clusters: Mapping[str, api.InferenceCluster],
     gateways: Iterable[api.InferenceGateway],
     services: Collection[api.ModelService] = (),
-    policies: Collection[api.CallerPolicy] = (),
+    policies: Iterable[api.CallerPolicy] = (),
     with_replicas: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Return the needs of each cluster that has any. `with_replicas`: clusters with engines, whatever their pools."""
-    serving: dict[str, api.InferenceGateway] = {}
-    for gateway in sorted(gateways, key=lambda gateway: gateway.name):
-        name = gateway.spec.cluster_name or ""
-        if gateway.mode == "Model" and name in clusters:
-            # A cluster has one gateway: others of it are not composed.
-            serving.setdefault(name, gateway)
+    serving = {name: gateway for name, gateway in composed_gateways(gateways).items() if name in clusters}
     if not serving:
         return {}
+    selection = PolicySelection(policies, services)
     needs = {}
     for name, cluster in sorted(clusters.items()):
         if name in serving:
-            needs[name] = [GATEWAY, CERTIFICATES, *_of_budgets(budgets(serving[name], services, policies))]
+            needs[name] = [GATEWAY, CERTIFICATES, *_of_budgets(_budgets(serving[name], services, selection))]
         elif cluster.spec.node_pools or name in with_replicas:
             needs[name] = [CERTIFICATES]
     return needs
 
 
-def budgets(
-    gateway: api.InferenceGateway, services: Iterable[api.ModelService], policies: Iterable[api.CallerPolicy]
+def _budgets(
+    gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> list[Budget]:
-    """Return the budgets that a gateway has to keep. One that asks for no keys knows no callers, and keeps none."""
+    """Return the budgets that a gateway has to keep, once for each service. One that asks for no keys knows no callers,
+    and keeps none."""
     if gateway.spec.auth is None:
         return []
-    served = [service for service in services if gateway.serves(service.labels)]
-    reaching = [Rights(policy, None) for policy in policies]
-    return [budget for each in reaching if any(map(each.covers, served)) for budget in each.budgets]
+    served = (service for service in services if gateway.serves(service.labels))
+    return [budget for each in served for policy in selection.policies(each) for budget in policy.spec.budgets or ()]
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,13 @@ class Uncounted:
 
 
 def uncounted(
-    gateway: api.InferenceGateway, services: Iterable[api.ModelService], policies: Collection[api.CallerPolicy]
+    gateway: api.InferenceGateway, services: Iterable[api.ModelService], selection: PolicySelection
 ) -> Uncounted | None:
     """Return what a gateway does while nothing can be counted; None for one without budgets."""
     served = {
         service.model_name: found
         for service in sorted(services, key=lambda service: service.model_name)
-        if (found := budgets(gateway, [service], policies))
+        if (found := _budgets(gateway, [service], selection))
     }
     if not served:
         return None

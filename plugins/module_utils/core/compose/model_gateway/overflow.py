@@ -36,10 +36,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     Counter,
+    NamespaceRights,
     Rights,
     counting_objects,
     counts_tokens_of_callers,
-    selects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     gateway_metadata,
@@ -50,6 +50,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     ai_route,
     reference,
     rule_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
+    PolicySelection,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
@@ -63,19 +66,22 @@ Overflowing = Mapping[str, Sequence[tuple[api.CallerPolicy, Budget]]]
 """Budgets of services, by their names, beyond which requests go to the next priority."""
 
 
-def overflowing(routes: Iterable[Route], policies: Iterable[api.CallerPolicy]) -> Overflowing:
-    """Return the budgets that overflow of the services of a namespace.
+def overflowing(
+    routes: Iterable[Route], policies: Iterable[api.CallerPolicy], selection: PolicySelection
+) -> Overflowing:
+    """Return the budgets of these policies that overflow of the services of their namespace.
 
     A budget over several services is counted at one place. So it overflows for all of them if one has a next priority;
     requests to the others are refused there."""
-    used = [route for route in routes if route.used]
+    used = {route.service.name: route for route in routes if route.used}
     found: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
     for policy in policies:
-        covered = [route for route in used if selects(policy, route.service)]
-        if any(route.tiers > 1 for route in covered):
-            spilling = [(policy, each) for each in _spilling(policy)]
-            for route in covered if spilling else ():
-                found.setdefault(route.service.name, []).extend(spilling)
+        spilling = [(policy, each) for each in _spilling(policy)]
+        selected = selection.services(policy) if spilling else ()
+        covered = [service.name for service in selected if service.name in used]
+        if any(used[name].tiers > 1 for name in covered):
+            for name in covered:
+                found.setdefault(name, []).extend(spilling)
     return found
 
 
@@ -87,6 +93,7 @@ def with_overflow(
     accepts: Callable[[str], bool],
 ) -> Route:
     """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
+    `policies` are those that select its service.
 
     `accepts`: whether the cluster gateway has accepted the AIGatewayRoute of a name in the route's namespace.
     Requests take the detour from then on; until then the gateway refuses those beyond the budget."""
@@ -103,9 +110,7 @@ def with_overflow(
     )
     if not detour.is_ready:
         return replace(route, overflow=detour)
-    counted = [
-        (each, budget) for each in policies if selects(each, route.service) for budget in each.spec.budgets or ()
-    ]
+    counted = [(each, budget) for each in policies for budget in each.spec.budgets or ()]
     here = [(each, budget) for each, budget in counted if (each.name, budget.name) not in budgets]
     names_callers = any(counts_tokens_of_callers(each, [budget]) for each, budget in here)
     return replace(route, overflow=detour, names_callers=names_callers)
@@ -114,8 +119,8 @@ def with_overflow(
 def refusals(
     route: Route, found: Overflowing, cluster_gateway: ClusterGateway, policies: Iterable[api.CallerPolicy]
 ) -> Iterator[str]:
-    """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. One whose
-    manifest has a single priority is left to its validation."""
+    """Yield the budgets of a service beyond which requests are refused all the same, each with the reason. `policies`
+    are those that select it. One whose manifest has a single priority is left to its validation."""
     if not route.used or len({entry.priority for entry in route.service.spec.endpoints}) < 2:
         return
     reason = ""
@@ -128,8 +133,7 @@ def refusals(
             f"Gateway {constants.SYSTEM_NAMESPACE}/{constants.CLUSTER_GATEWAY} of cluster {cluster_gateway.cluster}"
         )
         reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{_route_name(route, 0)} yet"
-    selecting = [policy for policy in policies if reason and selects(policy, route.service)]
-    for policy in selecting:
+    for policy in policies if reason else ():
         for budget in _spilling(policy):
             yield (
                 f"ModelService {route.service.namespace}/{route.service.name}: requests beyond budget {budget.name} of "
@@ -187,9 +191,9 @@ def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
     }
 
 
-def overflow_budget_objects(routes: Iterable[Route], policies: Sequence[Rights]) -> Iterator[Object]:
+def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> Iterator[Object]:
     """Yield the policies that count budgets behind the cluster gateway, for the services of a namespace."""
-    yield from counting_objects([route for route in routes if route.overflow], policies, AT_CLUSTER_GATEWAY)
+    yield from counting_objects([route for route in routes if route.overflow], known, AT_CLUSTER_GATEWAY)
 
 
 def _parts(route: Route) -> list[Sequence[str]]:
