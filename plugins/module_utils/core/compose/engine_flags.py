@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from math import prod
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
@@ -29,7 +29,11 @@ _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 # Variables that Kubernetes expands, and command substitutions: their parentheses do not end a command.
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+# The option before a script, alone or with others, as in `bash -lc`.
+_SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 
+SERVED_NAME = "--served-model-name"
 TENSOR = "--tensor-parallel-size"
 _PIPELINE = "--pipeline-parallel-size"
 _DATA = "--data-parallel-size"
@@ -262,16 +266,20 @@ def wrong_values(line: CommandLine) -> Iterator[WrongValue]:
     if name is None:
         return
     for field, part in zip(("args", "command"), line.fields, strict=True):
-        for words in (_plain(part), *(words for words in _scripts(part) if starts(words) == name)):
-            for flag, value in _flags(words, name):
+        # A flag at the end of the command has its value in the args.
+        behind = "".join(_plain(line.fields[0])[:1]) if field == "command" else ""
+        scripts = ((words, "") for words in _scripts(part) if starts(words) == name)
+        for words, following in ((_plain(part), behind), *scripts):
+            for flag, value in _flags(words, name, following):
                 must = _must(flag, value, name)
                 if must and not _EXPANDED.search(value):
                     yield WrongValue(flag, value, must, field)
 
 
-def _flags(words: Sequence[str], name: str) -> Iterator[tuple[str, str]]:
-    """Yield the flags of a command line, each with the value that it has if it takes one."""
-    for word, following in pairwise((*words, "")):
+def _flags(words: Sequence[str], name: str, behind: str) -> Iterator[tuple[str, str]]:
+    """Yield the flags of a command line, each with the value that it has if it takes one. `behind` is the word after
+    these."""
+    for word, following in pairwise((*words, behind)):
         if word.startswith("-"):
             __, equals, value = word.partition("=")
             yield flag_of(word, name), value if equals else following
@@ -281,6 +289,8 @@ def _must(flag: str, value: str, name: str) -> str:
     """Return what a value must be; empty for one that is right, and for flags that are not read here."""
     if flag in _PROGRAMS[name].axes:
         return "" if _is_positive(value) else "a whole number of 1 or more"
+    if flag == SERVED_NAME:
+        return "" if value and not value.startswith("-") else "a name"
     if flag == _MEMORY[name].flag:
         return "" if _is_part(value) else "a number above 0 and up to 1, such as 0.9"
     if flag == _VLLM_CONTEXT and name == "vllm":
@@ -321,9 +331,8 @@ def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
         return None
     started = [words for words in _scripts(line) if starts(words) == name]
     if started:
-        args = _plain(line.fields[0])
-        lines = with_arguments(started, args)
-        if not lines or (args and any(map(ALL_ARGUMENTS.isdisjoint, started))):
+        lines = with_arguments(started, passed(line))
+        if not lines or (_plain(line.fields[0]) and any(map(ALL_ARGUMENTS.isdisjoint, started))):
             return None
     else:
         lines = [_plain(line)]
@@ -338,6 +347,27 @@ def with_arguments(started: Sequence[list[str]], args: Sequence[str]) -> list[li
     if sum(word in ALL_ARGUMENTS for words in started for word in words) > _MOST_PASSED:
         return []
     return [[each for word in words for each in (args if word in ALL_ARGUMENTS else (word,))] for words in started]
+
+
+def passed(line: CommandLine) -> list[str]:
+    """Return the arguments of the script of a container: the first word behind it is its name, `$0`."""
+    return _plain(CommandLine(args=list(dropwhile(_is_no_script, (*line.command, *line.args)))))[1:]
+
+
+def _is_no_script(element: str) -> bool:
+    return not is_script(element)
+
+
+def nested_script(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """Return the script that a simple command has a shell run, and its arguments; None for other commands."""
+    shell = next((index for index, word in enumerate(words) if word.rpartition("/")[2] in _SHELLS), len(words))
+    for position in range(shell + 1, len(words) - 1):
+        if _SCRIPT_OPTION.fullmatch(words[position]):
+            return words[position + 1], words[position + 3 :]
+        # Options, and the one that has its name in the next word, as in `-o pipefail`.
+        if not words[position].startswith(("-", "+")) and not words[position - 1].endswith("o"):
+            return None
+    return None
 
 
 def _field_of_axes(line: CommandLine, name: str) -> str:
@@ -459,8 +489,15 @@ class Command:
     words: list[str]
 
 
-def _simple_commands(script: str) -> list[list[str]]:
-    return [command.words for command in commands(script) if command.words]
+def _simple_commands(script: str) -> Iterator[list[str]]:
+    """Yield the simple commands of a script, and of scripts in it."""
+    for words in (command.words for command in commands(script) if command.words):
+        yield words
+        nested = nested_script(words)
+        if nested:
+            script_inside, arguments = nested
+            for inner in _simple_commands(script_inside):
+                yield from with_arguments([inner], arguments)
 
 
 def without_comments(script: str) -> str:

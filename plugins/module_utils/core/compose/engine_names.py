@@ -20,11 +20,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import Command, CommandLine
 
-SERVED_NAME = "--served-model-name"
+SERVED_NAME = engine_flags.SERVED_NAME
 _CONFIG = "--config"
 
 # A dollar sign that nothing expands. One that is left stands for what is known in the pod only.
 _DOLLAR = "\ue000"
+# One in a script within a script that the shell around it expands, to what is known in the pod only.
+_OUTER = "\ue001"
 # $(NAME), and $$ for a dollar sign.
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]{0,253})\))")
 # $NAME, ${NAME}, ${NAME:-default}
@@ -83,8 +85,8 @@ def served_names(container: Container, own: Mapping[str, str]) -> ServedNames | 
     started = [words for words in commands if engine_flags.starts(words) == name]
     lines = [plain]
     if started:
-        shell = list(takewhile(lambda each: not engine_flags.is_script(each), elements))
-        lines = engine_flags.with_arguments(started, plain[len(shell) :]) or [*lines, *started]
+        arguments = plain[len(plain) - len(engine_flags.passed(line)) :]
+        lines = engine_flags.with_arguments(started, arguments) or [*lines, *started]
     given = [names for words in lines if (names := _last_names(words, name))]
     found = [each for names in given for each in names]
     unknown = [each for each in found if _UNKNOWN.search(each)]
@@ -155,13 +157,17 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
     straight = next((index for index, each in enumerate(commands) if _is_compound(each)), len(commands))
     times = Counter(name for command in commands for name, __ in _assigned(command.words))
     known.update((name, None) for command in commands[straight:] for name, __ in _assigned(command.words))
-    chained: set[str] = set()
+    exported, chained = set(variables), set[str]()
     for index, (command, following) in enumerate(zip(commands, (*commands[1:], Command(";", [])), strict=True)):
         if command.operator != "&&":
             known.update(dict.fromkeys(chained))
             chained.clear()
         if command.words:
-            yield [_with_values(word, known) for word in command.words]
+            words = [_with_values(word, known) for word in command.words]
+            yield words
+            yield from _nested(words, {name: value for name, value in known.items() if name in exported}, own)
+        if command.words[:1] == ["export"]:
+            exported.update(word.partition("=")[0] for word in command.words)
         if _INCLUDING.intersection(command.words[:1]):
             known = {name: value for name, value in known.items() if name in own}
         is_sure = index < straight and {command.operator, following.operator} <= {";", "&&"}
@@ -172,6 +178,21 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
             known[name] = value.replace(_DOLLAR, "$") if is_known else None
             if command.operator == "&&":
                 chained.add(name)
+
+
+def _nested(words: Sequence[str], exported: Variables, own: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the words of the commands of a script that a command has another shell run. `exported` are the variables
+    that this one knows of the shell around it."""
+    nested = engine_flags.nested_script(words)
+    if nested is None:
+        return
+    script, arguments = nested
+    given = {assigned[1] for word in words if word != script and (assigned := _ASSIGNMENT.fullmatch(word))}
+    variables = {name: None if name in given else value for name, value in exported.items()}
+    commands = _commands(script.replace("$", _OUTER).replace(_DOLLAR, "$"))
+    for inner in _evaluated(commands, variables, [name for name in own if name not in given]):
+        for passed in engine_flags.with_arguments([inner], arguments):
+            yield [word.replace(_OUTER, "$") for word in passed]
 
 
 def _is_compound(command: Command) -> bool:

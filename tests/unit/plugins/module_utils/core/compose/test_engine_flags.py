@@ -124,6 +124,7 @@ def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) 
 
 
 TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
+NAME = engine_flags.SERVED_NAME
 MEMORY, CONTEXT = "--gpu-memory-utilization", "--max-model-len"
 SERVE = ["vllm", "serve", "m"]
 SGLANG = ["python3", "-m", "sglang.launch_server"]
@@ -150,6 +151,9 @@ exec vllm serve "$@" --nnodes=2 --node-rank=$(MODELPLANE_RANK) --master-addr="$(
         ({"image": "a.b:5000/x/vllm-openai@sha256:0", "args": ["-tp=2", "--host", "$(POD_IP)"]}, {TP: 2}, 2),
         ({"command": ["sh", "-c", "exec vllm serve m -tp 4 --port 8000"]}, {TP: 4}, 4),
         ({"command": ["sh", "-c"], "args": ["sleep 1; vllm serve m \\\n --tensor-parallel-size 4"]}, {TP: 4}, 4),
+        ({"command": ["sh", "-c", "bash -c 'vllm serve m -tp 4'"]}, {TP: 4}, 4),
+        # The first word behind a script is its name, $0.
+        ({"command": ["sh", "-c", 'vllm serve "$@"', "-tp=2"], "args": ["m", "-pp=2"]}, {PP: 2}, 2),
         ({"command": ["sh", "-c", BOTH_WAYS, "vllm"], "args": ["--model=m", "-tp=8", "-pp=2"]}, {TP: 8, PP: 2}, 16),
         ({"command": SGLANG, "args": ["--tp", "8"]}, {TP: 8}, 8),
         ({"command": SGLANG, "args": ["--tp-size=8", "--pp-size=2", "--ep-size=8"]}, {TP: 8, PP: 2}, 16),
@@ -230,6 +234,10 @@ def test_parallelism_that_is_unknown(container: dict[str, Any]) -> None:
         ({"command": SERVE, "args": ["--max-model-len=1.5K"]}, (CONTEXT, "1.5K", "32K (32,768)", "args")),
         ({"command": SERVE, "args": ["--max-model-len=many"]}, (CONTEXT, "many", "32k (32,000)", "args")),
         ({"command": SGLANG, "args": ["--context-length=32k"]}, ("--context-length", "32k", "whole number", "args")),
+        ({"command": SERVE, "args": ["--served_model_name"]}, (NAME, "", "a name", "args")),
+        ({"command": SGLANG, "args": [NAME, "--tp=2"]}, (NAME, "--tp=2", "a name", "args")),
+        ({"command": ["sh", "-c", f"vllm serve m {NAME}; sleep 1"]}, (NAME, "", "a name", "command")),
+        ({"command": ["sh", "-c", f"bash -c 'vllm serve m {NAME}'"]}, (NAME, "", "a name", "command")),
     ],
 )
 def test_values_that_no_server_starts_with(container: dict[str, Any], wrong: tuple[str, str, str, str]) -> None:
@@ -249,6 +257,9 @@ def test_values_that_no_server_starts_with(container: dict[str, Any], wrong: tup
         {"command": ["sh", "-c", "other -tp x; vllm serve m"]},
         {"command": ["other"], "args": ["--tensor-parallel-size=eight"]},
         {"command": SERVE, "args": ["--context-length=x"]},
+        {"command": [*SERVE, "--tensor-parallel-size"], "args": ["2"]},
+        {"command": [*SERVE, NAME], "args": ["a", "b"]},
+        {"command": ["sh", "-c", f'vllm serve m {NAME} "$@"', "--", "a"]},
     ],
 )
 def test_values_that_may_be_right(container: dict[str, Any]) -> None:

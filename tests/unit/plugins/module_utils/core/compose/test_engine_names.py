@@ -47,7 +47,9 @@ def env(**values: Any) -> list[dict[str, Any]]:
         ({"command": ["python3", "-m", "sglang.launch_server", "--served-model-name", "a"]}, ("a",), True),
         ({"command": ["sh", "-c", "exec vllm serve m"]}, (), False),
         ({"command": ["sh", "-c", "vllm serve m --served-model-name a b; sleep 1"]}, ("a", "b"), False),
-        ({"command": ["sh", "-c", 'vllm serve m "$@"'], "args": ["--served-model-name=a"]}, ("a",), False),
+        ({"command": ["sh", "-c", 'vllm serve m "$@"'], "args": ["--", "--served-model-name=a"]}, ("a",), False),
+        # The first one is the name of the script, $0.
+        ({"command": ["sh", "-c", 'vllm serve m "$@"'], "args": ["--served-model-name=a"]}, (), False),
         # Arguments that the script does not pass on do not reach the engine.
         ({"command": ["sh", "-c", "exec vllm serve m"], "args": ["--served-model-name", "team/qwen"]}, (), False),
         ({"command": ["sh", "-c"], "args": ["exec vllm serve m", "--", "--served-model-name=a"]}, (), False),
@@ -60,11 +62,23 @@ def env(**values: Any) -> list[dict[str, Any]]:
         ({"command": ["sh", "-c"], "args": ['vllm serve "$@"', "--", "m", "--served-model-name=a"]}, ("a",), False),
         # The last one counts.
         (
-            {"command": ["sh", "-c", 'vllm serve "$@" --served-model-name=a'], "args": ["m", "--served-model-name=b"]},
+            {
+                "command": ["sh", "-c", 'vllm serve "$@" --served-model-name=a'],
+                "args": ["--", "m", "--served-model-name=b"],
+            },
             ("a",),
             False,
         ),
         ({"command": ["sh", "-c", "vllm serve " + '"$@" ' * 9], "args": ["--served-model-name=a"]}, ("a",), False),
+        # Scripts in scripts.
+        ({"command": ["sh", "-c", "exec bash -c 'vllm serve m --served-model-name a'"]}, ("a",), False),
+        ({"command": ["sh", "-c", "bash -euo pipefail -c 'vllm serve m --served-model-name=a'"]}, ("a",), False),
+        (
+            {"command": ["sh", "-c", 'bash -c \'vllm serve "$@"\' -- m "$@"', "--", "--served-model-name=a"]},
+            ("a",),
+            False,
+        ),
+        ({"command": ["sh", "-c", "bash -c 'vllm serve m \"$@\"' --served-model-name=a --seed=1"]}, (), False),
         # The file does not override arguments.
         ({"image": VLLM, "args": ["--config=/a.yaml", "--served-model-name=a"]}, ("a",), False),
         # No shell: what seems to be a variable of it is the name itself.
@@ -149,6 +163,18 @@ SCRIPTS = [
     ("N='a b'; vllm serve m --served-model-name $N", None),
     ("vllm serve m --served-model-name $UNDEFINED", None),
     ("vllm serve m --served-model-name $1", None),
+    ("bash -c 'vllm serve m --served-model-name $GIVEN'", "given"),
+    ('bash -c "vllm serve m --served-model-name $GIVEN"', "given"),
+    ('bash -c "vllm serve m --served-model-name \\$GIVEN"', "given"),
+    ("export N=a; /bin/sh -ec 'vllm serve m --served-model-name $N'", "a"),
+    ("bash -c \"sh -c 'vllm serve m --served-model-name a'\"", "a"),
+    ("bash -c 'N=a; vllm serve m --served-model-name $N'", "a"),
+    # Another shell does not know what is not exported, nor this one what it sets.
+    ("N=a; bash -c 'vllm serve m --served-model-name $N'", None),
+    ("GIVEN=a bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ("env GIVEN=a bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ('GIVEN=`hostname`; export N=a; bash -c "vllm serve m --served-model-name $GIVEN"', None),
+    ("bash -c '. /env; vllm serve m --served-model-name $GIVEN'", None),
 ]
 
 
