@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
@@ -23,6 +23,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
+
+_ODD = ", which proxies and backends read in different ways"
+_HINT_ODD = "Write the path that is meant, without '.' and '..', and with one slash in place of several"
 
 
 def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
@@ -45,12 +48,31 @@ def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
         ignored = "gateways in mode Path ignore" if fleet.ways.gateways else "is ignored"
         hint = "Set spec.rewritePath to the path prefix of requests"
         yield warning(f"has a path, which {ignored}: only its host and port are used", place, hint)
-    if "//" in (spec.rewrite_path or ""):
-        hint = "Write one slash, unless the backend distinguishes them"
-        yield warning("has consecutive slashes", "spec.rewritePath", hint)
+    yield from _odd_paths(endpoint, fleet)
     if spec.credential is not None and parse_url(spec.backend_url).scheme == HTTP:
         hint = "Write https:// if the backend supports it"
         yield warning("sends the key of spec.credential unencrypted", place, hint)
+
+
+def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
+    """Yield paths that proxies and backends do not read alike."""
+    spec = endpoint.spec
+    if odd := _odd_part(spec.rewrite_path or ""):
+        yield warning(f"has {odd}{_ODD}", "spec.rewritePath", _HINT_ODD)
+    given = spec.api.prefix if spec.api else None
+    field, prefix = (
+        ("api.prefix", given) if given is not None else (spec.backend_field, urlsplit(spec.backend_url).path)
+    )
+    odd = _odd_part(prefix)
+    if odd and (fleet.ways.alone or fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True)):
+        yield Problem(f"has {odd} in the path of the API{_ODD}", f"spec.{field}", hint=_HINT_ODD)
+
+
+def _odd_part(path: str) -> str:
+    """Return what makes a path an odd one, "" for nothing."""
+    found = unquote(path)
+    dots = next((f"the segment '{each}'" for each in found.split("/") if each in (".", "..")), "")
+    return dots or ("consecutive slashes" if "//" in found else "")
 
 
 def _unsent(url: str, place: str) -> Iterator[Problem]:

@@ -94,6 +94,7 @@ GOLD = "---\n".join(
 ANTHROPIC = endpoint(
     "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
 )
+OF_API = " in the path of the API"
 KEYED = endpoint("{origin: 'https://a.example', credential: {apiKey: {secretRef: {name: a}}}}")
 ONLY_SAAS = change(SERVICE, "modelplane.ai/deployment: qwen", "provider: saas")
 SHOWN = change(SERVICE, "name: qwen, namespace: team", "name: shown, namespace: team, labels: {exposed: yes-please}")
@@ -500,6 +501,49 @@ def many_budgets(policies: int) -> list[str]:
                 ("?api_key=h1dden", "query"),
                 ("#h1dden", "fragment"),
                 ("?a=h1dden#b", "query and a fragment"),
+            )
+        ),
+        *(
+            pytest.param(
+                {**others, "endpoint": endpoint(f"{{{spec}}}")},
+                severity,
+                f"spec.{field}",
+                4,
+                f"has {odd}, which proxies and backends read in different ways",
+                "Write the path that is meant",
+                id=f"odd path: {spec}",
+            )
+            for others, spec, severity, field, odd in (
+                ({"gateway": GATEWAY}, "url: 'https://a.example/a/../v1'", "error", "url", "the segment '..'" + OF_API),
+                ({"gateway": GATEWAY}, "url: 'https://a.example/./v1'", "error", "url", "the segment '.'" + OF_API),
+                (
+                    {"gateway": GATEWAY},
+                    "url: 'https://a.example/a//v1'",
+                    "error",
+                    "url",
+                    "consecutive slashes" + OF_API,
+                ),
+                (
+                    {"gateway": GATEWAY},
+                    "url: 'https://a.example/%2E%2e/v1'",
+                    "error",
+                    "url",
+                    "the segment '..'" + OF_API,
+                ),
+                (
+                    {"gateway": OPEN, "path": PATH, "service": SERVICE + SAAS},
+                    "origin: 'https://a.example', api: {prefix: /a%2f../v1}",
+                    "error",
+                    "api.prefix",
+                    "the segment '..'" + OF_API,
+                ),
+                (
+                    {},
+                    "url: 'https://a.example/a/../v1', rewritePath: /a/../v1",
+                    "warning",
+                    "rewritePath",
+                    "the segment '..'",
+                ),
             )
         ),
         pytest.param(
