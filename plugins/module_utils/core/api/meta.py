@@ -65,6 +65,18 @@ def _bad_value(value: str) -> str:
     return "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
 
 
+def impossible_label(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the key of a label that no object can have, and why not; empty texts where there is none."""
+    for key, value in sorted(labels.items()):
+        if wrong := _bad_prefix(key) or _bad_syntax(key):
+            return key, wrong
+        if wrong := _bad_value(value) or (
+            f"must be at most {_MAX_VALUE} characters" if len(value) > _MAX_VALUE else ""
+        ):
+            return key, f"its value {wrong}"
+    return "", ""
+
+
 def _reserved(key: str) -> str:
     return (
         f"keys beginning with {RESERVED_PREFIX} are set by the fleet itself" if key.startswith(RESERVED_PREFIX) else ""

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
     ModelService,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector, impossible_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
@@ -62,7 +63,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, listed, short, some
 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
@@ -189,10 +190,26 @@ class Fleet(Protocol):
 
 def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what is wrong with a gateway in mode Model, or because of one."""
+    keys = gateway.spec.auth and gateway.spec.auth.api_key.secret_selector
+    yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
+    yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
     yield from _gateway_twice(gateway, fleet)
     yield from _gateway_services(gateway, fleet)
     yield from _gateway_keys(gateway, fleet)
     yield from _gateway_superseded(gateway, fleet)
+
+
+def impossible_labels(selector: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """Yield a label of a selector that no object can have."""
+    key, wrong = impossible_label(selector)
+    if wrong:
+        message = f"selects nothing, as no object can have such a label: {wrong}"
+        yield Problem(message, field_path(path, key), hint="Write a label that the objects have")
+
+
+def _impossible(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
+    if selector:
+        yield from impossible_labels(selector.match_labels, f"{path}.matchLabels")
 
 
 def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -210,7 +227,9 @@ def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
 def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway that serves nothing."""
     selector = gateway.spec.service_selector
-    if selector and gateway.name in fleet.ways.idle and fleet.complete(_SERVICE):
+    if not selector or any(impossible_label(selector.match_labels)):
+        return
+    if gateway.name in fleet.ways.idle and fleet.complete(_SERVICE):
         labels = {pair for service in fleet.of_kind(_SERVICE) for pair in service.labels.items()}
         hint = f"Labels of ModelServices are {_pairs(labels)}" if labels else "No ModelService has labels"
         asked = _pairs(selector.match_labels.items())
@@ -461,7 +480,10 @@ def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> 
 
 
 def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
-    """Yield callers whose names are those of other callers' next keys, and a group beside every caller."""
+    """Yield callers whose names are those of other callers' next keys, a group beside every caller, and labels that
+    select nothing."""
+    yield from _impossible(policy.spec.services, "spec.services")
+    yield from _impossible(policy.spec.caller_selector, "spec.callerSelector")
     if policy.spec.caller_selector and any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
         message = f"has no effect: '{EVERY_CALLER}' in callers is every caller that has a key"
         yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")

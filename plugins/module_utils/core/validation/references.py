@@ -64,6 +64,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.e
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
     Ways,
     deployment_served_name,
+    impossible_labels,
     label_sets_of_placement,
     model_endpoint,
     model_gateway,
@@ -402,8 +403,7 @@ def _workload_namespace(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
 # --- InferenceGateway and InferenceCluster ---
 
 
-def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
-    del fleet
+def _gateway_name(gateway: Any, _fleet: object) -> Iterator[Problem]:
     if gateway.mode == "Path" and gateway.name != GATEWAY_NAME:
         hint = f"Of those in mode Path, only the one named {GATEWAY_NAME} is used"
         yield warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
@@ -421,8 +421,7 @@ def _cluster_name(name: str, fleet: _Fleet) -> Iterator[Problem]:
         yield _dangling("InferenceCluster", message, "spec.clusterName", short(name), hint, fleet)
 
 
-def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
-    del fleet
+def _cluster_source(cluster: Any, _fleet: object) -> Iterator[Problem]:
     source = cluster.spec.cluster.source
     if source in registry.unsupported_sources():
         hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or create it yourself and use Existing"
@@ -480,8 +479,7 @@ def _class_reference(name: str, path: str, fleet: _Fleet, source: str = "Existin
         yield _dangling("InferenceClass", message, path, short(name), hint, fleet)
 
 
-def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
-    del fleet
+def _class_devices(inference_class: Any, _fleet: object) -> Iterator[Problem]:
     for index, device in enumerate(inference_class.spec.devices):
         error = Device.from_wire(wire(device)).invalid
         if error:
@@ -531,9 +529,8 @@ def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Proble
         yield warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
 
 
-def _annotations(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
+def _annotations(resource: Any, _fleet: object) -> Iterator[Problem]:
     """Yield annotations that have a prefix of the fleet, and mean nothing on the kind of a resource."""
-    del fleet
     kind = resource.ref.kind
     known = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]
     for key in sorted(resource.annotations):
@@ -548,8 +545,7 @@ def _annotations(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
         yield warning(message, field_path("metadata.annotations", key), hint)
 
 
-def _deployment_priority(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
-    del fleet
+def _deployment_priority(deployment: Any, _fleet: object) -> Iterator[Problem]:
     value = deployment.annotations.get(PRIORITY_ANNOTATION, "0")
     if not is_priority(value):
         hint = 'Write a whole number as a text, such as "10"; higher comes first'
@@ -657,11 +653,15 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
     namespace = service.namespace
     for index, entry in enumerate(service.spec.endpoints):
         selector = entry.selector.match_labels
-        if not fleet.selects_an_endpoint(namespace, selector):
-            path = f"spec.endpoints[{index}].selector.matchLabels"
+        path = f"spec.endpoints[{index}].selector.matchLabels"
+        impossible = [replace(each, severity="warning") for each in impossible_labels(selector, path)]
+        yield from impossible
+        if not (
+            impossible
+            or fleet.selects_an_endpoint(namespace, selector)
+            or fleet.may_select_an_endpoint(namespace, selector)
+        ):
             name = selector.get(DEPLOYMENT_LABEL)
-            if fleet.may_select_an_endpoint(namespace, selector):
-                continue
             hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
             if name is not None and fleet.find("ModelDeployment", namespace, name) is None:
                 hint = _nearest(name, fleet.names("ModelDeployment", namespace), f"ModelDeployment in {namespace}")

@@ -505,6 +505,51 @@ def many_budgets(policies: int) -> list[str]:
         ),
         *(
             pytest.param(
+                {"gateway": GATEWAY, name: text},
+                severity,
+                path,
+                line,
+                f"selects nothing, as no object can have such a label: {says}",
+                "Write a label that the objects have",
+                id=f"label that no object can have: {path}",
+            )
+            for name, text, severity, path, line, says in (
+                (
+                    "gateway",
+                    change(EXPOSED, "yes-please", "yes please"),
+                    "error",
+                    "spec.serviceSelector.matchLabels.exposed",
+                    4,
+                    "its value must be letters",
+                ),
+                (
+                    "gateway",
+                    change(GATEWAY, "{keys: callers}", "{'my keys': callers}"),
+                    "error",
+                    'spec.auth.apiKey.secretSelector.matchLabels["my keys"]',
+                    4,
+                    "is not a valid key",
+                ),
+                (
+                    "policy",
+                    change(POLICY, "{callers", "{callerSelector: {matchLabels: {team: -a}}, callers"),
+                    "error",
+                    "spec.callerSelector.matchLabels.team",
+                    4,
+                    "its value must be letters",
+                ),
+                (
+                    "service",
+                    change(SERVICE, "modelplane.ai/deployment: qwen", f"x: {'a' * 64}"),
+                    "warning",
+                    "spec.endpoints[0].selector.matchLabels.x",
+                    6,
+                    "its value must be at most 63 characters",
+                ),
+            )
+        ),
+        *(
+            pytest.param(
                 {**others, "endpoint": endpoint(f"{{{spec}}}")},
                 severity,
                 f"spec.{field}",
@@ -633,6 +678,14 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
     assert says in problem.message
     assert hint in problem.hint
     assert "h1dden" not in str(problem)
+
+
+def test_services_of_a_policy_that_no_label_can_select() -> None:
+    found = fleet(gateway=GATEWAY, policy=change(ELSEWHERE, "{a: b}", "{a: b c}")).problems
+    assert [(each.severity, each.path) for each in found] == [
+        ("warning", "spec.services.matchLabels"),
+        ("error", "spec.services.matchLabels.a"),
+    ]
 
 
 def test_gateways_that_ask_for_no_keys_keep_no_budgets_that_are_too_many() -> None:
