@@ -33,13 +33,17 @@ _MOST = 2**32 - 1
 class Caller(Model):
     """A caller, or all that have a key."""
 
-    name: Annotated[str, Words("must be the name of a key in a Secret (letters, digits, '-', '_' and '.'), or '*'")] = (
-        Field(
-            min_length=1,
-            max_length=253,
-            pattern=r"^([*]|[-._a-zA-Z0-9]+)$",
-            description="Name of the entry of a Secret that holds the caller's key; `*` is every caller that has one.",
-        )
+    name: Annotated[
+        str,
+        Words(
+            "must be the name of a key in a Secret (letters, digits, '-', '_', '.'; no dot alone, no two first), or '*'"
+        ),
+    ] = Field(
+        min_length=1,
+        max_length=253,
+        # As Kubernetes wants keys of Secrets (IsConfigMapKey of apimachinery).
+        pattern=r"^([*]|\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*)$",
+        description="Name of the entry of a Secret that holds the caller's key; `*` is every caller that has one.",
     )
 
 
