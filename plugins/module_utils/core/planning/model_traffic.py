@@ -70,6 +70,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mov
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition_entry,
@@ -495,12 +496,15 @@ def _crowds(
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
-    """Yield which endpoints outside of the fleet get the names of callers."""
-    for route in (each.route for each in routed):
+    """Yield which endpoints outside of the fleet get the names of callers, of each gateway in one message."""
+    found: dict[str, list[str]] = {}
+    for route in (each.route for each in routed if each.route.gateway.spec.auth):
         outside = sorted(endpoint.name for endpoint in route.knowing_callers)
-        if outside and route.gateway.spec.auth:
-            yield (
-                f"ModelService {route.service.namespace}/{route.service.name}: its endpoints outside of the fleet "
-                f"({', '.join(outside)}) get the names of callers, as a CallerPolicy counts tokens by them: if they "
-                "must not, count requests, or all callers together"
-            )
+        if outside:
+            found.setdefault(route.gateway.name, []).append(f"{route.service.model_name} ({some(outside, 3)})")
+    for gateway, services in found.items():
+        yield (
+            f"InferenceGateway {gateway}: endpoints outside of the fleet get the names of callers, as CallerPolicies "
+            f"count tokens by them, in ModelService {some(services)}: if they must not, count requests, or all callers "
+            "together"
+        )

@@ -222,11 +222,20 @@ def test_endpoints_outside_get_names_of_callers_where_tokens_are_counted_by_them
     assert CALLER in specs["other"]["headerMutation"]["remove"]
     assert (CALLER not in specs["chat"]["headerMutation"]["remove"]) == is_named
     warned = [each for each in built.plan.warnings if "get the names of callers" in each]
-    assert [each.partition(":")[0] for each in warned] == (["ModelService ml-team/chat"] if is_named else [])
+    assert [", in ModelService ml-team/chat (a): if" in each for each in warned] == ([True] if is_named else [])
     without = gateway()
     del without["spec"]["auth"]
     unasked = build(fleet(gold, provider("a"), counting, eu=without)).plan.warnings
     assert not any("get the names of callers" in each for each in unasked)
+
+
+def test_names_of_callers_are_one_warning_of_a_gateway() -> None:
+    services = [service(provider_entry("a"), name=f"s{index}") for index in range(7)]
+    built = build(fleet(*services, provider("a"), policy(callers=EVERYONE, budgets=[BUDGET])))
+    (warned,) = [each for each in built.plan.warnings if "get the names of callers" in each]
+    assert warned.startswith("InferenceGateway eu: ")
+    assert "ModelService ml-team/s0 (a), ml-team/s1 (a), " in warned
+    assert " and 2 more: if they must not" in warned
 
 
 @pytest.mark.parametrize("per", ["Minute", "Hour", "Day", "Month"])
