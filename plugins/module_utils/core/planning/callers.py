@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, nearest, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, some
 
 Keys = tuple[api.InferenceGateway, Sequence[KeySecret]]
 """Gateway that asks for keys, and the Secrets that have those of its callers."""
@@ -34,18 +34,6 @@ def key_warnings(context: Context, keys: Sequence[Keys]) -> Iterator[str]:
             gateways = f"InferenceGateway {some(gateway.name for gateway, __ in asking)}"
             yield from _unknown_callers(policy, callers, gateways)
             yield from _empty_group(policy, [secret for __, found in asking for secret in found], gateways)
-
-
-def idle_policies(context: Context) -> Iterator[str]:
-    """Yield that policies have no effect in a fleet without any gateway. Where there is one, each policy has a warning
-    of its own manifest."""
-    fleet = context.fleet
-    if fleet.policies and not fleet.gateways and not any(ref.kind == api.InferenceGateway.KIND for ref in fleet.held):
-        named = listed(f"{namespace}/{name}" for namespace, name in fleet.policies)
-        yield (
-            f"CallerPolicy {named}: without effect, as the fleet has no InferenceGateway in mode Model: add one with "
-            "auth, or remove what has no use"
-        )
 
 
 def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:

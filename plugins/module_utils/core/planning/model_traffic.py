@@ -56,7 +56,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.callers import (
     Keys,
-    idle_policies,
     key_warnings,
     unread_groups,
 )
@@ -123,7 +122,7 @@ def model_traffic(
     """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
-        return ModelTraffic(warnings=tuple(idle_policies(context)))
+        return ModelTraffic()
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = LabelIndex([*endpoints, *context.fleet.external.values()])

@@ -479,9 +479,16 @@ def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> 
     return [Route(each, gateway, nothing, {}) for each in services if gateway.serves(each.labels)]
 
 
-def policy_callers(policy: CallerPolicy, _fleet: object) -> Iterator[Problem]:
-    """Yield callers whose names are those of other callers' next keys, a group beside every caller, and labels that
-    select nothing."""
+def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
+    """Yield callers whose names are those of other callers' next keys, a group beside every caller, labels that select
+    nothing, and callers of no gateway at all."""
+    if not any(fleet.of_kind(_GATEWAY)) and not fleet.unknown(_GATEWAY):
+        message = "has no effect without an InferenceGateway in mode Model, and the manifests have none"
+        yield warning(
+            message,
+            "spec",
+            "Add one with auth that serves the ModelServices, unless the control cluster has it; or remove the policy",
+        )
     yield from _impossible(policy.spec.services, "spec.services")
     yield from _impossible(policy.spec.caller_selector, "spec.callerSelector")
     if policy.spec.caller_selector and any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):

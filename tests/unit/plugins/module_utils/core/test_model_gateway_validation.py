@@ -435,6 +435,15 @@ def many_budgets(policies: int) -> list[str]:
             id="policy without services",
         ),
         pytest.param(
+            {"policy": POLICY},
+            "warning",
+            "spec",
+            4,
+            "has no effect without an InferenceGateway in mode Model, and the manifests have none",
+            "Add one with auth that serves the ModelServices, unless the control cluster has it; or remove the policy",
+            id="policy in a fleet without a gateway",
+        ),
+        pytest.param(
             {"gateway": OPEN, "policy": POLICY},
             "warning",
             "spec",
@@ -719,7 +728,7 @@ def test_gateways_that_ask_for_no_keys_keep_no_budgets_that_are_too_many() -> No
         # An endpoint that was composed for a replica and exported with it.
         {"endpoint": change(ENDPOINT, "{provider: saas}", EXPORTED)},
         # No gateway in the manifests may be one on the control cluster.
-        {"policy": POLICY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
+        {"service": SERVICE + "  timeouts: {idle: 60s}\n"},
         # A gateway that does not serve the service has no say in it.
         {
             "gateway": EXPOSED,
@@ -748,6 +757,13 @@ def test_gateways_that_ask_for_no_keys_keep_no_budgets_that_are_too_many() -> No
 )
 def test_no_problem(changed: dict[str, str]) -> None:
     assert [str(problem) for problem in fleet(**changed).problems] == []
+
+
+@pytest.mark.parametrize("spec", ["{clusterName: west, mode: Odd}", "[unread"])
+def test_a_policy_may_have_the_gateway_that_has_errors(spec: str) -> None:
+    problems = fleet(policy=POLICY, gateway=change(OPEN, "{clusterName: west}", spec)).problems
+    assert problems
+    assert not any("the manifests have none" in each.message for each in problems)
 
 
 def test_a_misspelt_cluster_is_one_error() -> None:

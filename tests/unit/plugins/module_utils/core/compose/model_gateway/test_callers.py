@@ -461,14 +461,3 @@ def test_no_rule_of_a_policy_has_the_name_of_one_of_another_policy() -> None:
     assert allowed(built) == {"team": ["alice", "bob"], "team.256": ["mallory"], **in_rules}
     (team,) = [each for each in read(documents) if isinstance(each, api.CallerPolicy) and each.name == "team"]
     assert selected_callers(built("SecurityPolicy", "chat"), team) == callers
-
-
-def test_policies_in_a_fleet_without_a_gateway_have_no_effect() -> None:
-    documents = [each for each in fleet(service(), policy(), policy("more")) if each["kind"] != "InferenceGateway"]
-    said = (
-        "CallerPolicy ml-team/more, ml-team/team: without effect, as the fleet has no InferenceGateway in mode Model: "
-        "add one with auth, or remove what has no use"
-    )
-    assert list(build(documents).plan.warnings) == [said]
-    # One that has errors may be any.
-    assert not build(documents, invalid=[Ref("InferenceGateway", "", "eu")]).plan.warnings
