@@ -352,7 +352,7 @@ def _held(placement: Placement) -> list[str]:
 
 def _kept(plan: Plan) -> set[Ref]:
     """Return the resources of which all that is composed stays."""
-    return {*plan.context.fleet.held, *plan.models.moved}
+    return {*plan.context.fleet.held, *(gateway.ref for gateway in plan.models.moved)}
 
 
 def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:
@@ -412,9 +412,7 @@ def document(plan: Plan) -> PlanDocument:
         pending=pending(plan),
         overcommitted=[_refusal(refusal) for refusal in plan.schedule.overcommitted],
         clusters=sorted(plan.workloads),
-        held=[
-            api.construct(HeldResource, **asdict(ref)) for ref in sorted({*plan.context.fleet.held, *plan.models.moved})
-        ],
+        held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(_kept(plan))],
         leaving=removals(plan, "leaving"),
         blocked_clusters=sorted(plan.blocked_clusters) or None,
         services=[_service(served) for served in served_services(plan)],

@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import MovedGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import reaches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
     model_gateway_status,
@@ -34,7 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 _MOST_SERVICES = 12
 GATEWAY_TITLES = ("GATEWAY", "CLUSTER", "STATE", "MODELS", "ADDRESS")
-GatewayState = Literal["Ready", "NotReady", "Refused", "Unknown", "Declared"]
+GatewayState = Literal["Ready", "NotReady", "Refused", "Unknown", "Declared", "Leaving"]
 Key = tuple[str, str]
 
 
@@ -84,7 +85,9 @@ class PlannedGateway(api.Model):
     address: str = Field(description="Its address; empty while it is not known.")
     models: int = Field(description="Models that it routes.")
     services: int = Field(description="ModelServices that it selects.")
-    message: str = Field(description="Why it is not made; empty if it is.")
+    message: str = Field(
+        description="Why it is not made, or that it has left the manifests and how long it stays; empty otherwise."
+    )
     configuration: GatewayConfiguration | None = Field(
         default=None, description="How large its configuration is; absent where the keys of its callers are not known."
     )
@@ -98,7 +101,8 @@ class GatewayStatus(PlannedGateway):
 
     state: GatewayState = Field(
         description="`Ready`, `NotReady`; `Refused`: it is not made; `Unknown`: its cluster did not answer, or is not "
-        "in this run; `Declared`: its cluster is not read, and assumed to be as its manifest says."
+        "in this run; `Declared`: its cluster is not read, and assumed to be as its manifest says; `Leaving`: it has "
+        "left the manifests, and stays until others answer for its services."
     )
     message: str = Field(description="What is wrong; empty if nothing is.")
 
@@ -285,11 +289,27 @@ def silence(plan: Plan, cluster: str) -> str:
 
 
 def gateways(plan: Plan) -> list[GatewayStatus]:
-    """Return the gateways in mode Model, by name."""
+    """Return the gateways in mode Model, by name, and then those that were moved or removed and stay for now."""
     selected: dict[str, list[RoutedModel]] = {}
     for each in plan.models.routes:
         selected.setdefault(each.route.gateway.name, []).append(each)
-    return [_gateway(plan, each, selected.get(each.name, ())) for each in plan.context.fleet.model_gateways]
+    made = [_gateway(plan, each, selected.get(each.name, ())) for each in plan.context.fleet.model_gateways]
+    return [*made, *map(_leaving, plan.models.moved)]
+
+
+def _leaving(moved: MovedGateway) -> GatewayStatus:
+    return api.construct(
+        GatewayStatus,
+        name=moved.name,
+        cluster=moved.cluster,
+        address=moved.address,
+        models=moved.models,
+        services=moved.models,
+        message=f"Has left the manifests, and stays {moved.until}",
+        state="Leaving",
+        configuration=None,
+        when_unavailable=None,
+    )
 
 
 def _gateway(plan: Plan, gateway: api.InferenceGateway, routes: Sequence[RoutedModel]) -> GatewayStatus:
@@ -350,10 +370,8 @@ def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
     for gateway in plan.context.fleet.model_gateways:
         if gateway.name not in plan.models.refused:
             found.setdefault(gateway.spec.cluster_name or "", []).append(gateway.name)
-    for ref in plan.models.moved:
-        for cluster in {place for place, __ in plan.context.earlier(ref)} & plan.models.hosts:
-            if ref.name not in found.setdefault(cluster, []):
-                found[cluster].append(ref.name)
+    for moved in plan.models.moved:
+        found.setdefault(moved.cluster, []).append(moved.name)
     return {cluster: sorted(names_) for cluster, names_ in found.items()}
 
 
@@ -367,7 +385,7 @@ def planned_gateways(plan: Plan) -> list[PlannedGateway]:
             address=each.address,
             models=each.models,
             services=each.services,
-            message=each.message if each.state == "Refused" else "",
+            message=each.message if each.state in ("Refused", "Leaving") else "",
             configuration=each.configuration,
             when_unavailable=each.when_unavailable,
         )

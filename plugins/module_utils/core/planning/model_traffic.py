@@ -105,7 +105,7 @@ class ModelTraffic:
     control: tuple[Object, ...] = ()
     copies: tuple[tuple[str, SecretCopy], ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    moved: tuple[Ref, ...] = ()
+    moved: tuple[MovedGateway, ...] = ()
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     cluster_gateways: frozenset[str] = frozenset()
@@ -163,7 +163,7 @@ def model_traffic(
         control=tuple(written(model_route(each.route)) for each in routed),
         copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
         refused=refused,
-        moved=tuple(gateway.ref for gateway in moved),
+        moved=moved,
         warnings=(
             *refusals,
             *_named_callers(routed),

@@ -27,12 +27,14 @@ ROUTE = "AIGatewayRoute"
 @dataclass(frozen=True)
 class MovedGateway:
     """Gateway that stays on a cluster. `certificate`: that of the CA (PEM) by which clusters know it. `waits_for`: what
-    has to be there before it is removed."""
+    has to be there before it is removed. `address` is "" where it has none; `models` is how many it routes."""
 
     name: str
     cluster: str
     certificate: str
     waits_for: str
+    address: str
+    models: int
 
     @property
     def ref(self) -> Ref:
@@ -42,10 +44,12 @@ class MovedGateway:
     @property
     def warning(self) -> str:
         """Message that says why it stays."""
-        return (
-            f"InferenceGateway {self.name} has left the manifests, and stays on cluster {self.cluster} until "
-            f"{self.waits_for}"
-        )
+        return f"InferenceGateway {self.name} has left the manifests, and stays on cluster {self.cluster} {self.until}"
+
+    @property
+    def until(self) -> str:
+        """How long it stays."""
+        return f"until {self.waits_for}"
 
 
 def moved_gateways(
@@ -69,7 +73,8 @@ def moved_gateways(
         waits_for = _missing(context, before, ready, routes)
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
-            yield MovedGateway(name, cluster, text(authority, "data", constants.CA_KEY), waits_for)
+            certificate = text(authority, "data", constants.CA_KEY)
+            yield MovedGateway(name, cluster, certificate, waits_for, first_address(gateway), len(before))
 
 
 def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) -> dict[str, api.InferenceGateway]:

@@ -285,11 +285,17 @@ def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_servic
     for there in ([], [gateway("inference-gateway", "", **{"modelplane.ai/gateway": "rim"})], RIM):
         built = moved(hub=[*HUB, SERVED], rim=there, east=EAST)
         assert built("AIGatewayRoute", "chat")["metadata"]["labels"]["modelplane.ai/gateway"] == "eu"
-        assert built.plan.models.moved == (OLD,)
+        assert [each.ref for each in built.plan.models.moved] == [OLD]
         held = plan_output.document(built.plan).held
         assert [(each.kind, each.name) for each in held] == [("InferenceGateway", "eu")]
         (warning,) = (each for each in built.plan.warnings if "has left the manifests" in each)
         assert ("ml-team/chat" in warning) == (there is RIM)
+        leaving = "Has left the manifests, and stays until " + warning.partition(" until ")[2]
+        rows = "\n".join(plan_output.services_table(built.plan, 120)).splitlines()
+        (row,) = [index for index, line in enumerate(rows) if line.startswith("eu ")]
+        assert rows[row].split() == ["eu", "hub", "Leaving", "1", "of", "1", "198.51.100.1"]
+        assert rows[row + 1].strip() == leaving
+        assert (plan_output.document(built.plan).gateways or [])[-1].message == leaving
     built = moved(hub=[*HUB, SERVED], rim=[*RIM, ACCEPTED], east=EAST)
     assert "hub" not in built.objects or not built.of("AIGatewayRoute")
     assert built.plan.models.moved == ()
