@@ -247,14 +247,14 @@ def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path)
     given = {"fleet_build": str(tmp_path / "build"), "fleet_resources": str(tmp_path / "manifests")}
     given["fleet_resources"] = [given["fleet_resources"], str(ROOT / "playbooks/files/classes")]
     output = failed(play("plan", **given, fleet_survive={"clusters": 1}))
-    assert "survival: service ml-team/llama has no endpoint after a loss of byo-us-east" in output
-    assert "another cluster like byo-us-east, with 2 nodes in pool gpu-h100 would fix it" in output
+    assert "survival: ModelService ml-team/llama has no endpoint after a loss of byo-us-east" in output
+    assert "Another cluster like byo-us-east, with 2 nodes in pool gpu-h100 would fix it" in output
     assert "ml-team/qwen has no endpoint" not in output, "it has one outside of the fleet"
     assert (tmp_path / "build/plan.json").is_file(), "what the run does is the same"
     assert "does not survive" in (tmp_path / "build/report.html").read_text()
     warned = play("plan", **given, fleet_survive={"clusters": 1, "whenUnsatisfiable": "Warn"})
     assert changed(warned) == 0
-    assert "[WARNING]: survival: service ml-team/llama has no endpoint" in " ".join(warned.split())
+    assert "[WARNING]: survival: ModelService ml-team/llama has no endpoint" in " ".join(warned.split())
 
 
 def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:

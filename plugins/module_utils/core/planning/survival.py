@@ -118,7 +118,7 @@ class Requirement:
         return (frozenset(self.places) | self.gives_way_to) - {""}
 
     def __str__(self) -> str:
-        kind = "service" if self.kind == "gateway" else self.kind
+        kind = "ModelDeployment" if self.kind == "deployment" else "ModelService"
         return f"{kind} {self.namespace}/{self.name}"
 
 
@@ -143,7 +143,7 @@ class Addition:
             return f"{count(self.replicas, 'more replica')} of {'/'.join(self.deployment)}"
         pools = " and ".join(self.pools)
         if self.is_new_cluster:
-            return f"another cluster like {self.cluster}, with {count(self.nodes, 'node')} in pool {pools}"
+            return f"Another cluster like {self.cluster}, with {count(self.nodes, 'node')} in pool {pools}"
         return f"{count(self.nodes, 'more node')} of pool {pools} on {self.cluster}"
 
 

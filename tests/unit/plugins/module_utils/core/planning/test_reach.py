@@ -128,7 +128,7 @@ def test_a_fleet_without_a_gateway_in_mode_model_is_answered_as_before(gateways:
 def test_a_service_does_not_survive_the_loss_of_its_only_gateway() -> None:
     found = surveyed(planned(*fleet(gateway("eu", "hub"))))
     assert of_gateways(found) == [
-        "service team/one has no gateway after a loss of hub. Only InferenceGateway eu on hub serves it. An "
+        "ModelService team/one has no gateway after a loss of hub. Only InferenceGateway eu on hub serves it. An "
         "InferenceGateway on another cluster whose serviceSelector matches its labels would fix it"
     ]
     assert len(found.shortfalls) == 1
@@ -139,8 +139,8 @@ def test_two_gateways_survive_a_loss_of_one_cluster_and_not_of_two() -> None:
     made = planned(*fleet(gateway("eu", "hub"), gateway("us", "rim")))
     assert of_gateways(surveyed(made)) == []
     assert of_gateways(surveyed(made, 2)) == [
-        "service team/one has no gateway after a loss of hub and rim. Only InferenceGateway eu on hub, us on rim serve "
-        "it. An InferenceGateway on another cluster whose serviceSelector matches its labels would fix it"
+        "ModelService team/one has no gateway after a loss of hub and rim. Only InferenceGateway eu on hub, us on rim "
+        "serve it. An InferenceGateway on another cluster whose serviceSelector matches its labels would fix it"
     ]
     assert of_gateways(surveyed(planned(*fleet(gateway("eu", "hub"), gateway("us", "rim"), PATH)), 2)) == []
 
@@ -148,7 +148,7 @@ def test_two_gateways_survive_a_loss_of_one_cluster_and_not_of_two() -> None:
 def test_a_service_that_no_gateway_serves_does_not_survive_even_without_a_loss() -> None:
     found = surveyed(planned(*fleet(gateway("eu", "hub", tier="gold"))))
     assert of_gateways(found) == [
-        "service team/one has no gateway even without a loss. No InferenceGateway of the fleet serves it. An "
+        "ModelService team/one has no gateway even without a loss. No InferenceGateway of the fleet serves it. An "
         "InferenceGateway on a cluster of the fleet whose serviceSelector matches its labels would fix it"
     ]
 

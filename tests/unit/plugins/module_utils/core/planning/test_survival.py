@@ -71,7 +71,7 @@ def test_a_loss_that_is_not_survived_is_named_with_the_reason_and_the_cheapest_a
     found = only(surveyed(fleet))
     assert (found.lost, found.left) == (("a",), 0)
     assert str(found.remediation) == "1 more node of pool gpu on b"
-    assert "service team/one has no endpoint after a loss of a." in str(found)
+    assert "ModelService team/one has no endpoint after a loss of a." in str(found)
     assert "team/one: 0 of 1 replicas scheduled" in str(found)
     assert str(found).endswith(
         "1 more node of pool gpu on b would fix it (the fewest nodes that do, as prices are not known)"
@@ -121,7 +121,7 @@ def of_own_class(name: str, nodes: int) -> api.Resource:
         # A price that is not known is not a low one.
         (
             {"a": "3", "b": "", "c": "9"},
-            "another cluster like a, with 1 node in pool gpu would fix it, for 3.00 USD per hour",
+            "Another cluster like a, with 1 node in pool gpu would fix it, for 3.00 USD per hour",
         ),
         (
             {"a": "", "b": "", "c": "", "d": "1"},
@@ -153,7 +153,7 @@ def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> 
     found = only(surveyed(fleet))
     assert (found.requirement.name, found.lost, found.losses) == ("low", ("a",), 2)
     assert "team/low on b: preempted by team/high, which has a higher priority" in str(found)
-    assert str(found.remediation) == "another cluster like a, with 1 node in pool gpu"
+    assert str(found.remediation) == "Another cluster like a, with 1 node in pool gpu"
     never = planned(*(each for each in _resources(fleet)), deployment("high", 1, priority=5))
     assert {each.requirement.name for each in surveyed(never).shortfalls} == {"high", "low"}
 
@@ -169,7 +169,7 @@ def test_each_label_needs_its_replicas_while_a_cluster_with_it_is_left() -> None
     fleet = planned(*clusters, deployment("one", 4, minAvailable=required), service("one", "one"))
     found = only(surveyed(fleet))
     assert (found.requirement.label, found.lost) == ("region=west", ("a",))
-    assert "deployment team/one has 1 of 2 replicas on clusters with region=west after a loss of a" in str(found)
+    assert "ModelDeployment team/one has 1 of 2 replicas on clusters with region=west after a loss of a" in str(found)
     # All of the east is lost with c, and has no cluster left on which replicas could be.
     assert {each.label for each in surveyed(fleet).requirements} == {"", "region=east", "region=west"}
     wider = planned(*clusters, cluster("d", gpu=2), deployment("one", 4, minAvailable=required), service("one", "one"))
@@ -193,7 +193,7 @@ def test_another_cluster_is_proposed_where_no_pool_could_take_it() -> None:
     fleet = planned(
         cluster("a", gpu=1), cluster("b", "east", gpu=1), deployment("one", 1, "west"), service("one", "one")
     )
-    assert str(only(surveyed(fleet)).remediation) == "another cluster like a, with 1 node in pool gpu"
+    assert str(only(surveyed(fleet)).remediation) == "Another cluster like a, with 1 node in pool gpu"
 
 
 def test_an_endpoint_outside_of_the_fleet_survives_every_loss() -> None:
@@ -205,7 +205,7 @@ def test_a_service_that_has_no_endpoint_at_all_is_named() -> None:
     fleet = planned(cluster("a", gpu=0), deployment("one", 1), service("one", "one"))
     found = only(surveyed(fleet))
     assert found.lost == ()
-    assert "service team/one has no endpoint even without a loss" in str(found)
+    assert "ModelService team/one has no endpoint even without a loss" in str(found)
     assert found.fixes == (
         "1 more node of pool gpu on a would fix it as long as nothing is lost (the fewest nodes that do, as prices "
         "are not known), not after a loss of a. Nothing was found that would do both"
@@ -216,8 +216,8 @@ def test_more_replicas_that_do_without_a_loss_are_named_where_nothing_does_more(
     deployments = (deployment("one", 1, available=2), service("one", "one"))
     found = only(surveyed(planned(cluster("a", gpu=1), cluster("b", gpu=1), *deployments)))
     assert str(found) == (
-        "deployment team/one has 1 of 2 replicas even without a loss. team/one: replicas is 1, and none is pending. "
-        "1 more replica of team/one would fix it as long as nothing is lost, not after a loss of a. "
+        "ModelDeployment team/one has 1 of 2 replicas even without a loss. team/one: replicas is 1, and none is "
+        "pending. 1 more replica of team/one would fix it as long as nothing is lost, not after a loss of a. "
         "Nothing was found that would do both"
     )
     roomy = only(surveyed(planned(cluster("a", gpu=2), cluster("b", gpu=2), *deployments)))
@@ -255,7 +255,7 @@ def test_a_deployment_below_what_is_required_is_named() -> None:
     clusters = cluster("a", gpu=1), cluster("b", gpu=1)
     found = only(surveyed(planned(*clusters, deployment("one", 2, available=2), service("one", "one"))))
     assert str(found).startswith(
-        "deployment team/one has 1 of 2 replicas after a loss of a, the first of 2 such losses"
+        "ModelDeployment team/one has 1 of 2 replicas after a loss of a, the first of 2 such losses"
     )
     fleet = planned(*clusters, deployment("one", 2, available=1), service("one", "one"))
     assert surveyed(fleet).shortfalls == ()

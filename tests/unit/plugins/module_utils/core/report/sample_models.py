@@ -280,7 +280,7 @@ def _survival() -> dict[str, Any]:
         "needs": [
             {**need, "name": "chat", "places": places, "what": "", "why": [], "fixes": ""},
             {**need, "kind": "gateway", "name": "chat", "places": places, "what": "", "why": [], "fixes": ""},
-            {**need, "name": "embed", "places": places[1:], "what": "service ml-team/embed has no endpoint",
+            {**need, "name": "embed", "places": places[1:], "what": "ModelService ml-team/embed has no endpoint",
              "why": ["no room"], "fixes": "1 more node of pool gpu-l4 on gcp-central would fix it"},
         ],
     }  # fmt: skip
@@ -295,7 +295,8 @@ def _findings(replica_: str) -> list[dict[str, Any]]:
         finding("unready", "replica", replica_, namespace="ml-team", cluster="gcp-central", status="ImagePullBackOff",
                 message='pod qwen-x: container engine: Back-off pulling image "vllm/vllm-openai:v0.23"',
                 command="kubectl -n mp-ml-team-51733 describe pod qwen-x"),
-        finding("survival", "service", "embed", namespace="ml-team", message="service ml-team/embed has no endpoint",
+        finding("survival", "service", "embed", namespace="ml-team",
+                message="ModelService ml-team/embed has no endpoint",
                 hint="1 more node of pool gpu-l4 on gcp-central would fix it"),
         finding("pending", "deployment", "kimi-k2", namespace="research", status="2 of 3 replicas pending",
                 message="InsufficientCapacity: No cluster has room for 2 more replicas.",
