@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import (
     ModelEndpoint,
     ModelService,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER, Budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector, impossible_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
@@ -69,6 +69,7 @@ _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERV
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
+_WINDOWS = ("Minute", "Hour", "Day", "Month")
 _API_PREFIXES = frozenset({"v1", "anthropic"})
 _AFTER_PLACEMENT = frozenset({CLUSTER_LABEL, REPLICA_INDEX_LABEL})
 """Labels of replicas that are not known before they are placed."""
@@ -481,7 +482,7 @@ def _unresolved(services: Iterable[ModelService], gateway: InferenceGateway) -> 
 
 def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield callers whose names are those of other callers' next keys, a group beside every caller, labels that select
-    nothing, and callers of no gateway at all."""
+    nothing, budgets without effect, and callers of no gateway at all."""
     if not any(fleet.of_kind(_GATEWAY)) and not fleet.unknown(_GATEWAY):
         message = "has no effect without an InferenceGateway in mode Model, and the manifests have none"
         yield warning(
@@ -494,6 +495,7 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     if policy.spec.caller_selector and any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
         message = f"has no effect: '{EVERY_CALLER}' in callers is every caller that has a key"
         yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")
+    yield from _spent_with_others(policy.spec.budgets or ())
     for index, caller in enumerate(policy.spec.callers or ()):
         if caller.name.startswith(KEY_PREFIX):
             hint = "Write the name of the caller, and revoke the key: everyone who reads this manifest has it"
@@ -503,6 +505,24 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             message = f"is the name of a next key, and not of a caller: names must not end in {NEXT_SUFFIX}"
             hint = f"Write {known}, whose keys are both valid while they are rotated" if known else "Name a caller"
             yield Problem(message, f"spec.callers[{index}].name", short(caller.name), hint)
+
+
+def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
+    """Yield budgets that are never spent before another one, which has no more in a window that is as long or longer:
+    full windows of one length are in those of the next one."""
+    for index, budget in enumerate(budgets):
+        for position, other in enumerate(budgets):
+            is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
+            is_twin = (budget.limit, budget.per) == (other.limit, other.per)
+            if is_alike and other.limit <= budget.limit and (position < index if is_twin else position != index):
+                message = f"is never spent before budget {other.name}, which has {other.limit} for each {other.per}"
+                hint = "Lower it, or raise the other one, or remove one of them"
+                yield warning(message, f"spec.budgets[{index}].limit", hint, str(budget.limit))
+                break
+
+
+def _alike(budget: Budget) -> tuple[str, str, str]:
+    return budget.unit, budget.scope, budget.when_spent
 
 
 def _overflows(policy: CallerPolicy, services: Sequence[ModelService]) -> Iterator[Problem]:

@@ -37,6 +37,7 @@ spec: {callers: [{name: acme}]}
 """
 HERE = CLUSTER + "  placement: {metadata: {labels: {where: here}}}\n"
 OTHER_POLICY = change(POLICY, "{name: acme, ", "{name: b, ")
+TOKENS = "unit: Tokens"
 MANY = ", ".join(f"{{name: a{'x' * 60}{index}}}" for index in range(20))
 """More callers than the pattern of a rule can name."""
 ROUTE = """\
@@ -85,6 +86,11 @@ def spending(when: str, scope: str = "Caller", callers: str = "{name: acme}") ->
     return change(POLICY, "[{name: acme}]}", f"[{callers}], {budget}}}")
 
 
+def budgets(*written: str) -> str:
+    text = ", ".join(f"{{name: b{index}, {each}}}" for index, each in enumerate(written))
+    return change(POLICY, "[{name: acme}]}", f"[{{name: acme}}], budgets: [{text}]}}")
+
+
 OF_ALL = change(spending("Refuse"), "{name: acme, ", "{name: b, ")
 OF_GOLD = change(spending("Refuse"), "spec: {", "spec: {services: {matchLabels: {a: b}}, ")
 GOLD = "---\n".join(
@@ -105,8 +111,12 @@ def labelled(text: str) -> str:
 
 
 def many_budgets(policies: int) -> list[str]:
-    """Policies with as many budgets as each can have."""
-    budgets = ", ".join(f"{{name: b{index}, unit: Requests, limit: 5, per: Day}}" for index in range(8))
+    """Policies with as many budgets as each can have, of which none is without effect."""
+    units = ("Requests", "Tokens", "InputTokens", "OutputTokens")
+    windows = ("limit: 5, per: Hour", "limit: 6, per: Day")
+    budgets = ", ".join(
+        f"{{name: {unit.lower()}{len(each)}, unit: {unit}, {each}}}" for unit in units for each in windows
+    )
     full = change(POLICY, "[{name: acme}]}", f"[{{name: acme}}], budgets: [{budgets}]}}")
     return [change(full, "{name: acme, ", f"{{name: a{index:02}, ") for index in range(policies)]
 
@@ -659,6 +669,23 @@ def many_budgets(policies: int) -> list[str]:
             "Name fewer callers, or select services that no other CallerPolicy selects",
             id="a budget of more names than a pattern holds",
         ),
+        *(
+            pytest.param(
+                {"gateway": GATEWAY, "policy": budgets(first, second)},
+                "warning",
+                f"spec.budgets[{at}].limit",
+                4,
+                f"is never spent before budget b{1 - at}, which has 100 for each {per}",
+                "Lower it, or raise the other one",
+                id=f"{first} beside {second}",
+            )
+            for first, second, at, per in (
+                (f"{TOKENS}, per: Hour, limit: 100", f"{TOKENS}, per: Day, limit: 100", 0, "Day"),
+                (f"{TOKENS}, per: Month, limit: 100", f"{TOKENS}, per: Minute, limit: 101", 1, "Month"),
+                (f"{TOKENS}, per: Day, limit: 100", f"{TOKENS}, per: Day, limit: 100", 1, "Day"),
+                (f"{TOKENS}, per: Day, limit: 200", f"{TOKENS}, per: Day, limit: 100", 0, "Day"),
+            )
+        ),
         pytest.param(
             {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(33))},
             "error",
@@ -719,6 +746,14 @@ def test_gateways_that_ask_for_no_keys_keep_no_budgets_that_are_too_many() -> No
         {"gateway": GATEWAY, "policy": "---\n".join(many_budgets(32))},
         # No other service shares a budget with these, so names are not needed.
         {"gateway": GATEWAY, "gold": GOLD, "policy": OF_GOLD, "other": OTHER_POLICY},
+        *(
+            {"gateway": GATEWAY, "policy": budgets(f"{TOKENS}, per: Hour, limit: 100", other)}
+            for other in (
+                f"{TOKENS}, per: Day, limit: 101",
+                "unit: Requests, per: Day, limit: 5",
+                f"{TOKENS}, per: Day, limit: 5, scope: Policy",
+            )
+        ),
         {"gateway": OPEN, "path": PATH},
         {"gateway": GATEWAY, "service": SERVICE + "  timeouts: {idle: 60s}\n"},
         *(
