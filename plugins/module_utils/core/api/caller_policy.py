@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -174,3 +175,13 @@ class CallerPolicy(Resource):
 
     spec: CallerPolicySpec = Field(description="Which callers, of which services, and how much.")
     status: CallerPolicyStatus | None = Field(default=None, description="What is known of the policy.")
+
+    @property
+    def named_callers(self) -> Sequence[str]:
+        """Names of callers, as written; that of every caller is none."""
+        return [caller.name for caller in self.spec.callers or () if caller.name != EVERY_CALLER]
+
+    @property
+    def is_for_everyone(self) -> bool:
+        """Whether it is for every caller that has a key."""
+        return any(caller.name == EVERY_CALLER for caller in self.spec.callers or ())

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import KeySecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
@@ -40,7 +39,7 @@ def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
     """Yield the policies of these whose callers are selected by labels of Secrets, which are not read."""
     for policy in policies:
         selector = policy.spec.caller_selector
-        if selector and not any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
+        if selector and not policy.is_for_everyone:
             yield (
                 f"{_name(policy)}: the callers of callerSelector {_pairs(selector.match_labels)} are not known, as no "
                 "control cluster is read: it lets in none of them, and counts no budget of theirs, until one is; or "
@@ -66,7 +65,7 @@ def _without_keys(context: Context, gateway: api.InferenceGateway) -> str:
 
 
 def _unknown_callers(policy: api.CallerPolicy, known: frozenset[str], gateways: str) -> Iterator[str]:
-    named = [caller.name for caller in policy.spec.callers or () if caller.name != EVERY_CALLER]
+    named = policy.named_callers
     unknown = [name for name in named if name not in known]
     if unknown:
         meant = [(name, nearest(name, known.difference(named))) for name in unknown]
@@ -77,8 +76,11 @@ def _unknown_callers(policy: api.CallerPolicy, known: frozenset[str], gateways: 
 
 def _empty_group(policy: api.CallerPolicy, secrets: Sequence[KeySecret], gateways: str) -> Iterator[str]:
     selector = policy.spec.caller_selector
-    everyone = any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ())
-    if selector and not everyone and not _callers(secret for secret in secrets if selector.matches(secret.labels)):
+    if (
+        selector
+        and not policy.is_for_everyone
+        and not _callers(secret for secret in secrets if selector.matches(secret.labels))
+    ):
         labels = sorted({_pairs({key: value}) for secret in secrets for key, value in secret.labels.items()})
         yield (
             f"{_name(policy)}: callerSelector {_pairs(selector.match_labels)} matches no Secret with keys of "

@@ -492,7 +492,7 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
         )
     yield from _impossible(policy.spec.services, "spec.services")
     yield from _impossible(policy.spec.caller_selector, "spec.callerSelector")
-    if policy.spec.caller_selector and any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ()):
+    if policy.spec.caller_selector and policy.is_for_everyone:
         message = f"has no effect: '{EVERY_CALLER}' in callers is every caller that has a key"
         yield warning(message, "spec.callerSelector", f"Remove it, or '{EVERY_CALLER}'")
     yield from _spent_with_others(policy.spec.budgets or ())

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import EVERY_CALLER, Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import (
     NEXT_SUFFIX,
     caller_of,
@@ -120,21 +120,20 @@ def counts_tokens_of_callers(policy: api.CallerPolicy, budgets: Iterable[Budget]
     """Return whether one of these budgets of a policy is of tokens whose use belongs to callers by their names.
 
     Tokens are counted when an answer has ended, by the headers that its backend got."""
-    is_everyone = any(caller.name == EVERY_CALLER for caller in policy.spec.callers or ())
-    return any(budget.unit != "Requests" and (budget.scope == "Caller" or not is_everyone) for budget in budgets)
+    named = not policy.is_for_everyone
+    return any(budget.unit != "Requests" and (budget.scope == "Caller" or named) for budget in budgets)
 
 
 def rights(policy: api.CallerPolicy, secrets: Iterable[KeySecret], services: Iterable[api.ModelService] = ()) -> Rights:
     """Return the callers of a policy, and the services that it selects, which are these; the callers of its selector
     are those whose keys are in these Secrets."""
-    named = {caller.name for caller in policy.spec.callers or ()}
     selected_services = frozenset(service.name for service in services)
-    if EVERY_CALLER in named:
+    if policy.is_for_everyone:
         return Rights(policy, None, selected_services)
     selector = policy.spec.caller_selector
     found = [secret for secret in secrets if selector and selector.matches(secret.labels)]
     selected = {caller_of(entry) for secret in found for entry in secret.callers}
-    callers = tuple(sorted({*map(caller_of, named), *selected}))
+    callers = tuple(sorted({*map(caller_of, policy.named_callers), *selected}))
     return Rights(policy, callers, selected_services, tuple(sorted(selected)))
 
 
