@@ -109,6 +109,8 @@ class ModelGatewayController(GatewayController):
         if any(objects.get(AI, "AIServiceBackend", name, metadata["namespace"]) is None for name in names):
             return False
         owner = {each: value[each] for each in ("apiVersion", "kind")}
+        backend = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
+        rules = [[{**backend, "name": each["name"]} for each in rule["backendRefs"]] for rule in value["spec"]["rules"]]
         objects.apply(
             {
                 "apiVersion": GATEWAY,
@@ -118,7 +120,10 @@ class ModelGatewayController(GatewayController):
                     "namespace": metadata["namespace"],
                     "ownerReferences": [{**owner, **{each: metadata[each] for each in ("name", "uid")}}],
                 },
-                "spec": {"parentRefs": value["spec"]["parentRefs"]},
+                "spec": {
+                    "parentRefs": value["spec"]["parentRefs"],
+                    "rules": [{"backendRefs": references} for references in rules],
+                },
             }
         )
         return True

@@ -33,13 +33,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import KINDS as ROUTES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
     TLS_SECRET,
     WORKLOAD_GATEWAY,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
+    is_behind_cluster_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
@@ -70,6 +73,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
     FOLLOW_SECONDS,
     wait_followed,
+    wait_rewritten,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
@@ -250,9 +254,10 @@ class _Run:
     def write(self) -> list[Result]:
         """Write and remove what the comparison found."""
         desired, known = self._desired, self._known
+        behind = self._behind_before()
         self._record_intent([Key.of(value) for value, __ in self._pending], desired)
         known.update((found.key, found) for found in self._send(self._pending, known))
-        removed = self._prune(self._gone, known)
+        removed = self._prune(self._gone, known, behind)
         self._record_outcome(desired, known, removed)
         removed += self._prune_shared(self._shared)
         return [*self._made, *(known[key] for key in desired), *removed]
@@ -521,16 +526,28 @@ class _Run:
         wait_ready(self.client, definitions, _DEFINITION_SECONDS, explain=False)
         self.client.forget_discovery()
 
-    def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result]) -> list[Result]:
-        """Prune routes, then the rest, except for what gateways still use by routes that are there."""
+    def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result], behind: Iterable[str]) -> list[Result]:
+        """Prune routes, then those behind the cluster gateway, to which these led, then the rest, except for what
+        gateways still use by routes that are there."""
         failed = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
-        stuck = dict.fromkeys(failed, "the routes of its namespace can be applied")
-        removable = [value for value in gone if Key.of(value).kind in ROUTES and Key.of(value).namespace not in stuck]
-        done = prune(self.client, removable, self.store, check_mode=self.options.check_mode)
-        keys = {found.key for found in done}
-        rest = [value for value in gone if Key.of(value) not in keys]
-        for namespace in self._behind(rest, keys, known):
-            stuck.setdefault(namespace, "gateways follow the routes of its namespace")
+        stuck = {
+            **dict.fromkeys(behind, "gateways follow the routes of its namespace"),
+            **dict.fromkeys(failed, "the routes of its namespace can be applied"),
+        }
+        routes = [value for value in gone if Key.of(value).kind in ROUTES]
+        first = [value for value in routes if not is_behind_cluster_gateway(value)]
+        second = [value for value in routes if is_behind_cluster_gateway(value)]
+        done: list[Result] = []
+        rest = list(gone)
+        for stage in (first, second) if second else (first,):
+            removable = [value for value in stage if Key.of(value).namespace not in stuck]
+            removed = prune(self.client, removable, self.store, check_mode=self.options.check_mode)
+            done += removed
+            keys = {found.key for found in removed}
+            rest = [value for value in rest if Key.of(value) not in keys]
+            awaited = [value for value in rest if Key.of(value).namespace not in stuck]
+            for namespace in self._behind(awaited, keys, known):
+                stuck.setdefault(namespace, "gateways follow the routes of its namespace")
         held = [
             result(value, "skipped", f"kept until {stuck[place]}", before=value)
             for value in rest
@@ -543,6 +560,16 @@ class _Run:
             waiting.add(SYSTEM_KEY)
         rest = [value for value in rest if Key.of(value) not in waiting]
         return [*done, *held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+
+    def _behind_before(self) -> set[str]:
+        """Return the namespaces in which the AI gateway has not worked on the last change of a route that changes now,
+        with something to be deleted there."""
+        if self.options.check_mode:
+            return set()
+        gone = {Key.of(value).namespace for value in self._gone}
+        routes = [before for __, before in self._pending if before and text(before, "kind") == AI_ROUTE]
+        routes = [value for value in routes if Key.of(value).namespace in gone]
+        return wait_rewritten(self.client, routes, FOLLOW_SECONDS, self.options.progress)
 
     def _behind(self, gone: Iterable[Object], removed: Iterable[Key], known: Mapping[Key, Result]) -> set[str]:
         """Return the namespaces in which gateways still send requests as they did before this run."""

@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
 T = TypeVar("T")
+_IsBehind = Callable[[str, Object], bool]
 
 FOLLOW_SECONDS = 20.0
 """A controller processes a change within a second or two; one that does not run at all is waited for in vain."""
@@ -46,16 +47,51 @@ def wait_followed(
         _by_namespace((key for key in desired if key.namespace in targets), lambda key: key.name),
         _by_namespace((key for key in removed if key.namespace in targets), lambda key: key.name),
     )
+    left = _waited(client, places.desired.keys() | places.removed.keys(), places.is_behind, seconds, progress)
+    return _behind(client, left, replace(places, removed={}).is_behind)
+
+
+def wait_rewritten(client: Client, values: Iterable[Object], seconds: float, progress: Progress = unseen) -> set[str]:
+    """Wait until the AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are now, before they change.
+    Return the namespaces of those that it has not when the time is over.
+
+    Where one change takes back another, an HTTPRoute from before both looks like that after both, and the AI gateway
+    may yet write the one in between."""
+    written = {(Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value) for value in values}
+
+    def is_behind(namespace: str, route: Object) -> bool:
+        found = {name for kind, name in routes.references(route) if kind == "Backend"}
+        return found != written.get((namespace, Key.of(route).name), found)
+
+    return _waited(client, {namespace for namespace, __ in written}, is_behind, seconds, progress)
+
+
+def _waited(
+    client: Client, namespaces: Iterable[str], is_behind: _IsBehind, seconds: float, progress: Progress
+) -> set[str]:
+    """Return the namespaces in which an HTTPRoute is behind after so many seconds."""
     deadline = time.monotonic() + seconds
-    left = places.behind(client, places.desired.keys() | places.removed.keys())
+    left = _behind(client, namespaces, is_behind)
     if not left:
         return set()
     with progress(client.name, f"gateways to follow the routes of {count(len(left), 'namespace')}", "seconds") as seen:
         while left and time.monotonic() < deadline:
             seen(listed(sorted(left)))
             time.sleep(_POLL_SECONDS)
-            left = places.behind(client, left)
-    return replace(places, removed={}).behind(client, left)
+            left = _behind(client, left, is_behind)
+    return left
+
+
+def _behind(client: Client, namespaces: Iterable[str], is_behind: _IsBehind) -> set[str]:
+    found = set()
+    for namespace in namespaces:
+        try:
+            values = client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
+        except (Forbidden, NotServed):
+            continue
+        if any(is_behind(namespace, value) for value in values):
+            found.add(namespace)
+    return found
 
 
 @dataclass(frozen=True)
@@ -66,19 +102,8 @@ class _Places:
     desired: Mapping[str, set[str]]
     removed: Mapping[str, set[str]]
 
-    def behind(self, client: Client, namespaces: Iterable[str]) -> set[str]:
-        """Return the namespaces with an HTTPRoute by which requests go where they should not any more."""
-        found = set()
-        for namespace in namespaces:
-            try:
-                values = client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
-            except (Forbidden, NotServed):
-                continue
-            if any(self._is_behind(namespace, value) for value in values):
-                found.add(namespace)
-        return found
-
-    def _is_behind(self, namespace: str, route: Object) -> bool:
+    def is_behind(self, namespace: str, route: Object) -> bool:
+        """Return True for an HTTPRoute by which requests go where they should not any more."""
         name = Key.of(route).name
         if name not in self.desired.get(namespace, ()):
             return name in self.removed.get(namespace, ())

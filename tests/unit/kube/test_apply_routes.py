@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
+from ansible_collections.modelplane.fleet.tests.kube.model_gateways import of_the_ai_gateway
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,
@@ -26,6 +29,7 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
 )
 
 GATEWAY = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gateway"}
+BACKEND = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
 WEB = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "web"}
 
 
@@ -34,6 +38,20 @@ def routed(place: Place) -> Place:
     place.plane.install_crds(GATEWAY_API)
     place.client.forget_discovery()
     return place
+
+
+@pytest.fixture
+def ai_routed(routed: Place, tmp_path: Path) -> Place:
+    definition = next(each for each in of_the_ai_gateway() if each["spec"]["names"]["kind"] == "AIGatewayRoute")
+    (tmp_path / "definition.json").write_text(json.dumps(definition))
+    routed.plane.install_crds(tmp_path / "definition.json")
+    routed.client.forget_discovery()
+    return routed
+
+
+def ai_route(place: Place, to: str, **more: Any) -> Object:
+    spec = {"rules": [{"backendRefs": [{"name": to}]}], **more}
+    return thing("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute", "web", place.namespace, spec=spec)
 
 
 def route(place: Place, to: str = "web", **rule: Any) -> Object:
@@ -164,6 +182,54 @@ def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) 
     applied = place.apply([namespace, next_one, route(place, "next")], progress=progress)
     assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
     assert (actions(applied)["Service/web"], place.get(web)) == ("deleted", None)
+
+
+def test_a_route_behind_the_cluster_gateway_goes_once_no_route_leads_there(ai_routed: Place) -> None:
+    """What the AI gateway makes of it goes in parts, so that it would answer 500 meanwhile."""
+    place = ai_routed
+    namespace, web = thing("v1", "Namespace", place.namespace), service("web", place.namespace)
+    behind = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])
+    place.apply([namespace, web, behind, route(place)])
+    report(place)
+
+    def follow() -> None:
+        assert place.get(behind) is not None
+        report(place)
+
+    progress, waited = following(follow)
+    applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
+    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert (actions(applied)["AIGatewayRoute/web"], place.get(behind)) == ("deleted", None)
+
+
+def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
+    ai_routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it may write the change after it was taken back, and its backends are gone."""
+    place = ai_routed
+    namespace, settings = thing("v1", "Namespace", place.namespace), config("settings", place.namespace)
+
+    def write(to: str) -> None:
+        place.plane.objects.apply(route(place, backendRefs=[{**BACKEND, "name": to}]))
+
+    for to in ("before", "between"):
+        place.apply([namespace, settings, ai_route(place, to)])
+    write("before")
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    found = place.apply([namespace, ai_route(place, "before")])
+    kept = only(found, "ConfigMap")
+    assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+    place.apply([namespace, settings, ai_route(place, "between")])
+    monkeypatch.undo()
+
+    def follow() -> None:
+        assert place.get(ai_route(place, "between"))["spec"] == ai_route(place, "between")["spec"]  # type: ignore[index]
+        write("between")
+
+    progress, waited = following(follow)
+    applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
+    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert actions(applied)["ConfigMap/settings"] == "deleted"
 
 
 def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
-HTTP_ROUTE = "HTTPRoute"
-KINDS = frozenset({HTTP_ROUTE, "AIGatewayRoute"})
+HTTP_ROUTE, AI_ROUTE = "HTTPRoute", "AIGatewayRoute"
+KINDS = frozenset({HTTP_ROUTE, AI_ROUTE})
 """Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
 
 _ATTACHED = "gateway.networking.k8s.io"
@@ -54,6 +54,11 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
             if text(each, "name") and text(each, "namespace") in ("", own):
                 found.add((text(each, "kind") or "Service", text(each, "name")))
     return frozenset(found)
+
+
+def ai_backends(route: Object) -> set[str]:
+    """Return the names of the Backends of an AIGatewayRoute, which are those of its AIServiceBackends."""
+    return {text(each, "name") for rule in entries(route, "spec", "rules") for each in entries(rule, "backendRefs")}
 
 
 def is_behind(route: Object) -> bool:
