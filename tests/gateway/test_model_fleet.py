@@ -34,6 +34,7 @@ from .clients import (
     ANTHROPIC,
     CALLERS,
     COUNTED,
+    DETOURS,
     FIELDS,
     IMPROBABLE,
     KEYS,
@@ -47,6 +48,7 @@ from .clients import (
     UNKNOWN,
     Clients,
     Said,
+    counters,
     empty_budgets,
     seen,
 )
@@ -605,6 +607,28 @@ def test_endpoints_come_and_go_while_requests_go_on(
         endpoints.append(gone)
         fleet.install()
         load.more(gateway_cluster)
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+
+
+def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
+) -> None:
+    """The way by which it is counted comes before requests take it, and stays until none does."""
+    [budget] = fleet.resource("CallerPolicy", "spill-ample")["spec"]["budgets"]
+    places = {"Refuse": "spill-ample", "Overflow": DETOURS["spill-ample"]}
+
+    def counted_at() -> set[str]:
+        empty_budgets(gateway_cluster)
+        load.more(gateway_cluster, 50)
+        return {each for each in places.values() if counters(gateway_cluster, each)}
+
+    with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
+        load.more(gateway_cluster)
+        for choice, place in places.items():
+            budget["whenSpent"] = choice
+            fleet.install()
+            gateway_cluster.wait_for(f"all is counted at {place}", lambda p=place: counted_at() == {p})
+            load.more(gateway_cluster)
     assert Counter(load.statuses) == {200: len(load.statuses)}
 
 
