@@ -19,7 +19,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import mode_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier, nothing_earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
+    GATEWAY_NAME,
+    Earlier,
+    nothing_earlier,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
@@ -187,17 +191,25 @@ def _held(
     return None
 
 
-def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool) -> Iterator[Problem]:
+def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool, is_first: bool) -> Iterator[Problem]:
     """Yield the problems of resources that are neither right nor known as they were applied: those that
     `held_resources` does not have, and without which others would change.
 
     Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
-    it, and serve on under others. Without a CallerPolicy, its services would answer to everyone with a key. Without a
-    service, an endpoint or a cluster, routes and certificates of others would go, where gateways in mode Model are."""
+    it, and serve on under others. With `is_first`, where the run makes all engines, they would be made without, and
+    replaced later; they may also be those of a fleet whose state was lost. Without a CallerPolicy, its services would
+    answer to everyone with a key. Without a service, an endpoint or a cluster, routes and certificates of others would
+    go, where gateways in mode Model are."""
     for ref in sorted(invalid):
         if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
             yield Problem(message, hint="Correct its manifest: engines and clusters depend on what it says", ref=ref)
+        elif ref.kind == _GATEWAY and ref.name != GATEWAY_NAME and is_first:
+            message = (
+                "has errors, and cannot be held: how it was before is not known, as there are no replicas of earlier "
+                "runs, and engines would be made without the names that it asks for"
+            )
+            yield Problem(message, hint="Correct its manifest, or remove it from the manifests", ref=ref)
         elif ref.kind == _POLICY:
             message = (
                 "has errors, and cannot be held: how it was before is not known, as no control cluster has it, and "

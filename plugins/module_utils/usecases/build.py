@@ -511,7 +511,8 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
     _refuse_unknown_hosts(loaded, settings.hosts)
     held, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
     invalid = loaded.invalid.difference(resource.ref for resource in held)
-    if lost := list(forgotten(invalid, state.earlier, has_models=has_models)):
+    is_first = not state.existing and any(isinstance(each, api.ModelDeployment) for each in loaded.resources)
+    if lost := list(forgotten(invalid, state.earlier, has_models=has_models, is_first=is_first)):
         raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
     resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
     if state.existing and not settings.allow_empty:

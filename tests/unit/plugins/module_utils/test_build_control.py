@@ -267,6 +267,39 @@ def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fle
     assert (problem.path, problem.message) == ("spec.clusterName", 'cannot change, and was applied as "edge"')
 
 
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_a_gateway_with_errors_stops_the_run_that_makes_all_engines(fleet: Controlled, reads: bool) -> None:
+    fleet.text += GATEWAY
+    run = fleet.run if reads else functools.partial(Fleet.run_unseen, fleet)
+    fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
+    with pytest.raises(build.ManifestError) as caught:
+        run(invalid="hold")
+    assert "engines would be made without the names that it asks for" in str(caught.value.problems[-1])
+    assert not list(fleet.built.rglob("*.yaml"))
+
+
+def test_no_engine_has_a_name_because_of_the_gateway_of_the_control_cluster(fleet: Controlled) -> None:
+    text = GATEWAY.replace("name: models", "name: default").replace(
+        "clusterName: edge", "backend: Traefik, nonsense: 1"
+    )
+    fleet.text += text
+    assert fleet.run_unseen(invalid="hold").changes
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_a_new_gateway_with_errors_is_left_out_beside_engines(fleet: Controlled, reads: bool) -> None:
+    run = fleet.run if reads else functools.partial(Fleet.run_unseen, fleet)
+    if reads:
+        fleet.settle()
+    run()
+    fleet.text += GATEWAY
+    fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
+    held = files(run(invalid="hold"))
+    assert not any("modelreplica" in name.lower() or "leaderworkerset" in name.lower() for name in held)
+    fleet.edit("clusterName: edge, nonsense: 1", "clusterName: edge")
+    assert any("modelreplica" in name.lower() for name in files(run()))
+
+
 POLICY = f"""{EDGE}---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway
