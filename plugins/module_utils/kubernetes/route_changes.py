@@ -55,8 +55,8 @@ def wait_rewritten(client: Client, values: Iterable[Object], seconds: float, pro
     """Wait until the AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are now, before they change.
     Return the namespaces of those that it has not when the time is over.
 
-    Where one change takes back another, an HTTPRoute from before both looks like that after both, and the AI gateway
-    may yet write the one in between."""
+    Where one change takes back another, an HTTPRoute from before both equals that after both, and the AI gateway may
+    yet write the one in between."""
     written = {(Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value) for value in values}
 
     def is_behind(namespace: str, route: Object) -> bool:

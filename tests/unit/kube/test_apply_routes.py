@@ -185,7 +185,7 @@ def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) 
 
 
 def test_a_route_behind_the_cluster_gateway_goes_once_no_route_leads_there(ai_routed: Place) -> None:
-    """What the AI gateway makes of it goes in parts, so that it would answer 500 meanwhile."""
+    """Its HTTPRoute and the filters of that go in any order, so that it would answer 500 meanwhile."""
     place = ai_routed
     namespace, web = thing("v1", "Namespace", place.namespace), service("web", place.namespace)
     behind = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])

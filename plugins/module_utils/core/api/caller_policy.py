@@ -183,5 +183,5 @@ class CallerPolicy(Resource):
 
     @property
     def is_for_everyone(self) -> bool:
-        """Whether it is for every caller that has a key."""
+        """Return True for a policy for every caller that has a key."""
         return any(caller.name == EVERY_CALLER for caller in self.spec.callers or ())

@@ -48,7 +48,7 @@ class MovedGateway:
 
     @property
     def until(self) -> str:
-        """How long it stays."""
+        """Time until which it stays, as part of a sentence."""
         return f"until {self.waits_for}"
 
 
