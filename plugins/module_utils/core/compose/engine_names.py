@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TypeAlias
@@ -165,7 +165,7 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
         if command.words:
             words = [_with_values(word, known) for word in command.words]
             yield words
-            yield from _nested(words, {name: value for name, value in known.items() if name in exported}, own)
+            yield from _nested(words, known, exported, own)
         if command.words[:1] == ["export"]:
             exported.update(word.partition("=")[0] for word in command.words)
         if _INCLUDING.intersection(command.words[:1]):
@@ -180,15 +180,17 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
                 chained.add(name)
 
 
-def _nested(words: Sequence[str], exported: Variables, own: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of the commands of a script that a command has another shell run. `exported` are the variables
-    that this one knows of the shell around it."""
+def _nested(
+    words: Sequence[str], known: Variables, exported: Collection[str], own: Iterable[str]
+) -> Iterator[list[str]]:
+    """Yield the words of the commands of a script that a command has another shell run, which knows only the exported
+    variables of the shell around it."""
     nested = engine_flags.nested_script(words)
     if nested is None:
         return
     script, arguments = nested
     given = {assigned[1] for word in words if word != script and (assigned := _ASSIGNMENT.fullmatch(word))}
-    variables = {name: None if name in given else value for name, value in exported.items()}
+    variables = {name: known[name] for name in exported if name in known and name not in given}
     commands = _commands(script.replace("$", _OUTER).replace(_DOLLAR, "$"))
     for inner in _evaluated(commands, variables, [name for name in own if name not in given]):
         for passed in engine_flags.with_arguments([inner], arguments):

@@ -421,7 +421,8 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     selector = policy.spec.services
     place = "spec.services.matchLabels" if selector else "spec"
     services = fleet.ways.selection.services(policy)
-    if not services and not fleet.unknown(_SERVICE):
+    is_possible = not selector or not any(impossible_label(selector.match_labels))
+    if not services and is_possible and not fleet.unknown(_SERVICE):
         yield _selects_nothing(policy, fleet, place)
     if not services or not fleet.complete(_GATEWAY):
         return
