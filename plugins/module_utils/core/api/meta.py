@@ -68,7 +68,7 @@ def _bad_value(value: str) -> str:
 def impossible_label(labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the key of a label that no object can have, and why not; empty texts where there is none."""
     for key, value in sorted(labels.items()):
-        if wrong := _bad_prefix(key) or _bad_syntax(key):
+        if wrong := _bad_prefix(key) or _bad_syntax(key).replace("is not", "it is not", 1):
             return key, wrong
         if wrong := _bad_value(value) or (
             f"must be at most {_MAX_VALUE} characters" if len(value) > _MAX_VALUE else ""

@@ -167,7 +167,7 @@ def model_traffic(
         warnings=(
             *refusals,
             *_named_callers(routed),
-            *_divided_budgets(known.values(), routed),
+            *_divided_budgets(known, served),
             *_crowds(known, served),
             *key_warnings(context, asking),
             *unread_groups(_unread(context, unread)),
@@ -463,19 +463,20 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
     return text(observed, "data", constants.CA_KEY) or earlier or written_one
 
 
-def _divided_budgets(known: Iterable[Mapping[str, NamespaceRights]], routed: Iterable[RoutedModel]) -> Iterable[str]:
+def _divided_budgets(
+    known: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
+) -> Iterable[str]:
     """Yield budgets of groups of callers that are several. Those of callers that manifests name are a problem there."""
-    served = {
-        namespace: {route.service.name for route in routes} for namespace, routes in _by_namespace(routed).items()
-    }
     found: dict[str, str] = {}
-    for namespace, here in (pair for of_gateway in known for pair in of_gateway.items()):
-        for each in here.policies:
-            budgets = divided_budgets(each, here, served[namespace])
-            if budgets and each.policy.spec.caller_selector:
-                policy = f"CallerPolicy {namespace}/{each.policy.name}"
-                shown = ", ".join(budget.name for budget in budgets)
-                found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
+    for cluster, here in known.items():
+        for namespace, routes in _by_namespace(served[cluster]).items():
+            services = {route.service.name for route in routes}
+            for each in here[namespace].policies:
+                budgets = divided_budgets(each, here[namespace], services)
+                if budgets and each.policy.spec.caller_selector:
+                    policy = f"CallerPolicy {namespace}/{each.policy.name}"
+                    shown = ", ".join(budget.name for budget in budgets)
+                    found[policy] = f"{policy}: budget {shown} {DIVIDED}: {UNDIVIDED}"
     return [message for __, message in sorted(found.items())]
 
 

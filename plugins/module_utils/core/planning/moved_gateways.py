@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
+    is_behind_cluster_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
@@ -90,7 +93,9 @@ def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) ->
 
 
 def _routes_of(objects: Objects, gateway: str) -> Iterable[Object]:
-    return (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
+    """Return the routes of a gateway to its models, without those of detours."""
+    known = (route for route in objects.of_kind(ROUTE) if label(route, names.GATEWAY_LABEL) == gateway)
+    return (route for route in known if not is_behind_cluster_gateway(route))
 
 
 def _missing(

@@ -514,8 +514,8 @@ def _spent_with_others(budgets: Sequence[Budget]) -> Iterator[Problem]:
     for index, budget in enumerate(budgets):
         for position, other in enumerate(budgets):
             is_alike = _alike(budget) == _alike(other) and _WINDOWS.index(budget.per) <= _WINDOWS.index(other.per)
-            is_twin = (budget.limit, budget.per) == (other.limit, other.per)
-            if is_alike and other.limit <= budget.limit and (position < index if is_twin else position != index):
+            is_same = (budget.limit, budget.per) == (other.limit, other.per)
+            if is_alike and other.limit <= budget.limit and (position < index if is_same else position != index):
                 message = f"is never spent before budget {other.name}, which has {other.limit} for each {other.per}"
                 hint = "Lower it, or raise the other one, or remove one of them"
                 yield warning(message, f"spec.budgets[{index}].limit", hint, str(budget.limit))

@@ -71,6 +71,8 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
 def _odd_part(path: str) -> str:
     """Return what makes a path an odd one, "" for nothing."""
     found = unquote(path)
+    if "%" in found or "\\" in found or ";" in found:
+        return "one of '%25', '\\' and ';'"
     dots = next((f"the segment '{each}'" for each in found.split("/") if each in (".", "..")), "")
     return dots or ("consecutive slashes" if "//" in found else "")
 

@@ -54,6 +54,10 @@ _METADATA = "io.envoy.ai_gateway"
 _COUNTED = {"Tokens": "llm_total_token", "InputTokens": "llm_input_token", "OutputTokens": "llm_output_token"}
 
 
+_Matches: TypeAlias = "list[dict[str, str]]"
+"""Header matches of a rule, which all have to hold; none match every request."""
+
+
 @dataclass(frozen=True)
 class KeySecret:
     """Secret with keys of callers: its labels, and the names of its entries, which are callers."""
@@ -76,6 +80,11 @@ class Rights:
     def budgets(self) -> Sequence[Budget]:
         """Budgets of the policy."""
         return self.policy.spec.budgets or ()
+
+    @cached_property
+    def patterns(self) -> Sequence[_Matches]:
+        """Header matches of the callers, each for one rule."""
+        return _patterns(self.callers)
 
 
 @dataclass(frozen=True)
@@ -326,17 +335,18 @@ def _rate_limit(limits: Iterable[_Limit]) -> dict[str, Any]:
     return {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
 
 
-def _counted(each: Rights, budget: Budget, covered: Iterable[Route], known: NamespaceRights) -> Sequence[str] | None:
-    """Return the callers of a budget; None for all. Where no other policy lets callers in, names are not needed."""
+def _counted(each: Rights, budget: Budget, covered: Iterable[Route], known: NamespaceRights) -> Sequence[_Matches]:
+    """Return the header matches of the callers of a budget, each for one rule. Where no other policy lets callers in,
+    names are not needed."""
     is_needed = budget.scope == "Caller" or known.are_shared(route.service.name for route in covered)
-    return each.callers if is_needed or len(_patterns(each.callers)) < 2 else None
+    return each.patterns if is_needed or len(each.patterns) < 2 else _patterns(None)
 
 
 def divided_budgets(each: Rights, known: NamespaceRights, served: Collection[str]) -> list[Budget]:
     """Return the budgets for all callers of a policy together that are several, each for some of them: those of names
     that no single pattern can hold, where other policies let in callers who must not be counted. `served` are the names
     of the services of the namespace that have routes."""
-    if len(_patterns(each.callers)) < 2 or not known.are_shared(each.services.intersection(served)):
+    if len(each.patterns) < 2 or not known.are_shared(each.services.intersection(served)):
         return []
     return [budget for budget in each.budgets if budget.scope == "Policy"]
 
@@ -374,7 +384,7 @@ UNCROWDED = "have fewer budgets, name fewer callers, or select services so that 
 def crowds(routes: Sequence[Route], known: NamespaceRights, counter: Counter) -> Iterator[Crowd]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(_divided(route.service.model_name for route in routes))
-    rules_of_callers = sum(len(each.budgets) * len(_patterns(each.callers)) for each in known.policies)
+    rules_of_callers = sum(len(each.budgets) * len(each.patterns) for each in known.policies)
     if parts_of_services * rules_of_callers <= MOST_RULES:
         return
     for group in _groups(routes, known, counter):
@@ -385,10 +395,10 @@ def crowds(routes: Sequence[Route], known: NamespaceRights, counter: Counter) ->
 
 
 def _budget_rules(
-    callers: Sequence[str] | None, budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
+    callers: Iterable[_Matches], budget: Budget, services: Sequence[Mapping[str, str]], *, is_shared: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the rules of a budget: one, or several for names that no single pattern can hold."""
-    for named in _patterns(callers):
+    for named in callers:
         distinct = [{"type": "Distinct", "name": constants.CALLER_HEADER}] if budget.scope == "Caller" else []
         headers = [*distinct, *named, *services]
         rule: dict[str, Any] = {
@@ -407,8 +417,8 @@ def _budget_rules(
         yield rule
 
 
-def _patterns(callers: Sequence[str] | None) -> list[list[dict[str, str]]]:
-    """Return the header matches of callers, each for one rule; an empty one matches every caller."""
+def _patterns(callers: Sequence[str] | None) -> list[_Matches]:
+    """Return the header matches of callers, each for one rule; None are all callers."""
     if callers is None:
         return [[]]
     return [[_pattern(constants.CALLER_HEADER, value)] for value in _divided(callers, _NEXT)]
@@ -416,18 +426,20 @@ def _patterns(callers: Sequence[str] | None) -> list[list[dict[str, str]]]:
 
 def _divided(values: Iterable[str], suffix: str = "") -> list[str]:
     """Return the patterns that these values match, each as many of them as it can hold."""
-    parts_of: list[list[str]] = []
-    for value in values:
-        longer = [*parts_of[-1], value] if parts_of else [value]
-        if parts_of and len(_alternatives(longer, suffix)) <= _MOST_CHARACTERS:
-            parts_of[-1] = longer
+    patterns: list[list[str]] = []
+    length = 0
+    for value in map(re.escape, values):
+        if patterns and length + len(value) + 1 <= _MOST_CHARACTERS:
+            patterns[-1].append(value)
+            length += len(value) + 1
         else:
-            parts_of.append([value])
-    return [_alternatives(part, suffix) for part in parts_of]
+            patterns.append([value])
+            length = len(_alternatives([value], suffix))
+    return [_alternatives(part, suffix) for part in patterns]
 
 
-def _alternatives(values: Sequence[str], suffix: str) -> str:
-    return f"^({'|'.join(re.escape(value) for value in values)}){suffix}$"
+def _alternatives(escaped: Sequence[str], suffix: str) -> str:
+    return f"^({'|'.join(escaped)}){suffix}$"
 
 
 def _pattern(header: str, value: str) -> dict[str, str]:

@@ -547,7 +547,7 @@ def many_budgets(policies: int) -> list[str]:
                     "error",
                     'spec.auth.apiKey.secretSelector.matchLabels["my keys"]',
                     4,
-                    "is not a valid key",
+                    "it is not a valid key",
                 ),
                 (
                     "policy",
