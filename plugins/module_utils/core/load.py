@@ -37,7 +37,8 @@ class Loaded:
 
     `resources` are free of errors, `unresolved` have none of their own, but refer to what is not there or cannot be
     used; both are sorted by kind, namespace and name. `invalid` names those that were written and have an error of
-    their own, as far as they can be read. No two of the three share an identity. `problems` are ordered by file and
+    their own, as far as they can be read, and InferenceGateways and CallerPolicies with any error: in part, they would
+    open or remove what others use. No two of the three share an identity. `problems` are ordered by file and
     line, `ignored` has one line for each document of another API group.
     """
 
@@ -153,6 +154,9 @@ class _Read:
         return self.item.locate(written, self.resource.ref)
 
 
+_HELD_WHOLE = frozenset({api.InferenceGateway.KIND, api.CallerPolicy.KIND})
+
+
 class _Loader:
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -190,9 +194,10 @@ class _Loader:
                 continue
             self._problems.append(self._read[problem.ref].locate(problem))
             if problem.severity == "error":
-                unresolved.add(problem.ref)
+                wrong = self._invalid if problem.ref.kind in _HELD_WHOLE else unresolved
+                wrong.add(problem.ref)
         return Loaded(
-            resources=tuple(resource for resource in sound if resource.ref not in unresolved),
+            resources=tuple(resource for resource in sound if resource.ref not in unresolved | self._invalid),
             unresolved=tuple(resource for resource in sound if resource.ref in unresolved),
             problems=tuple(sorted(self._problems, key=self._order)),
             invalid=frozenset(self._invalid),

@@ -214,15 +214,13 @@ def _impossible(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
 
 
 def _gateway_twice(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a gateway on the cluster of another one: the first of them by name is the one that is made."""
-    if gateway.mode != "Model":
-        return
+    """Yield gateways of one cluster. All of them have the error, so that the one that is there can be held."""
     name = gateway.spec.cluster_name
-    first = min([gateway.name, *(each.name for each in fleet.ways.gateways if each.spec.cluster_name == name)])
-    if first != gateway.name:
-        message = f"is the cluster of InferenceGateway {first} too, and has one gateway only: this one is not made"
-        hint = f"Name another cluster, or remove {first} or this one"
-        yield warning(message, "spec.clusterName", hint, short(name))
+    models = [each for each in fleet.of_kind(_GATEWAY) if each.mode == gateway.mode == "Model"]
+    others = [each.name for each in models if each.spec.cluster_name == name and each.name != gateway.name]
+    if others:
+        message = f"is the cluster of InferenceGateway {some(sorted(others))} too, and a cluster has one gateway"
+        yield Problem(message, "spec.clusterName", short(name), "Name another cluster, or remove one of the gateways")
 
 
 def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
@@ -253,8 +251,11 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
-    """Yield a gateway in mode Path that lets everyone call what another gateway asks keys for."""
+    """Yield a gateway that lets everyone call what another gateway asks keys for."""
     guarded = [each.name for each in fleet.ways.gateways if each.spec.auth is not None]
+    if gateway.mode == "Model" and gateway.spec.auth is None and guarded:
+        message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call all ModelServices "
+        yield warning(f"{message}that it serves and no CallerPolicy selects", "spec", "Add auth")
     if gateway.mode == "Path" and guarded:
         message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call every ModelService"
         yield warning(message, "spec.backend", "Remove it once all clients have moved to the other gateway")
@@ -345,7 +346,16 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
             if member.role != constants.WORKER:
                 path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
                 asked = f"{deployment.namespace}/{deployment.name}"
+                yield from _own_variable(member.template.spec.containers[0], path)
                 yield from _served_name(member.template.spec.containers[0], asked, way, path)
+
+
+def _own_variable(container: Any, path: str) -> Iterator[Problem]:
+    """Yield a variable that would hide that of the fleet."""
+    for index, variable in enumerate(container.env or ()):
+        if variable.name == _VARIABLE:
+            message = "is set by the fleet, to the name that gateways in mode Model ask for"
+            yield Problem(message, f"{path}.env[{index}].name", _VARIABLE, "Remove it, or give it another name")
 
 
 def _served_name(container: Any, asked: str, way: Way, path: str) -> Iterator[Problem]:

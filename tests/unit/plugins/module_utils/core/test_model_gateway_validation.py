@@ -134,15 +134,6 @@ def many_budgets(policies: int) -> list[str]:
             id="unknown cluster",
         ),
         pytest.param(
-            {"gateway": GATEWAY, "other": change(GATEWAY, "edge", "east")},
-            "warning",
-            "spec.clusterName",
-            4,
-            "is the cluster of InferenceGateway east too",
-            "remove east or this one",
-            id="second gateway of a cluster",
-        ),
-        pytest.param(
             {"gateway": GATEWAY, "path": PATH},
             "warning",
             "spec.backend",
@@ -818,10 +809,46 @@ def test_where_a_policy_lets_no_one_in_no_key_is_spent() -> None:
     assert "it refuses all their callers" in problem.message
 
 
-def test_the_second_gateway_of_a_cluster_reaches_nothing() -> None:
+def test_two_gateways_of_a_cluster_are_both_an_error() -> None:
+    """One of them may be there already, and must not be replaced by another one."""
     gateways = {"a": change(OPEN, "edge", "a"), "b": change(GATEWAY, "edge", "b")}
-    found = {(each.ref.name, each.path) for each in fleet(**gateways, policy=POLICY).problems if each.ref}
-    assert found == {("b", "spec.clusterName"), ("acme", "spec")}
+    loaded = fleet(**gateways, policy=POLICY)
+    found = {(each.ref.name, each.path, each.message) for each in loaded.errors if each.ref}
+    assert found == {
+        (name, "spec.clusterName", f"is the cluster of InferenceGateway {other} too, and a cluster has one gateway")
+        for name, other in (("a", "b"), ("b", "a"))
+    }
+    assert {ref.name for ref in loaded.invalid} == {"a", "b"}
+
+
+def test_an_open_gateway_beside_one_with_keys() -> None:
+    other = change(change(OPEN, "edge", "other"), "clusterName: west", "clusterName: east")
+    east = change(CLUSTER, "name: west", "name: east")
+    found = only(
+        [each for each in fleet(gateway=GATEWAY, other=other, east=east).problems if each.file == "other.yaml"]
+    )
+    assert (found.severity, found.path, found.hint) == ("warning", "spec", "Add auth")
+    assert found.message.startswith("asks callers for no key, as edge does")
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"gateway": change(GATEWAY, "west", "wset")}, "spec.clusterName"),
+        ({"policy": change(POLICY, "{name: acme}]", "{name: mpk_secret}]")}, "spec.callers[0].name"),
+    ],
+)
+def test_a_gateway_or_a_policy_with_any_error_can_only_be_held(changed: dict[str, str], path: str) -> None:
+    loaded = fleet(**{"gateway": GATEWAY, "policy": POLICY, **changed})
+    assert [problem.path for problem in loaded.errors] == [path]
+    assert {ref.kind for ref in loaded.invalid} == {loaded.errors[0].ref.kind}
+    assert not loaded.unresolved
+
+
+def test_the_variable_of_the_fleet_is_not_set_by_hand() -> None:
+    env = "env: [{name: A, value: b}, {name: MODELPLANE_SERVED_MODEL_NAME, value: foo}]"
+    found = only(fleet(gateway=GATEWAY, service=SERVICE, deployment=engine(env)).errors)
+    assert (found.path.rpartition(".env")[2], found.value) == ("[1].name", "MODELPLANE_SERVED_MODEL_NAME")
 
 
 def test_manifests_of_the_fleet_gateway_have_no_problems() -> None:
