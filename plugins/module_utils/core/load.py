@@ -37,9 +37,10 @@ class Loaded:
 
     `resources` are free of errors, `unresolved` have none of their own, but refer to what is not there or cannot be
     used; both are sorted by kind, namespace and name. `invalid` names those that were written and have an error of
-    their own, as far as they can be read, and InferenceGateways and CallerPolicies with any error: in part, they would
-    open or remove what others use. No two of the three share an identity. `problems` are ordered by file and
-    line, `ignored` has one line for each document of another API group.
+    their own, as far as they can be read; InferenceGateways and CallerPolicies with any error, as they would open or
+    remove what others use; and what has an error in the container of an engine, which would replace a working one. No
+    two of the three share an identity. `problems` are ordered by file and line, `ignored` has one line for each
+    document of another API group.
     """
 
     resources: tuple[api.Resource, ...] = ()
@@ -155,6 +156,12 @@ class _Read:
 
 
 _HELD_WHOLE = frozenset({api.InferenceGateway.KIND, api.CallerPolicy.KIND})
+_CONTAINER = ".containers["
+
+
+def _is_invalid(problem: Problem) -> bool:
+    """Return True for an error because of which a resource cannot be used in part."""
+    return problem.ref is not None and (problem.ref.kind in _HELD_WHOLE or _CONTAINER in problem.path)
 
 
 class _Loader:
@@ -194,7 +201,7 @@ class _Loader:
                 continue
             self._problems.append(self._read[problem.ref].locate(problem))
             if problem.severity == "error":
-                wrong = self._invalid if problem.ref.kind in _HELD_WHOLE else unresolved
+                wrong = self._invalid if _is_invalid(problem) else unresolved
                 wrong.add(problem.ref)
         return Loaded(
             resources=tuple(resource for resource in sound if resource.ref not in unresolved | self._invalid),

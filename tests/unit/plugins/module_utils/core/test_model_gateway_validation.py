@@ -845,6 +845,12 @@ def test_a_gateway_or_a_policy_with_any_error_can_only_be_held(changed: dict[str
     assert not loaded.unresolved
 
 
+def test_an_engine_with_another_name_can_only_be_held() -> None:
+    """It would replace one that answers, and get no request."""
+    loaded = fleet(gateway=GATEWAY, service=SERVICE, deployment=engine("args: [--served-model-name=other]"))
+    assert [ref.kind for ref in loaded.invalid] == ["ModelDeployment"]
+
+
 def test_the_variable_of_the_fleet_is_not_set_by_hand() -> None:
     env = "env: [{name: A, value: b}, {name: MODELPLANE_SERVED_MODEL_NAME, value: foo}]"
     found = only(fleet(gateway=GATEWAY, service=SERVICE, deployment=engine(env)).errors)
