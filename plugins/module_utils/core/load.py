@@ -49,11 +49,16 @@ class Loaded:
     invalid: frozenset[Ref] = frozenset()
     ignored: tuple[str, ...] = ()
     _read: Mapping[Ref, _Read] = field(default_factory=dict, repr=False, compare=False)
+    _items: Mapping[Ref, _Item] = field(default_factory=dict, repr=False, compare=False)
 
     def locate(self, problem: Problem) -> Problem:
         """A problem that was found later (canonical path) with its place in the file where its `ref` was written."""
-        read = self._read.get(problem.ref) if problem.ref else None
-        return read.locate(problem) if read else problem
+        if problem.ref is None:
+            return problem
+        read, item = self._read.get(problem.ref), self._items.get(problem.ref)
+        if read:
+            return read.locate(problem)
+        return item.locate(problem, problem.ref) if item else problem
 
     def with_problems(self, problems: Iterable[Problem]) -> Loaded:
         """Return the same with problems of resources (with `ref`, canonical path) that are no matter of the manifests
@@ -210,6 +215,7 @@ class _Loader:
             invalid=frozenset(self._invalid),
             ignored=tuple(self._ignored),
             _read=self._read,
+            _items=self._first,
         )
 
     def _order(self, problem: Problem) -> tuple[int, int, int]:

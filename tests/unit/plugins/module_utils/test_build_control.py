@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -260,6 +261,7 @@ def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fle
         of_files(invalid="hold")
     *__, last = map(str, caught.value.problems)
     assert "InferenceGateway models: Has errors, and cannot be held" in last
+    assert re.match(r".*\.yaml:\d+, ", last)
     fleet.edit("clusterName: edge, nonsense: 1", "clusterName: rim")
     with pytest.raises(build.ManifestError) as caught:
         of_files()
