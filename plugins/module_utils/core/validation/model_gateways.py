@@ -63,7 +63,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, listed, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, listed, nearest, short, some
 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
@@ -465,6 +465,10 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
     if selector is None:
         return warning(message, place, "Write the policy into the namespace of the ModelServices that it is for")
     meant = [each for each in fleet.of_kind(_SERVICE) if selector.matches(each.labels)]
+    namespaces = sorted({each.namespace for each in fleet.of_kind(_SERVICE)})
+    if not meant and namespaces and policy.namespace not in namespaces:
+        hint = f"ModelServices are in namespace {nearest(policy.namespace, namespaces) or some(namespaces)}"
+        return warning(message, place, hint)
     if not meant:
         return warning(message, place, "Select by labels of ModelServices of this namespace")
     message += f", and holds in no other one: those with these labels are {listed(each.model_name for each in meant)}"

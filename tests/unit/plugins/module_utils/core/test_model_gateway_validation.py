@@ -809,6 +809,13 @@ def test_where_a_policy_lets_no_one_in_no_key_is_spent() -> None:
     assert "it refuses all their callers" in problem.message
 
 
+def test_a_policy_in_a_misspelt_namespace() -> None:
+    found = only(
+        fleet(gateway=GATEWAY, service=SERVICE, policy=change(ELSEWHERE, "namespace: team", "namespace: taem")).problems
+    )
+    assert (found.path, found.hint) == ("spec.services.matchLabels", "ModelServices are in namespace team")
+
+
 def test_two_gateways_of_a_cluster_are_both_an_error() -> None:
     """One of them may be there already, and must not be replaced by another one."""
     gateways = {"a": change(OPEN, "edge", "a"), "b": change(GATEWAY, "edge", "b")}
