@@ -351,7 +351,7 @@ def with_arguments(started: Sequence[list[str]], args: Sequence[str]) -> list[li
 
 def passed(line: CommandLine) -> list[str]:
     """Return the arguments of the script of a container: the first word behind it is its name, `$0`."""
-    return _plain(CommandLine(args=list(dropwhile(_is_no_script, (*line.command, *line.args)))))[1:]
+    return _plain(CommandLine(args=list(dropwhile(_is_no_script, (*line.command, *line.args)))[2:]))
 
 
 def _is_no_script(element: str) -> bool:

@@ -154,6 +154,7 @@ exec vllm serve "$@" --nnodes=2 --node-rank=$(MODELPLANE_RANK) --master-addr="$(
         ({"command": ["sh", "-c", "bash -c 'vllm serve m -tp 4'"]}, {TP: 4}, 4),
         # The first word behind a script is its name, $0.
         ({"command": ["sh", "-c", 'vllm serve "$@"', "-tp=2"], "args": ["m", "-pp=2"]}, {PP: 2}, 2),
+        ({"command": ["sh", "-c", 'vllm serve m "$@"', "my name", "-tp=8"]}, {TP: 8}, 8),
         ({"command": ["sh", "-c", BOTH_WAYS, "vllm"], "args": ["--model=m", "-tp=8", "-pp=2"]}, {TP: 8, PP: 2}, 16),
         ({"command": SGLANG, "args": ["--tp", "8"]}, {TP: 8}, 8),
         ({"command": SGLANG, "args": ["--tp-size=8", "--pp-size=2", "--ep-size=8"]}, {TP: 8, PP: 2}, 16),

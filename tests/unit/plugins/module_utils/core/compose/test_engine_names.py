@@ -79,6 +79,7 @@ def env(**values: Any) -> list[dict[str, Any]]:
             False,
         ),
         ({"command": ["sh", "-c", "bash -c 'vllm serve m \"$@\"' --served-model-name=a --seed=1"]}, (), False),
+        ({"command": ["sh", "-c", "vllm serve m $*", "my name", "--served-model-name=a", "--seed=1"]}, ("a",), False),
         # The file does not override arguments.
         ({"image": VLLM, "args": ["--config=/a.yaml", "--served-model-name=a"]}, ("a",), False),
         # No shell: what seems to be a variable of it is the name itself.
