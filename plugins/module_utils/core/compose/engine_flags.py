@@ -30,8 +30,24 @@ _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
-# The option before a script, alone or with others, as in `bash -lc`.
-_SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+# What may be before the shell that a command runs: programs that run another, keywords; assignments, options, numbers.
+_RUNNING = ("env", "nohup", "setsid", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "tini", "dumb-init")
+_LEADING = ("exec", "command", "time", "if", "then", "elif", "else", "while", "until", "do", "!", "{")
+_BEFORE = frozenset({*_RUNNING, *_LEADING})
+_NO_COMMAND = re.compile(r"[-0-9]|[A-Za-z_]\w*=", re.ASCII)
+# Options of those programs that have their value in the next word.
+_VALUED = frozenset({"-u", "-a", "-C", "-s"})
+_QUOTED_OR_REDIRECTION = re.compile(
+    r"""(?P<quoted>\\.|'[^']*'|"(?:\\.|[^"\\])*")|(?:(?<!\S)[0-9]+|&)?(?:>>|>\||>&|<&|>|<)\s*[^\s;&|<>()]+""", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+DOLLAR = "\ue000"
+"""Dollar sign that nothing expands."""
+OUTER = "\ue001"
+"""Dollar sign in a script within a script that the shell around it expands."""
+OUTER_ARGUMENTS = re.compile(OUTER + r"\{?[@*]")
+"""Arguments of the shell around a script: they may be any words of it."""
 
 SERVED_NAME = "--served-model-name"
 TENSOR = "--tensor-parallel-size"
@@ -45,7 +61,7 @@ _OFFLOADS = ("--cpu-offload", "--offload")
 # A KV cache of which a device does not have the part that the other axes say.
 _SPLITS = ("--decode-context-parallel-size", "-dcp", "--attn-cp-size", "--attention-context-parallel-size")
 _FRACTION = re.compile(r"[01]?(\.[0-9]{1,6})?", re.ASCII)
-_EXPANDED = re.compile(r"[$`]|\{\{")
+_EXPANDED = re.compile(rf"[$`{OUTER}]|\{{\{{")
 # As human_readable_int of vllm/engine/arg_utils.py reads it: small letters count in thousands and may have a fraction.
 _TOKENS = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,10}(?=[kmgt]))?)([kmgtKMGT]?)", re.ASCII)
 _MULTIPLES: Mapping[str, int] = {
@@ -358,16 +374,36 @@ def _is_no_script(element: str) -> bool:
     return not is_script(element)
 
 
-def nested_script(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
-    """Return the script that a simple command has a shell run, and its arguments; None for other commands."""
-    shell = next((index for index, word in enumerate(words) if word.rpartition("/")[2] in _SHELLS), len(words))
-    for position in range(shell + 1, len(words) - 1):
-        if _SCRIPT_OPTION.fullmatch(words[position]):
-            return words[position + 1], words[position + 3 :]
-        # Options, and the one that has its name in the next word, as in `-o pipefail`.
-        if not words[position].startswith(("-", "+")) and not words[position - 1].endswith("o"):
-            return None
-    return None
+def nested_script(words: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]] | None:
+    """Return what is before a shell that a simple command runs, its script, and the arguments of that; None for other
+    commands. Dollar signs that the shell around it expands are marked."""
+    shell = _shell(words)
+    position, has_script = shell + 1, False
+    while position < len(words) and words[position].startswith(("-", "+")):
+        option = words[position][1:]
+        letters = option if option.isalpha() else ""
+        # As in `-o pipefail`, whose name is in the next word.
+        position += 2 if "o" in letters.lower() else 1
+        has_script = has_script or "c" in letters
+        if option in ("", "-"):
+            break
+    if not has_script or position >= len(words):
+        return None
+    script = words[position].replace("$", OUTER).replace(DOLLAR, "$")
+    return words[:shell], script, words[position + 2 :]
+
+
+def _shell(words: Sequence[str]) -> int:
+    """Return the position of the shell that a simple command runs; that of its end when it runs none."""
+    for position, (before, word) in enumerate(pairwise(("", *words))):
+        name = word.rpartition("/")[2]
+        if before in _VALUED or _NO_COMMAND.match(word):
+            continue
+        if name in _SHELLS:
+            return position
+        if name not in _BEFORE:
+            break
+    return len(words)
 
 
 def _field_of_axes(line: CommandLine, name: str) -> str:
@@ -399,11 +435,17 @@ def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
             axis = known.axes[flag]
             if number is None or axes.setdefault(axis, number) != number:
                 return None
-        elif word.startswith("$") and not (before.startswith("-") and "=" not in before) and before != "serve":
+        elif OUTER_ARGUMENTS.search(word):
+            return None
+        elif word.startswith(("$", "`", OUTER)) and before != "serve" and not _takes_value(before):
             # The variable may expand to any flags.
             return None
         before = word
     return axes
+
+
+def _takes_value(word: str) -> bool:
+    return word.startswith("-") and "=" not in word
 
 
 def starts(words: Sequence[str]) -> str | None:
@@ -469,7 +511,7 @@ def _scripts(line: CommandLine) -> list[list[str]]:
     """Return the simple commands in the shell scripts of a container's command line, as lists of words."""
     elements = [*line.command, *line.args]
     commands = [words for element in elements if is_script(element) for words in _simple_commands(element)]
-    return [words for words in commands if not _starts_ray(words)]
+    return [[word.replace(DOLLAR, "$") for word in words] for words in commands if not _starts_ray(words)]
 
 
 def is_script(element: str) -> bool:
@@ -495,20 +537,25 @@ def _simple_commands(script: str) -> Iterator[list[str]]:
         yield words
         nested = nested_script(words)
         if nested:
-            script_inside, arguments = nested
+            __, script_inside, arguments = nested
             for inner in _simple_commands(script_inside):
                 yield from with_arguments([inner], arguments)
 
 
-def without_comments(script: str) -> str:
-    """Return a script without its comments."""
-    return _COMMENT.sub("", script)
+def _marked(found: re.Match[str]) -> str:
+    quoted = found["quoted"]
+    if quoted is None:
+        return " "
+    if quoted.startswith("'"):
+        return quoted.replace("$", DOLLAR)
+    return _ESCAPED.sub(lambda escaped: DOLLAR if escaped[1] == "$" else escaped[0], quoted)
 
 
 def commands(script: str) -> list[Command]:
-    """Split a script into simple commands (POSIX "Shell Command Language", section 2.9.1). After an operator at its end
-    there is one without words."""
-    text = _SUBSTITUTION.sub("$", without_comments(script)).replace("\\\n", " ").replace("\n", " ; ")
+    """Split a script into simple commands (POSIX "Shell Command Language", section 2.9.1), without redirections. After
+    an operator at its end there is one without words. Dollar signs that its shell does not expand are marked."""
+    marked = _QUOTED_OR_REDIRECTION.sub(_marked, _COMMENT.sub("", script))
+    text = _SUBSTITUTION.sub("$", marked).replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""

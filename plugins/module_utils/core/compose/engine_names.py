@@ -18,28 +18,29 @@ from typing import TypeAlias
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import Command, CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
+    DOLLAR,
+    OUTER,
+    Command,
+    CommandLine,
+)
 
 SERVED_NAME = engine_flags.SERVED_NAME
 _CONFIG = "--config"
 
-# A dollar sign that nothing expands. One that is left stands for what is known in the pod only.
-_DOLLAR = "\ue000"
-# One in a script within a script that the shell around it expands, to what is known in the pod only.
-_OUTER = "\ue001"
 # $(NAME), and $$ for a dollar sign.
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]{0,253})\))")
 # $NAME, ${NAME}, ${NAME:-default}
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-[^{}]*)?\})", re.ASCII)
-_NAMED = re.compile(r"\$[({]?([A-Za-z_]\w*)", re.ASCII)
+_NAMED = re.compile(rf"[${OUTER}][({{]?([A-Za-z_]\w*)", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
-_UNKNOWN = re.compile(r"[$`]")
+_UNKNOWN = re.compile(rf"[$`{OUTER}]")
+# What gives or takes a variable before a command: NAME=value, and `env -u NAME`.
+_GIVEN = re.compile(r"(?:-[a-tv-z0]*u|--u[a-z]*=)?([A-Za-z_]\w*)(?:=.*)?", re.ASCII | re.DOTALL)
+# `env -i` and `exec -c`, which take all.
+_CLEARING = re.compile(r"-(?:[a-z0]*[ic].*|-ignore-e.*)?", re.DOTALL)
 # Values that a shell would divide into words, or take for names of files.
 _DIVIDED = re.compile(r"[\s*?\[]")
-_QUOTED_OR_REDIRECTION = re.compile(
-    r"""(?P<quoted>\\.|'[^']*'|"(?:\\.|[^"\\])*")|(?:(?<!\S)[0-9]+|&)?(?:>>|>\||>&|<&|>|<)\s*[^\s;&|<>()]+""", re.DOTALL
-)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BRANCHES = ("if", "then", "elif", "else", "fi", "case", "esac", "select", "[[", "!")
 _KEYWORDS = frozenset({*_BRANCHES, "for", "while", "until", "do", "done", "function", "{", "}"})
 _ASSIGNING = frozenset({"export", "readonly", "declare", "typeset", "local"})
@@ -79,9 +80,9 @@ def served_names(container: Container, own: Mapping[str, str]) -> ServedNames | 
         return None
     variables = environment(container, own)
     elements = (*line.command, *line.args)
-    plain = [_expanded(each.strip(), variables, _DOLLAR) for each in elements if not engine_flags.is_script(each)]
+    plain = [_expanded(each.strip(), variables, DOLLAR) for each in elements if not engine_flags.is_script(each)]
     scripts = [_expanded(each, variables, "$") for each in elements if engine_flags.is_script(each)]
-    commands = (words for script in scripts for words in _evaluated(_commands(script), variables, own))
+    commands = (words for script in scripts for words in _evaluated(engine_flags.commands(script), variables, own))
     started = [words for words in commands if engine_flags.starts(words) == name]
     lines = [plain]
     if started:
@@ -90,10 +91,10 @@ def served_names(container: Container, own: Mapping[str, str]) -> ServedNames | 
     given = [names for words in lines if (names := _last_names(words, name))]
     found = [each for names in given for each in names]
     unknown = [each for each in found if _UNKNOWN.search(each)]
-    flags = [word for words in lines for word in _flag_words(words) if _UNKNOWN.match(word)]
+    flags = [word for words in lines for word in _unknown_flags(words)]
     has_file = any(engine_flags.flag_of(word, name) == _CONFIG for words in lines for word in words)
     return ServedNames(
-        names=tuple(each.replace(_DOLLAR, "$") for each in found if not _UNKNOWN.search(each)),
+        names=tuple(each.replace(DOLLAR, "$") for each in found if not _UNKNOWN.search(each)),
         can_be_added=not (started or flags or has_file or unknown),
         unknown=_sources(unknown),
         unknown_flags=_sources(flags),
@@ -115,8 +116,8 @@ def environment(container: Container, own: Mapping[str, str]) -> Variables:
 
 
 def _value(written: str, variables: Variables) -> str | None:
-    expanded = _expanded(written, variables, _DOLLAR)
-    return None if "$" in expanded else expanded.replace(_DOLLAR, "$")
+    expanded = _expanded(written, variables, DOLLAR)
+    return None if "$" in expanded else expanded.replace(DOLLAR, "$")
 
 
 def _expanded(written: str, variables: Variables, dollar: str) -> str:
@@ -131,21 +132,6 @@ def _expanded(written: str, variables: Variables, dollar: str) -> str:
         parts.append(reference[0] if value is None else value.replace("$", dollar))
         end = reference.end()
     return "".join((*parts, written[end:].replace("$", dollar)))
-
-
-def _commands(script: str) -> list[Command]:
-    """Return the simple commands of a script, without redirections. Dollar signs that its shell does not expand are
-    marked."""
-    return engine_flags.commands(_QUOTED_OR_REDIRECTION.sub(_marked, engine_flags.without_comments(script)))
-
-
-def _marked(found: re.Match[str]) -> str:
-    quoted = found["quoted"]
-    if quoted is None:
-        return " "
-    if quoted.startswith("'"):
-        return quoted.replace("$", _DOLLAR)
-    return _ESCAPED.sub(lambda escaped: _DOLLAR if escaped[1] == "$" else escaped[0], quoted)
 
 
 def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[str]) -> Iterator[list[str]]:
@@ -175,7 +161,7 @@ def _evaluated(commands: Sequence[Command], variables: Variables, own: Iterable[
             is_only = straight == len(commands) or times[name] == 1
             value = _with_values(written, known) if is_sure and is_only and written is not None else "$"
             is_known = len(value) <= _MOST_CHARACTERS and not _UNKNOWN.search(value)
-            known[name] = value.replace(_DOLLAR, "$") if is_known else None
+            known[name] = value.replace(DOLLAR, "$") if is_known else None
             if command.operator == "&&":
                 chained.add(name)
 
@@ -188,13 +174,14 @@ def _nested(
     nested = engine_flags.nested_script(words)
     if nested is None:
         return
-    script, arguments = nested
-    given = {assigned[1] for word in words if word != script and (assigned := _ASSIGNMENT.fullmatch(word))}
+    before, script, arguments = nested
+    given = {name[1] for word in before if (name := _GIVEN.fullmatch(word))}
+    if any(map(_CLEARING.fullmatch, before)):
+        given.update(exported, own)
     variables = {name: known[name] for name in exported if name in known and name not in given}
-    commands = _commands(script.replace("$", _OUTER).replace(_DOLLAR, "$"))
+    commands = engine_flags.commands(script)
     for inner in _evaluated(commands, variables, [name for name in own if name not in given]):
-        for passed in engine_flags.with_arguments([inner], arguments):
-            yield [word.replace(_OUTER, "$") for word in passed]
+        yield from engine_flags.with_arguments([inner], arguments)
 
 
 def _is_compound(command: Command) -> bool:
@@ -219,7 +206,7 @@ def _assigned(words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 def _with_values(word: str, known: Variables) -> str:
     def value(found: re.Match[str]) -> str:
         text = known.get(found[1] or found[2])
-        return text.replace("$", _DOLLAR) if text and not _DIVIDED.search(text) else found[0]
+        return text.replace("$", DOLLAR) if text and not _DIVIDED.search(text) else found[0]
 
     return _VARIABLE.sub(value, word, _MOST_VARIABLES)
 
@@ -235,11 +222,12 @@ def _last_names(words: Sequence[str], program: str) -> tuple[str, ...]:
     return found
 
 
-def _flag_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words of a command line that are no value of a flag before them, nor all arguments."""
+def _unknown_flags(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command line that may be any flags: not known, and no value of one before them."""
     for before, word in pairwise(("", *words)):
         is_value = before.startswith("-") and "=" not in before
-        if not is_value and word not in engine_flags.ALL_ARGUMENTS and before != "serve":
+        is_other = not is_value and word not in engine_flags.ALL_ARGUMENTS and before != "serve"
+        if engine_flags.OUTER_ARGUMENTS.search(word) or (is_other and _UNKNOWN.match(word)):
             yield word
 
 

@@ -79,6 +79,11 @@ def env(**values: Any) -> list[dict[str, Any]]:
             False,
         ),
         ({"command": ["sh", "-c", "bash -c 'vllm serve m \"$@\"' --served-model-name=a --seed=1"]}, (), False),
+        (
+            {"command": ["sh", "-c", 'echo bash -c "vllm serve m --served-model-name a"; vllm serve m']},
+            (),
+            False,
+        ),
         ({"command": ["sh", "-c", "vllm serve m $*", "my name", "--served-model-name=a", "--seed=1"]}, ("a",), False),
         # The file does not override arguments.
         ({"image": VLLM, "args": ["--config=/a.yaml", "--served-model-name=a"]}, ("a",), False),
@@ -174,6 +179,16 @@ SCRIPTS = [
     ("N=a; bash -c 'vllm serve m --served-model-name $N'", None),
     ("GIVEN=a bash -c 'vllm serve m --served-model-name $GIVEN'", None),
     ("env GIVEN=a bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ("env -u B A=b nice -n 5 bash -x -c -- 'vllm serve m --served-model-name $GIVEN'", "given"),
+    ("env -i bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ('env -i bash -c "vllm serve m --served-model-name \\$GIVEN"', None),
+    ('env -u GIVEN bash -c "vllm serve m --served-model-name $GIVEN"', "given"),
+    ("env - bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ("exec env --ignore-environment A=b bash -c '. /env; vllm serve m --served-model-name $GIVEN'", None),
+    ("env -i bash -c '. /env; vllm serve m --served-model-name $MODELPLANE_SERVED_MODEL_NAME'", None),
+    ("env -u GIVEN bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ("env -uGIVEN bash -c 'vllm serve m --served-model-name $GIVEN'", None),
+    ("env --unset=GIVEN bash -c 'vllm serve m --served-model-name $GIVEN'", None),
     ('GIVEN=`hostname`; export N=a; bash -c "vllm serve m --served-model-name $GIVEN"', None),
     ("bash -c '. /env; vllm serve m --served-model-name $GIVEN'", None),
 ]
@@ -212,6 +227,9 @@ def test_a_shell_gives_the_same_name(script: str, name: str, tmp_path: Any) -> N
         ({"command": ["sh", "-c", "vllm serve $MODEL --seed $SEED ${FLAGS}"]}, (), ("FLAGS",)),
         ({"command": ["sh", "-c", "vllm serve m $(cat /flags)"]}, (), ("",)),
         ({"command": ["sh", "-c", 'vllm serve m "$@"']}, (), ()),
+        ({"command": ["sh", "-c", 'bash -c "vllm serve $*"', "--", "m", "--served-model-name=a"]}, (), ("",)),
+        ({"command": ["sh", "-c", 'bash -c "vllm serve m --seed=$@"', "--", "1", "--served-model-name=a"]}, (), ("",)),
+        ({"command": ["sh", "-c", 'bash -c "vllm serve m $FLAGS --served-model-name $N"']}, ("N",), ("FLAGS",)),
     ],
 )
 def test_what_is_not_known(fields: dict[str, Any], unknown: tuple[str, ...], flags: tuple[str, ...]) -> None:
