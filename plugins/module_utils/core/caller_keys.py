@@ -58,6 +58,11 @@ def entries_of(caller: str) -> tuple[str, str]:
     return caller, f"{caller}{NEXT_SUFFIX}"
 
 
+def is_key(caller: str) -> bool:
+    """Return whether what is given as the name of a caller is, or has in it, a key. No name of a caller has a "_"."""
+    return KEY_PREFIX in caller
+
+
 @dataclass(frozen=True)
 class Ring:
     """The keys in a Secret, by entry: their values as the Secret has them (base64), which are never shown, and when
@@ -97,12 +102,17 @@ class Change:
 
 
 def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with the names of a Secret and of callers, and with labels."""
+    """Yield what is wrong with the names of a Secret and of callers, and with labels. No line has a key."""
     rule = "must be lower case letters, digits and -, beginning and ending with a letter or digit, up to 63 characters"
     if not names.is_dns_label(secret):
         yield f"secret is {short_value(secret)}, and {rule}"
     for index, caller in enumerate(callers):
-        if not names.is_dns_label(caller):
+        if is_key(caller):
+            yield (
+                f"callers[{index}] is a key (it has {KEY_PREFIX}), and must be the name of a caller. Give the name of the "
+                "caller that has the key. The key may be in logs now: revoke it, by the name of its caller"
+            )
+        elif not names.is_dns_label(caller):
             yield f"callers[{index}] is {short_value(caller)}, and {rule}"
     for key, value in labels.items():
         if key == names.MANAGED_BY_LABEL or key.startswith(names.RESERVED_PREFIX):

@@ -334,12 +334,16 @@ def test_a_key_is_in_the_secret_and_where_it_was_given_out_and_nowhere_else(
     # As a module in a process of its own, which another spelling of the same Python makes it.
     python = Path(sys.executable)
     other = str(python.with_name("python" if python.name == "python3" else "python3"))
-    planted.run("-e", f"ansible_python_interpreter={other}", state="rotated", callers=acme, file=file)
+    own_process = ("-e", f"ansible_python_interpreter={other}")
+    planted.run(*own_process, state="rotated", callers=acme, file=file)
     following = ring.held()[f"{acme}.next"]
     # The file of the run before is there: the next key that it has is not replaced.
     assert "exists" in planted.run(state="rotated", callers=[acme], force=True, file=file, rc=2)
     assert ring.held() == {acme: first, f"{acme}.next": following}
     assert ring.name in planted.run()
+    # A key in place of the name of a caller.
+    for arguments in ((), own_process):
+        assert "callers[1] is a key" in planted.run(*arguments, state="revoked", callers=[acme, first], rc=2)
     planted.run(state="retired")
     assert ring.held() == {acme: following}
     # On the standard error of the first run, and in the file of the second one.

@@ -126,6 +126,13 @@ def test_names_of_callers(caller: str) -> None:
     assert problem.startswith("callers[1] is ")
 
 
+@pytest.mark.parametrize("around", ["", "Bearer "])
+def test_a_key_in_place_of_a_caller_is_not_repeated(around: str) -> None:
+    (problem,) = caller_keys.problems("keys", ["acme", f"{around}mpk_VWwzaGnY2"], {})
+    assert problem.startswith("callers[1] is a key")
+    assert "VWwzaGnY2" not in problem
+
+
 @pytest.mark.parametrize(
     "labels",
     [
