@@ -42,6 +42,12 @@ ORIGIN = f"^https?://{_HOST}(:{_PORT})?$"
 TOKEN = r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$"
 # Keys of Secrets and ConfigMaps, without names that a file system would take for a folder.
 KEY = r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"
+# The scheme before a key: shorter than any key, so that a key behind it, or in its place, is no scheme.
+_SCHEME = "^[!-~]{0,15} ?$"
+_SCHEME_WORDS = (
+    "must be a scheme of visible ASCII characters, at most 15, with or without a space behind it, such as 'Bearer '; "
+    "the key itself belongs in the Secret of secretRef. Revoke a key that was written here"
+)
 # What a proxy has to set by itself: where a request goes and where its body ends (RFC 9110, sections 7.2 and 8.6;
 # RFC 9112, section 6.1), and what is meant for one connection only (RFC 9110, section 7.6.1).
 PROXY_HEADERS = ("connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
@@ -90,10 +96,9 @@ class APIKey(Model):
         description=f"Header that the key is in; absent is {AUTHORIZATION}, or {X_API_KEY} where api.schema is "
         f"{ANTHROPIC}.",
     )
-    prefix: Annotated[str, Words("must be visible ASCII characters and spaces")] | None = Field(
+    prefix: Annotated[str, Words(_SCHEME_WORDS)] | None = Field(
         default=None,
-        max_length=64,
-        pattern="^[ -~]*$",
+        pattern=_SCHEME,
         description=f"Text before the key; absent is 'Bearer ' in {AUTHORIZATION} and nothing in other headers.",
     )
 
