@@ -18,6 +18,9 @@ from typing import Protocol
 LABEL_LIMIT = 63
 """Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
 
+FILE_LIMIT = 255
+"""Longest name of a file, in bytes (Linux, NAME_MAX). That of an object may have 253, and its file names its kind too."""
+
 REPLICA_LIMIT = 58
 """Longest replica name: "-pool", the longest suffix that objects of a replica get, still fits into 63 characters."""
 
@@ -150,6 +153,12 @@ def is_fleet_namespace(name: str) -> bool:
 def label_value(name: str) -> str:
     """An object's name as the value of a label: itself up to 63 characters, else its child name."""
     return name if len(name) <= LABEL_LIMIT else child_name(name)
+
+
+def file_name(name: str, ending: str) -> str:
+    """The name of a file: itself where it fits with its ending into FILE_LIMIT, else cut, with a hash of all of it."""
+    limit = FILE_LIMIT - len(ending)
+    return f"{name if len(name) <= limit else _cut(name, name, limit, _WIDE_DIGITS)}{ending}"
 
 
 def _cut(text: str, hashed: str, limit: int, digits: int) -> str:

@@ -36,6 +36,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import file_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import utc
 
@@ -664,7 +665,7 @@ def object_path(top: str, value: Mapping[str, object]) -> str:
     Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""
     metadata = value["metadata"]
     kind = str(value["kind"]).lower()
-    name = f"{kind}-{metadata['name']}.yaml"  # type: ignore[index]
+    name = file_name(f"{kind}-{metadata['name']}", ".yaml")  # type: ignore[index]
     namespace = metadata.get("namespace")  # type: ignore[attr-defined]
     return f"{top}/namespaces/{namespace}/{name}" if namespace else f"{top}/cluster-scoped/{name}"
 

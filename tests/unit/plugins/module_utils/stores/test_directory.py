@@ -109,6 +109,18 @@ def test_a_namespace_comes_before_what_is_in_it() -> None:
     assert sorted([inside, namespace]) == [namespace, inside]
 
 
+def test_an_object_with_the_longest_name_has_a_file(tmp_path: Path) -> None:
+    names = ["a" * length for length in (234, 235, 252, 253)] + ["a" * 252 + "b"]
+    files = [object_path("control", {"kind": "AIGatewayRoute", "metadata": {"name": name}}) for name in names]
+    assert files[0] == f"control/cluster-scoped/aigatewayroute-{names[0]}.yaml"
+    assert files[1] == f"control/cluster-scoped/aigatewayroute-{names[1]}.yaml"
+    assert len(set(files)) == len(names)
+    (tmp_path / "control/cluster-scoped").mkdir(parents=True)
+    for file in files:
+        (tmp_path / file).touch()
+    assert is_state(object_path("control", {"kind": "ModelEndpoint", "metadata": {"name": names[-1]}}))
+
+
 def test_what_is_not_ours_is_refused_and_left(tmp_path: Path) -> None:
     build.build(settings(tmp_path))
     foreign = tmp_path / "clusters" / "byo-us-east" / "mine.yaml"
