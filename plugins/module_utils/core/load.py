@@ -297,11 +297,16 @@ class _Loader:
             self._refuse(item, ref, error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
+
+        def written(problem: Problem) -> Problem:
+            return replace(problem, path=conversion.written_path(canonical.origin, problem.path))
+
         try:
-            resource = api.parse(canonical.document)
+            resource = api.parse(
+                canonical.document, lambda problem: self._problems.append(item.locate(written(problem), ref))
+            )
         except api.InvalidResource as error:
-            written = [replace(p, path=conversion.written_path(canonical.origin, p.path)) for p in error.problems]
-            self._refuse(item, ref, written)
+            self._refuse(item, ref, map(written, error.problems))
             if ref is not None and _of_another_kind(error.problems):
                 self._unread.append(replace(_unidentified(item.value), kind=""))
             self._checked_later.append((item, ref, canonical))

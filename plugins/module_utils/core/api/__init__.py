@@ -8,7 +8,7 @@ CustomResourceDefinitions are made from the same models by `crd.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import ServingStack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 
 KINDS: Mapping[str, type[Resource]] = MappingProxyType(
     {
@@ -64,9 +65,10 @@ KINDS: Mapping[str, type[Resource]] = MappingProxyType(
 )
 
 
-def parse(document: Mapping[str, Any]) -> Resource:
-    """The resource that a document describes. Raises InvalidResource with all problems of the document."""
-    return read(document, KINDS)
+def parse(document: Mapping[str, Any], warn: Callable[[Problem], None] | None = None) -> Resource:
+    """The resource that a document describes; `warn` gets what is left out of it. Raises InvalidResource with all
+    problems of the document."""
+    return read(document, KINDS, warn)
 
 
 def parse_with(

@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelSelector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
     MAX_VALUES,
     Loc,
     Plain,
     TooLargeError,
+    Unreadable,
     is_plain,
     plain,
 )
@@ -44,6 +46,7 @@ Built = TypeVar("Built", bound=Model)
 
 # More than a person reads; keeps hostile input cheap.
 MAX_PROBLEMS = 1000
+_VALUE = 'Write a value ("" for an empty one), or remove it'
 
 
 class InvalidResource(ValueError):  # noqa: N818
@@ -57,10 +60,13 @@ class InvalidResource(ValueError):  # noqa: N818
         return "\n".join(str(problem) for problem in self.problems)
 
 
-def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
+def read(
+    document: object, kinds: Mapping[str, type[Resource]], warn: Callable[[Problem], None] | None = None
+) -> Resource:
     """The resource that a document in the canonical written form describes.
 
-    A null is the same as an absent field. Raises InvalidResource with all problems of the document.
+    A null is the same as an absent field; `warn` gets a problem for each entry of a mapping, such as a label, that is
+    left out for that. Raises InvalidResource with all problems of the document.
     """
     if not isinstance(document, Mapping):
         raise InvalidResource((Problem("a resource must be a mapping with apiVersion, kind, metadata and spec"),))
@@ -70,7 +76,7 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
         raise InvalidResource((Problem(f"the document has more than {MAX_VALUES} values"),)) from None
     content = read_in.content
     kind = _kind(content, kinds)
-    _drop_nulls(kind, content, read_in.nulls)
+    read_in = _without_nulls(kind, read_in, warn)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
@@ -90,8 +96,7 @@ def read_part(document: Mapping[Any, Any], kind: type[Built]) -> Built:
         read_in = plain(document)
     except TooLargeError:
         raise InvalidResource((Problem(f"has more than {MAX_VALUES} values"),)) from None
-    _drop_nulls(kind, read_in.content, read_in.nulls)
-    return _valid(kind, read_in, None, ())
+    return _valid(kind, _without_nulls(kind, read_in), None, ())
 
 
 def _valid(kind: type[Built], read_in: Plain, ref: Ref | None, header: Iterable[Problem]) -> Built:
@@ -218,16 +223,29 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 
-def _drop_nulls(kind: type[Model], content: dict[str, Any], nulls: Iterable[Loc]) -> None:
-    """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning."""
-    for loc in nulls:
+def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], None] | None = None) -> Plain:
+    """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning.
+
+    Without one of its labels a selector selects more. Those that say who gets in, and where, are refused.
+    """
+    refused = []
+    for loc in read_in.nulls:
         parent = shape_at(kind, loc[:-1])
         if parent is not None and parent.free:
             continue
-        place: Any = content
+        if parent is not None and parent.kind == "map":
+            above = shape_at(kind, loc[:-2])
+            if above is not None and above.model is LabelSelector:
+                refused.append(Unreadable(loc, "has no value, and selectors of keys and services need one", _VALUE))
+                continue
+            if warn:
+                message = "has no value, and is left out, as API servers do"
+                warn(Problem(message, path=path_of(kind, loc), hint=_VALUE, severity="warning"))
+        place: Any = read_in.content
         for part in loc[:-1]:
             place = place[part]
         place.pop(loc[-1], None)
+    return replace(read_in, unreadable=(*read_in.unreadable, *refused)) if refused else read_in
 
 
 def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref | None:

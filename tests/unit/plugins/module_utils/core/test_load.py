@@ -77,6 +77,44 @@ def test_the_manifests_of_the_reference_have_no_errors(folder: str) -> None:
         assert loaded.resources or not files
 
 
+def test_a_label_without_a_value_is_left_out_and_said() -> None:
+    selector = "selector: {matchLabels: {modelplane.ai/deployment: qwen,\n    tier: }}"
+    loaded = fleet(service=change(SERVICE, "selector: {matchLabels: {modelplane.ai/deployment: qwen}}", selector))
+    (found,) = loaded.problems
+    assert (found.severity, found.file, found.line) == ("warning", "service.yaml", 7)
+    assert found.path == 'spec.endpoints[0].selector.matchLabels["tier"]'
+    assert found.ref == Ref("ModelService", "team", "qwen")
+    assert "has no value, and is left out" in found.message
+    # Nor do other errors hide it. A field that is null is one that is absent.
+    two = load_text(change(SERVICE, "spec:", "spec:\n  timeouts:\n  wrong: 1").replace("qwen}}", "qwen, tier: }}"))
+    assert [(each.severity, each.path) for each in two.problems] == [
+        ("error", "spec.wrong"),
+        ("warning", 'spec.endpoints[0].selector.matchLabels["tier"]'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "spec", "place"),
+    [
+        ("kind: InferenceGateway\nmetadata: {name: a}", "{clusterName: west, serviceSelector: %s}", "serviceSelector"),
+        (
+            "kind: InferenceGateway\nmetadata: {name: a}",
+            "{clusterName: west, auth: {method: APIKey, apiKey: {secretSelector: %s}}}",
+            "auth.apiKey.secretSelector",
+        ),
+        ("kind: CallerPolicy\nmetadata: {name: a, namespace: b}", "{services: %s, callers: [{name: c}]}", "services"),
+        ("kind: CallerPolicy\nmetadata: {name: a, namespace: b}", "{callerSelector: %s}", "callerSelector"),
+    ],
+)
+def test_a_label_without_a_value_is_refused_where_it_would_let_more_in(head: str, spec: str, place: str) -> None:
+    text = f"apiVersion: modelplane.ai/v1alpha1\n{head}\nspec: {spec}\n"
+    assert not load_text(text % "{matchLabels: {a: b, tier: ''}}").errors
+    for labels in ("{a: b, tier: }", "{tier: null}"):
+        (error,) = load_text(text % f"{{matchLabels: {labels}}}").errors
+        assert error.path == f'spec.{place}.matchLabels["tier"]'
+        assert (error.line, error.message.partition(",")[0]) == (4, "has no value")
+
+
 def test_problems_carry_file_line_document_and_ref() -> None:
     broken = change(DEPLOYMENT, "replicas: 1", "replicas: many").replace("image: vllm", "image: vllm, imagee: 1")
     loaded = load_text(CLASS, f"---\n{CACHE}---\n{broken}")
