@@ -109,8 +109,8 @@ def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> 
     for index, caller in enumerate(callers):
         if is_key(caller):
             yield (
-                f"callers[{index}] is a key (it has {KEY_PREFIX}), and must be the name of a caller. Give the name of the "
-                "caller that has the key. The key may be in logs now: revoke it, by the name of its caller"
+                f"callers[{index}] is a key (it has {KEY_PREFIX}), and must be the name of a caller. Give the name of "
+                "the caller that has the key. The key may be in logs now: revoke it, by the name of its caller"
             )
         elif not names.is_dns_label(caller):
             yield f"callers[{index}] is {short_value(caller)}, and {rule}"

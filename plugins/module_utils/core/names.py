@@ -19,7 +19,7 @@ LABEL_LIMIT = 63
 """Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
 
 FILE_LIMIT = 255
-"""Longest name of a file, in bytes (Linux, NAME_MAX). That of an object may have 253, and its file names its kind too."""
+"""Longest name of a file, in bytes (Linux, NAME_MAX). An object's may have 253, and its file names its kind too."""
 
 REPLICA_LIMIT = 58
 """Longest replica name: "-pool", the longest suffix that objects of a replica get, still fits into 63 characters."""
