@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import dropwhile, pairwise
@@ -347,6 +347,9 @@ def _known_axes(line: CommandLine) -> tuple[str, dict[str, int]] | None:
         return None
     started = [words for words in _scripts(line) if starts(words) == name]
     if started:
+        scripts = filter(is_script, (*line.command, *line.args))
+        if adds_words(scripts, started):
+            return None
         lines = with_arguments(started, passed(line))
         if not lines or (_plain(line.fields[0]) and any(map(ALL_ARGUMENTS.isdisjoint, started))):
             return None
@@ -363,6 +366,22 @@ def with_arguments(started: Sequence[list[str]], args: Sequence[str]) -> list[li
     if sum(word in ALL_ARGUMENTS for words in started for word in words) > _MOST_PASSED:
         return []
     return [[each for word in words for each in (args if word in ALL_ARGUMENTS else (word,))] for words in started]
+
+
+def adds_words(scripts: Iterable[str], started: Sequence[Sequence[str]]) -> bool:
+    """Return whether scripts give a program words that are not read here: from a pipe, or other arguments than their
+    own, as in a function and after `set` and `shift`."""
+    if any("xargs" in words for words in started):
+        return True
+    split = [commands(script) for script in scripts]
+    has_arguments = any(not ALL_ARGUMENTS.isdisjoint(each.words) for found in split for each in found)
+    return has_arguments and any(_changes_arguments(each) for found in split for each in found)
+
+
+def _changes_arguments(command: Command) -> bool:
+    first, second = (*command.words[:2], "", "")[:2]
+    sets = first == "set" and ("--" in command.words or not second.startswith(("-", "+")))
+    return sets or first in ("shift", "function") or "()" in command.operator
 
 
 def passed(line: CommandLine) -> list[str]:

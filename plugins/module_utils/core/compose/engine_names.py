@@ -92,6 +92,7 @@ def served_names(container: Container, own: Mapping[str, str]) -> ServedNames | 
     found = [each for names in given for each in names]
     unknown = [each for each in found if _UNKNOWN.search(each)]
     flags = [word for words in lines for word in _unknown_flags(words)]
+    flags += [""] if started and engine_flags.adds_words(scripts, started) else []
     has_file = any(engine_flags.flag_of(word, name) == _CONFIG for words in lines for word in words)
     return ServedNames(
         names=tuple(each.replace(DOLLAR, "$") for each in found if not _UNKNOWN.search(each)),
