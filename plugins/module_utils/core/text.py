@@ -77,6 +77,11 @@ def _cut(key: str) -> str:
     return key[: KEY_CHARACTERS - 1] + "…"
 
 
+def capitalized(text: str) -> str:
+    """Return a text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     """Return the known name that is most like one that is not known; empty when none is.
 
@@ -119,7 +124,7 @@ def sentence(text: str) -> str:
     One that ends with a mark below an excerpt has no end, which would seem to be part of the mark."""
     text = text.strip()
     if _WORD.match(text):
-        text = text[0].upper() + text[1:]
+        text = capitalized(text)
     return text if text.endswith((".", "?", "!", "…", " ^", "\n^")) else f"{text}."
 
 

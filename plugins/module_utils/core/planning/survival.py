@@ -46,7 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pending,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, first_lines, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import capitalized, count, first_lines, some
 
 MOST_LOSSES = 1_000
 """Limit on the losses that are planned. A fleet has as many losses of one cluster as clusters."""
@@ -143,7 +143,7 @@ class Addition:
             return f"{count(self.replicas, 'more replica')} of {'/'.join(self.deployment)}"
         pools = " and ".join(self.pools)
         if self.is_new_cluster:
-            return f"Another cluster like {self.cluster}, with {count(self.nodes, 'node')} in pool {pools}"
+            return f"another cluster like {self.cluster}, with {count(self.nodes, 'node')} in pool {pools}"
         return f"{count(self.nodes, 'more node')} of pool {pools} on {self.cluster}"
 
 
@@ -215,10 +215,10 @@ class Shortfall:
             place = "another cluster" if self.requirement.gateways else "a cluster of the fleet"
             return f"An InferenceGateway on {place} whose serviceSelector matches its labels would fix it"
         if self.remediation:
-            return f"{self.remediation} would fix it{_price_text(self.remediation)}"
+            return f"{capitalized(str(self.remediation))} would fix it{_price_text(self.remediation)}"
         if self.first_step:
             step, lost = self.first_step
-            part = f"{step} would fix it as long as nothing is lost{_price_text(step)}, not after a loss of "
+            part = f"{capitalized(str(step))} would fix it as long as nothing is lost{_price_text(step)}, not after a loss of "
             return part + " and ".join(lost) + (". Nothing was found that would do both" if self.is_searched else "")
         return "Nothing was found that would fix it" if self.is_searched else ""
 

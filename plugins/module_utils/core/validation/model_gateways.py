@@ -63,7 +63,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, listed, nearest, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    capitalized,
+    field_path,
+    listed,
+    nearest,
+    short,
+    some,
+)
 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
 _GATEWAY = "InferenceGateway"
@@ -303,7 +310,7 @@ def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     if obstacle and way:
         reason, _colon, hint = obstacle.reason.rpartition(": ")
         message = f"is not usable by InferenceGateway {way.gateway.name}: {reason}"
-        yield warning(message, f"spec.{obstacle.field}", hint[:1].upper() + hint[1:])
+        yield warning(message, f"spec.{obstacle.field}", capitalized(hint))
 
 
 def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
@@ -455,7 +462,7 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
         if budget in divided:
-            yield warning(DIVIDED, f"spec.budgets[{index}].scope", UNDIVIDED[:1].upper() + UNDIVIDED[1:], budget.scope)
+            yield warning(DIVIDED, f"spec.budgets[{index}].scope", capitalized(UNDIVIDED), budget.scope)
 
 
 def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
@@ -483,10 +490,10 @@ def _crowded(policy: CallerPolicy, known: Budgets) -> Iterator[Problem]:
     more services than one rule can name."""
     crowd = known.crowds.get(policy.name)
     if crowd:
-        yield Problem(crowd.message, "spec.budgets", hint=UNCROWDED[:1].upper() + UNCROWDED[1:])
+        yield Problem(crowd.message, "spec.budgets", hint=capitalized(UNCROWDED))
     for index, budget in enumerate(policy.spec.budgets or ()):
         if (policy.name, budget.name) in known.divided:
-            hint = UNDIVIDED_SERVICES[:1].upper() + UNDIVIDED_SERVICES[1:]
+            hint = capitalized(UNDIVIDED_SERVICES)
             yield warning(DIVIDED_SERVICES, f"spec.budgets[{index}]", hint, budget.name)
 
 

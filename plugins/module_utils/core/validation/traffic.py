@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     MANAGED_BY_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import capitalized, field_path, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Fleet
 
 _ODD = ", which proxies and backends read in different ways"
@@ -39,7 +39,7 @@ def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
         finding = obstacle.reason
     if finding:
         message, _colon, hint = finding.partition(": ")
-        yield Problem(message, place, hint=hint[:1].upper() + hint[1:])
+        yield Problem(message, place, hint=capitalized(hint))
         return
     yield from _unsent(spec.backend_url, place)
     path = urlsplit(spec.backend_url).path

@@ -153,7 +153,7 @@ def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> 
     found = only(surveyed(fleet))
     assert (found.requirement.name, found.lost, found.losses) == ("low", ("a",), 2)
     assert "team/low on b: preempted by team/high, which has a higher priority" in str(found)
-    assert str(found.remediation) == "Another cluster like a, with 1 node in pool gpu"
+    assert str(found.remediation) == "another cluster like a, with 1 node in pool gpu"
     never = planned(*(each for each in _resources(fleet)), deployment("high", 1, priority=5))
     assert {each.requirement.name for each in surveyed(never).shortfalls} == {"high", "low"}
 
@@ -193,7 +193,7 @@ def test_another_cluster_is_proposed_where_no_pool_could_take_it() -> None:
     fleet = planned(
         cluster("a", gpu=1), cluster("b", "east", gpu=1), deployment("one", 1, "west"), service("one", "one")
     )
-    assert str(only(surveyed(fleet)).remediation) == "Another cluster like a, with 1 node in pool gpu"
+    assert str(only(surveyed(fleet)).remediation) == "another cluster like a, with 1 node in pool gpu"
 
 
 def test_an_endpoint_outside_of_the_fleet_survives_every_loss() -> None:
