@@ -218,10 +218,9 @@ class Shortfall:
             return f"{capitalized(str(self.remediation))} would fix it{_price_text(self.remediation)}"
         if self.first_step:
             step, lost = self.first_step
-            part = f"{capitalized(str(step))} would fix it as long as nothing is lost{_price_text(step)}, not after a loss "
-            return f"{part}of {' and '.join(lost)}" + (
-                ". Nothing was found that would do both" if self.is_searched else ""
-            )
+            part = f"{capitalized(str(step))} would fix it as long as nothing is lost{_price_text(step)}"
+            nothing = ". Nothing was found that would do both" if self.is_searched else ""
+            return f"{part}, not after a loss of {' and '.join(lost)}{nothing}"
         return "Nothing was found that would fix it" if self.is_searched else ""
 
 
