@@ -113,9 +113,13 @@ def anchor(cluster: ControlPlane, client: Client) -> Iterator[None]:
     place.apply([config("anchor", "anchor")])
     yield
     place.apply([])
+    settle(cluster)
+
+
+def settle(cluster: ControlPlane) -> None:
+    """Wait while the namespace of records is being deleted: nothing can be created in it until it is gone."""
 
     def settled() -> bool:
-        # Tests of other modules create it, and cannot while it goes.
         there = cluster.get("v1", "Namespace", SYSTEM)
         return there is None or "deletionTimestamp" not in there["metadata"]
 

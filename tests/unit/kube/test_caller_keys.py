@@ -27,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.modules import keys
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.unit.kube.places import settle
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 
 SYSTEM = "modelplane-system"
@@ -68,6 +69,7 @@ class Keyring:
 
 @pytest.fixture
 def ring(cluster: ControlPlane) -> Iterator[Keyring]:
+    settle(cluster)
     made = Keyring(cluster)
     yield made
     for name in (made.name, f"{made.name}-other"):

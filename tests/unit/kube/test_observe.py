@@ -34,6 +34,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
     INFERENCE_EXTENSION,
     ControlPlane,
 )
+from ansible_collections.modelplane.fleet.tests.unit.kube.places import settle
 from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
@@ -77,6 +78,7 @@ def alone(found: ClusterSnapshot, reason: str) -> bool:
 @pytest.fixture(scope="module")
 def stack(cluster: ControlPlane) -> ControlPlane:
     """A cluster with all that replicas need but a driver that publishes devices."""
+    settle(cluster)
     cluster.install_crds(GATEWAY_API, INFERENCE_EXTENSION)
     cluster.add_device_class(DRIVER, f'device.driver == "{DRIVER}"')
     cluster.add_nodes("gpu-l4", 1, labels={"modelplane.ai/pool": "gpu-l4"})
