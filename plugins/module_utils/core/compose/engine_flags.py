@@ -30,7 +30,7 @@ _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
-# What may be before the shell that a command runs: programs that run another, keywords; assignments, options, numbers.
+# Words before the shell that a command runs: programs that run another, keywords; assignments, options, numbers.
 _RUNNING = ("env", "nohup", "setsid", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "tini", "dumb-init")
 _LEADING = ("exec", "command", "time", "if", "then", "elif", "else", "while", "until", "do", "!", "{")
 _BEFORE = frozenset({*_RUNNING, *_LEADING})

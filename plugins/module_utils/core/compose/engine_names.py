@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-[^{}]*)?\})",
 _NAMED = re.compile(rf"[${OUTER}][({{]?([A-Za-z_]\w*)", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 _UNKNOWN = re.compile(rf"[$`{OUTER}]")
-# What gives or takes a variable before a command: NAME=value, and `env -u NAME`.
+# Assignment or removal of a variable before a command: NAME=value, and `env -u NAME`.
 _GIVEN = re.compile(r"(?:-[a-tv-z0]*u|--u[a-z]*=)?([A-Za-z_]\w*)(?:=.*)?", re.ASCII | re.DOTALL)
 # `env -i` and `exec -c`, which take all.
 _CLEARING = re.compile(r"-(?:[a-z0]*[ic].*|-ignore-e.*)?", re.DOTALL)
