@@ -202,6 +202,19 @@ def test_a_route_behind_the_cluster_gateway_goes_once_no_route_leads_there(ai_ro
     assert (actions(applied)["AIGatewayRoute/web"], place.get(behind)) == ("deleted", None)
 
 
+def test_a_gateway_that_does_not_follow_is_waited_for_once(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ai_routed
+    namespace, web = thing("v1", "Namespace", place.namespace), service("web", place.namespace)
+    behind = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])
+    place.apply([namespace, web, behind, route(place)])
+    report(place)
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    progress, waited = following(lambda: None)
+    applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
+    assert waited == ["gateways to follow the routes of 1 namespace"]
+    assert (actions(applied)["AIGatewayRoute/web"], actions(applied)["Service/web"]) == ("skipped", "skipped")
+
+
 def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     ai_routed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
