@@ -25,17 +25,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     AT_GATEWAY,
     DIVIDED,
-    UNCROWDED,
+    FEWER_RULES,
     UNDIVIDED,
     KeySecret,
     NamespaceRights,
     Rights,
     caller_objects,
     counts_tokens_of_callers,
-    crowds,
     divided_budgets,
     rights,
     selected_callers,
+    too_many_rules,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     CALLERS_SECRET,
@@ -168,7 +168,7 @@ def model_traffic(
             *refusals,
             *_named_callers(routed),
             *_divided_budgets(known, served),
-            *_crowds(known, served),
+            *_too_many_rules(known, served),
             *key_warnings(context, asking),
             *unread_groups(_unread(context, unread)),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
@@ -480,7 +480,7 @@ def _divided_budgets(
     return [message for __, message in sorted(found.items())]
 
 
-def _crowds(
+def _too_many_rules(
     known: Mapping[str, Mapping[str, NamespaceRights]], served: Mapping[str, Sequence[RoutedModel]]
 ) -> Iterable[str]:
     """Yield budgets that are too many for one object, as groups of callers are large."""
@@ -488,10 +488,10 @@ def _crowds(
     for cluster, here in known.items():
         for namespace, routes in _by_namespace(served[cluster]).items():
             # Those that overflow are counted at the cluster gateway, by an object of their own.
-            for counter in (AT_GATEWAY, overflow.AT_CLUSTER_GATEWAY):
-                for crowd in crowds(routes, here[namespace], counter):
-                    policy = f"CallerPolicy {namespace}/{crowd.policies[0]}"
-                    found[policy] = f"{policy}: its budgets {crowd.message}: {UNCROWDED}"
+            for limiter in (AT_GATEWAY, overflow.AT_CLUSTER_GATEWAY):
+                for excess in too_many_rules(routes, here[namespace], limiter):
+                    policy = f"CallerPolicy {namespace}/{excess.policies[0]}"
+                    found[policy] = f"{policy}: its budgets {excess.message}: {FEWER_RULES}"
     return [message for __, message in sorted(found.items())]
 
 

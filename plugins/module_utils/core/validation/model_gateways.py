@@ -35,15 +35,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     AT_GATEWAY,
     DIVIDED,
     DIVIDED_SERVICES,
-    UNCROWDED,
+    FEWER_RULES,
     UNDIVIDED,
     UNDIVIDED_SERVICES,
-    Crowd,
     NamespaceRights,
-    crowds,
+    TooManyRules,
     divided_budgets,
     divided_services,
     rights,
+    too_many_rules,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     composed_gateways,
@@ -97,11 +97,11 @@ class Way(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Budgets of a namespace: the rights of its policies as far as manifests name callers, crowds by the policy that
+    """Budgets of a namespace: the rights of its policies as far as manifests name callers, those of too many rules by the policy that
     they are reported of, and the budgets (policy, name) that are divided by services."""
 
     rights: NamespaceRights
-    crowds: Mapping[str, Crowd]
+    too_many_rules: Mapping[str, TooManyRules]
     divided: Collection[tuple[str, str]]
 
 
@@ -156,7 +156,9 @@ class Ways:
             services = self._services.matching(namespace, {})
             # A gateway that asks for no keys keeps no budgets.
             routed = [_unresolved(services, gateway) for gateway in self.gateways if gateway.spec.auth]
-            found = {crowd.policies[0]: crowd for each in routed for crowd in crowds(each, known, AT_GATEWAY)}
+            found = {
+                excess.policies[0]: excess for each in routed for excess in too_many_rules(each, known, AT_GATEWAY)
+            }
             divided = {budget for each in routed for budget in divided_services(each, known)}
             self._budgets[namespace] = Budgets(known, found, divided)
         return self._budgets[namespace]
@@ -488,9 +490,9 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
 def _crowded(policy: CallerPolicy, known: Budgets) -> Iterator[Problem]:
     """Yield that budgets are too many for one object, of the first policy that they are of, and those of a policy for
     more services than one rule can name."""
-    crowd = known.crowds.get(policy.name)
-    if crowd:
-        yield Problem(crowd.message, "spec.budgets", hint=capitalized(UNCROWDED))
+    excess = known.too_many_rules.get(policy.name)
+    if excess:
+        yield Problem(excess.message, "spec.budgets", hint=capitalized(FEWER_RULES))
     for index, budget in enumerate(policy.spec.budgets or ()):
         if (policy.name, budget.name) in known.divided:
             hint = capitalized(UNDIVIDED_SERVICES)

@@ -111,7 +111,7 @@ class NamespaceRights:
 
 
 @dataclass(frozen=True)
-class Counter:
+class RateLimiter:
     """Place where budgets are counted.
 
     `counts`: whether a budget of a policy is counted here for a service. `header` has the name of the service here.
@@ -158,25 +158,25 @@ def caller_objects(routes: Sequence[Route], known: NamespaceRights) -> Iterator[
 def counting_objects(
     routes: Sequence[Route],
     known: NamespaceRights,
-    counter: Counter,
+    limiter: RateLimiter,
     more: Callable[[Sequence[Route]], Mapping[str, Any]] = lambda _group: {},
 ) -> Iterator[Object]:
     """Yield the policies that count budgets at a place; `more` of their fields are for the same routes."""
-    for group in _groups(routes, known, counter):
-        limits = list(_limits(group, known, counter))
+    for group in _groups(routes, known, limiter):
+        limits = list(_limits(group, known, limiter))
         spec = {**more(group.routes), **_rate_limit(limits)}
         if spec:
             first = group.routes[0]
             yield parts.envoy_object(
                 "BackendTrafficPolicy",
-                {**first.metadata(counter.named(group.routes)), **_annotations(first, limits)},
-                {"targetRefs": _targets(group.routes, counter), "mergeType": parts.MERGED, **spec},
+                {**first.metadata(limiter.named(group.routes)), **_annotations(first, limits)},
+                {"targetRefs": _targets(group.routes, limiter), "mergeType": parts.MERGED, **spec},
             )
 
 
-def _targets(routes: Iterable[Route], counter: Counter) -> list[dict[str, str]]:
+def _targets(routes: Iterable[Route], limiter: RateLimiter) -> list[dict[str, str]]:
     # The AI gateway makes an HTTPRoute of the same name of each of its routes.
-    named = [name for route in routes for name in counter.routes(route)]
+    named = [name for route in routes for name in limiter.routes(route)]
     return [parts.named("HTTPRoute", name, constants.GATEWAY_GROUP) for name in named]
 
 
@@ -241,7 +241,7 @@ class _Group:
     budgets: list[_Covered] = field(default_factory=list)
 
 
-def _groups(routes: Iterable[Route], known: NamespaceRights, counter: Counter) -> list[_Group]:
+def _groups(routes: Iterable[Route], known: NamespaceRights, limiter: RateLimiter) -> list[_Group]:
     """Return the routes in groups: those that share a budget are in one, whose policy counts for all of them."""
     by_name = {route.service.name: route for route in sorted(routes, key=lambda route: route.service.name)}
     together = {name: [name] for name in by_name}
@@ -250,7 +250,7 @@ def _groups(routes: Iterable[Route], known: NamespaceRights, counter: Counter) -
         selected = [by_name[name] for name in sorted(by_name.keys() & each.services)] if each.budgets else []
         names_of_policy: list[str] = []
         for budget in each.budgets:
-            covered = [route for route in selected if counter.counts(each, budget, route)]
+            covered = [route for route in selected if limiter.counts(each, budget, route)]
             names_of_policy += [route.service.name for route in covered]
             counted += [(each, budget, covered)] if covered else []
         _join(together, names_of_policy)
@@ -282,7 +282,9 @@ def _counts_at_gateway(each: Rights, budget: Budget, route: Route) -> bool:
     return not (detour and detour.is_ready and (each.policy.name, budget.name) in detour.budgets)
 
 
-AT_GATEWAY = Counter(_counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway)
+AT_GATEWAY = RateLimiter(
+    _counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway
+)
 """The gateway itself, which refuses requests beyond budgets."""
 
 
@@ -310,12 +312,12 @@ class _Limit:
     counted: Mapping[str, str]
 
 
-def _limits(group: _Group, known: NamespaceRights, counter: Counter) -> Iterator[_Limit]:
+def _limits(group: _Group, known: NamespaceRights, limiter: RateLimiter) -> Iterator[_Limit]:
     for each, budget, covered in group.budgets:
         callers = _counted(each, budget, covered, known)
-        is_shared = counter.several or len(covered) > 1
+        is_shared = limiter.several or len(covered) > 1
         route = {} if is_shared else {"route": covered[0].service.name}
-        for services in _asked_for(covered, group.routes, counter.header):
+        for services in _asked_for(covered, group.routes, limiter.header):
             for rule in _budget_rules(callers, budget, services, is_shared=is_shared):
                 yield _Limit(rule, {"policy": each.policy.name, "budget": budget.name, **route})
 
@@ -364,7 +366,7 @@ def divided_services(routes: Sequence[Route], known: NamespaceRights) -> Iterato
 
 
 @dataclass(frozen=True)
-class Crowd:
+class TooManyRules:
     """Budgets that are more than one object can hold: those of these policies, as rules."""
 
     policies: tuple[str, ...]
@@ -377,21 +379,21 @@ class Crowd:
         return f"are {self.rules} rules of one object{shared}, and it can have {MOST_RULES}: clusters refuse it"
 
 
-UNCROWDED = "have fewer budgets, name fewer callers, or select services so that fewer policies share one"
-"""Hint for a crowd."""
+FEWER_RULES = "have fewer budgets, name fewer callers, or select services so that fewer policies share one"
+"""Hint for too many rules."""
 
 
-def crowds(routes: Sequence[Route], known: NamespaceRights, counter: Counter) -> Iterator[Crowd]:
+def too_many_rules(routes: Sequence[Route], known: NamespaceRights, limiter: RateLimiter) -> Iterator[TooManyRules]:
     """Yield the budgets for the routes of a namespace on one gateway that are too many for one object at a place."""
     parts_of_services = len(_divided(route.service.model_name for route in routes))
     rules_of_callers = sum(len(each.budgets) * len(each.patterns) for each in known.policies)
     if parts_of_services * rules_of_callers <= MOST_RULES:
         return
-    for group in _groups(routes, known, counter):
-        limits = list(_limits(group, known, counter))
+    for group in _groups(routes, known, limiter):
+        limits = list(_limits(group, known, limiter))
         if len(limits) > MOST_RULES:
             concerned = {limit.counted["policy"] for limit in limits}
-            yield Crowd(tuple(sorted(concerned)), len(limits))
+            yield TooManyRules(tuple(sorted(concerned)), len(limits))
 
 
 def _budget_rules(

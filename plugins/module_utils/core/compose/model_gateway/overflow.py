@@ -35,8 +35,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     Overflow,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    Counter,
     NamespaceRights,
+    RateLimiter,
     Rights,
     counting_objects,
     counts_tokens_of_callers,
@@ -220,7 +220,7 @@ def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bo
     return bool(route.overflow and (each.policy.name, budget.name) in route.overflow.budgets)
 
 
-AT_CLUSTER_GATEWAY = Counter(
+AT_CLUSTER_GATEWAY = RateLimiter(
     _counts_at_cluster_gateway, constants.SERVICE_HEADER, _route_names, _policy_name, several=True
 )
 """The cluster gateway of the gateway's own cluster."""

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    Counter,
+    RateLimiter,
     NamespaceRights,
     Rights,
     counting_objects,
@@ -48,7 +48,7 @@ def fleet_of(labels: Sequence[Document], selectors: Sequence[Document]) -> tuple
 
 
 def groups(routes: Sequence[Route], known: NamespaceRights) -> list[list[str]]:
-    counter = Counter(lambda *__: True, "x-model", lambda route: [route.service.name], lambda __: "any")
+    counter = RateLimiter(lambda *__: True, "x-model", lambda route: [route.service.name], lambda __: "any")
     found = counting_objects(routes, known, counter)
     return [[target["name"] for target in value["spec"]["targetRefs"]] for value in found]
 
@@ -87,6 +87,6 @@ def test_a_budget_is_compared_with_the_services_that_its_policy_selects_alone() 
         asked.append(f"{each.policy.name} {budget.name} {route.service.name}")
         return True
 
-    counter = Counter(counts, "x-model", lambda route: [route.service.name], lambda group: group[0].service.name)
+    counter = RateLimiter(counts, "x-model", lambda route: [route.service.name], lambda group: group[0].service.name)
     assert len(list(counting_objects(*fleet_of(labels, labels), counter))) == count
     assert sorted(asked) == [f"p{index:03} hourly s{index:03}" for index in range(count)]
