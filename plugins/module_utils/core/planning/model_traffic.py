@@ -96,8 +96,7 @@ class ModelTraffic:
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
     gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
     `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it; `sizes` are those of the
-    configurations of gateways whose keys are known. `serves_paths`: whether gateways in mode Path send requests to
-    clusters as well.
+    configurations of gateways whose keys are known.
     """
 
     routes: tuple[RoutedModel, ...] = ()
@@ -110,7 +109,6 @@ class ModelTraffic:
     hosts: frozenset[str] = frozenset()
     cluster_gateways: frozenset[str] = frozenset()
     sizes: Mapping[str, ConfigurationSize] = field(default_factory=dict)
-    serves_paths: bool = True
 
 
 def model_traffic(
@@ -177,7 +175,6 @@ def model_traffic(
         hosts=hosts,
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
         sizes=sizes,
-        serves_paths=context.fleet.serves_paths,
     )
 
 

@@ -18,6 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.con
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import ModelTraffic
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
+_PATH, _MODEL = "Path", "Model"
+
 
 class Workloads(Mapping[str, tuple[Object, ...]]):
     """The objects of each workload cluster, including clusters without objects.
@@ -34,6 +36,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         models: ModelTraffic | None = None,
     ) -> None:
         self._composing = context.composing
+        self._serves_paths = context.fleet.serves_paths
         self._models = models or ModelTraffic()
         self._replicas: dict[str, list[api.ModelReplica]] = {name: [] for name in sorted(clusters)}
         self._cached: dict[str, list[tuple[str, Sequence[Object]]]] = {name: [] for name in self._replicas}
@@ -50,8 +53,9 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     def __getitem__(self, name: str) -> tuple[Object, ...]:
         replicas, cached = self._replicas[name], self._cached[name]
         found: list[Object] = [value for each in replicas for value in replica_objects(each, self._composing)]
-        if name in self._models.hosts | self._models.cluster_gateways:
-            found = [each for value in found for each in self._attached(name, value)]
+        parents = self._parents(name)
+        if parents != (_PATH,):
+            found = [each for value in found for each in _attached(value, parents)]
         found += [value for __, values in cached for value in values]
         found += self._models.objects.get(name, ())
         if name in self._openshift:
@@ -61,14 +65,13 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         self._sizes[name] = len(objects)
         return objects
 
-    def _attached(self, name: str, value: Object) -> Iterator[Object]:
-        """Yield an object of a replica: routes attached to the gateway for gateways in mode Model, once that listens.
-        A route that waits for a gateway which is not there would be waited for; one without any leads nowhere."""
-        is_route = identity(value)[1] == "HTTPRoute"
-        if is_route and name in self._models.cluster_gateways:
-            yield attached(value, alone=name in self._models.hosts or not self._models.serves_paths)
-        elif not (is_route and name in self._models.hosts):
-            yield value
+    def _parents(self, name: str) -> tuple[str, ...]:
+        """Return the modes of the gateways that send requests to replicas of a cluster. The gateway for those in mode
+        Model is one once it listens: a route that waits for a gateway which is not there would be waited for."""
+        hosts = name in self._models.hosts
+        if name in self._models.cluster_gateways:
+            return (_PATH, _MODEL) if self._serves_paths and not hosts else (_MODEL,)
+        return () if hosts else (_PATH,)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._replicas)
@@ -87,11 +90,17 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
     def inputs(self, name: str) -> Iterator[str]:
         """Return the texts of all that the objects of a cluster are composed of."""
         yield json.dumps([asdict(self._composing), name in self._openshift, self._cached[name]])
-        if self._models.objects:
-            through = [name in self._models.cluster_gateways, name in self._models.hosts]
-            yield json.dumps([*through, list(self._models.objects.get(name, ()))])
+        yield json.dumps([self._parents(name), list(self._models.objects.get(name, ()))])
         for replica in self._replicas[name]:
             yield replica.model_dump_json(by_alias=True, exclude_unset=True)
+
+
+def _attached(value: Object, parents: tuple[str, ...]) -> Iterator[Object]:
+    """Yield an object of a replica, a route attached to these gateways; one without any leads nowhere."""
+    if identity(value)[1] != "HTTPRoute":
+        yield value
+    elif _MODEL in parents:
+        yield attached(value, alone=_PATH not in parents)
 
 
 def distinct(objects: Iterable[Object]) -> tuple[Object, ...]:

@@ -118,11 +118,15 @@ def test_clusters_whose_names_differ_by_dots_have_names_of_their_own() -> None:
 def test_replicas_are_reached_by_the_workload_gateway_only_for_a_gateway_in_mode_path() -> None:
     """It asks for no key."""
     own = {"name": NAME, "namespace": SYSTEM}
-    (route,) = build(fleet(service())).of("HTTPRoute", "east")
+    alone = build(fleet(service()))
+    (route,) = alone.of("HTTPRoute", "east")
     assert route["spec"]["parentRefs"] == [own]
     path = document("InferenceGateway", "default", {"backend": "Traefik", "traefik": {"version": "40.2.0"}})
-    (route,) = build(fleet(service(), path)).of("HTTPRoute", "east")
+    beside = build(fleet(service(), path))
+    (route,) = beside.of("HTTPRoute", "east")
     assert route["spec"]["parentRefs"] == [{"name": "inference-gateway", "namespace": SYSTEM}, own]
+    inputs = [list(built.plan.workloads.inputs("east")) for built in (alone, beside)]
+    assert inputs[0] != inputs[1], "files that are known to be of the one are not those of the other"
 
 
 def test_replicas_on_the_cluster_of_a_gateway_are_not_reached_past_its_policies() -> None:
