@@ -93,7 +93,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import (
+    CONTROL_CLUSTER_GATEWAY,
+    InferenceGatewayStatus,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
@@ -121,7 +124,6 @@ ARGUMENTS: dict[str, Any] = {
     "supports_check_mode": True,
 }
 _KIND = "InferenceGateway"
-_NAME = "default"
 _INTERVAL = 2.0
 
 
@@ -179,7 +181,7 @@ def work(module: AnsibleModule) -> None:
 
 def _copy(client: Client) -> Object | None:
     """Return the copy of the InferenceGateway of the control cluster; None without one."""
-    live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+    live = client.get(api.KINDS[_KIND].group_version(), _KIND, CONTROL_CLUSTER_GATEWAY)
     return live if live and is_path_gateway(live) else None
 
 
@@ -215,8 +217,13 @@ def _wire(found: _Gateway) -> dict[str, Any]:
 
 def _write(client: Client, found: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
     """Write the status to the control cluster. Return `action` and `message` of the result, empty for none."""
-    value = {"apiVersion": api.KINDS[_KIND].group_version(), "kind": _KIND, "metadata": {"name": _NAME}}
-    results = apply_statuses(client, [{**value, "status": _wire(found)}], check_mode=check_mode)
+    value = {
+        "apiVersion": api.KINDS[_KIND].group_version(),
+        "kind": _KIND,
+        "metadata": {"name": CONTROL_CLUSTER_GATEWAY},
+        "status": _wire(found),
+    }
+    results = apply_statuses(client, [value], check_mode=check_mode)
     return {"action": results[0].action, "message": results[0].message} if results else {}
 
 
@@ -229,7 +236,7 @@ def _end(module: AnsibleModule, found: _Gateway, written: Mapping[str, str]) -> 
         "conditions": _wire(found)["conditions"],
     }
     if written.get("action") == "failed":
-        module.fail_json(msg=f"InferenceGateway {_NAME}: {written['message']}", **result)
+        module.fail_json(msg=f"InferenceGateway {CONTROL_CLUSTER_GATEWAY}: {written['message']}", **result)
     waits = module.params["wait"] > 0 and not module.check_mode
     if found.finding and module.params["state"] == "present" and waits:
         module.fail_json(msg=f"The gateway of the fleet is not usable yet: {found.finding}", **result)

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import mode_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import (
+    CONTROL_CLUSTER_GATEWAY,
+    mode_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
-    GATEWAY_NAME,
     Earlier,
     nothing_earlier,
 )
@@ -204,7 +206,7 @@ def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool, is_
         if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
             yield Problem(message, hint="Correct its manifest: engines and clusters depend on what it says", ref=ref)
-        elif ref.kind == _GATEWAY and ref.name != GATEWAY_NAME and is_first:
+        elif ref.kind == _GATEWAY and ref.name != CONTROL_CLUSTER_GATEWAY and is_first:
             message = (
                 "has errors, and cannot be held: how it was before is not known, as there are no replicas of earlier "
                 "runs, and engines would be made without the names that it asks for"
@@ -241,7 +243,7 @@ def declared_gateway(
     manifest there is none of its own. Raises InvalidResource."""
     made_there = next((value for value in live if is_path_gateway(value) and not _is_managed(value)), None)
     gateways = (value for value in manifests if isinstance(value, api.InferenceGateway))
-    written = next((value for value in gateways if value.mode == "Path"), None)
+    written = next((value for value in gateways if value.is_of_control_cluster), None)
     if written is not None or made_there is None:
         return written, made_there is not None
     parsed = api.parse(_cleaned(made_there, _METADATA))
@@ -251,7 +253,7 @@ def declared_gateway(
 def is_path_gateway(value: Mapping[str, Any]) -> bool:
     """Return whether an object is an InferenceGateway of the control cluster itself."""
     mode = mode_of(text(value, "spec", "mode"), text(value, "spec", "clusterName"))
-    return value["kind"] == _GATEWAY and mode == "Path"
+    return identity(value)[1:] == (_GATEWAY, "", CONTROL_CLUSTER_GATEWAY) and mode == "Path"
 
 
 def _state(value: Object) -> api.Resource:

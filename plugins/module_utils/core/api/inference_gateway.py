@@ -113,6 +113,10 @@ _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
 _MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
 
 
+CONTROL_CLUSTER_GATEWAY = "default"
+"""Name of the InferenceGateway of the control cluster. Others in mode Path have no effect, as in the reference."""
+
+
 def mode_of(mode: str | None, cluster_name: str | None) -> Mode:
     """Return the mode of a gateway, which follows from `spec.clusterName` where `spec.mode` is not given."""
     if mode:
@@ -295,6 +299,11 @@ class InferenceGateway(Resource):
     def mode(self) -> Mode:
         """Path or Model, whether it is given or follows from other fields."""
         return _mode(self.spec)
+
+    @property
+    def is_of_control_cluster(self) -> bool:
+        """Return whether this is the gateway of the control cluster."""
+        return self.name == CONTROL_CLUSTER_GATEWAY and self.mode == "Path"
 
     def serves(self, labels: Mapping[str, str]) -> bool:
         """Return whether the gateway serves ModelServices with these labels."""

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-
-GATEWAY_NAME = "default"
-"""Name of the InferenceGateway of the control cluster."""
 
 Own = TypeVar("Own", bound=api.Resource)
 
@@ -58,8 +56,8 @@ class Fleet:
     @property
     def path_gateway(self) -> api.InferenceGateway | None:
         """The gateway of the control cluster; None where there is none, or one of that name is on another cluster."""
-        gateway = self.gateways.get(GATEWAY_NAME)
-        return gateway if gateway and gateway.mode == "Path" else None
+        gateway = self.gateways.get(CONTROL_CLUSTER_GATEWAY)
+        return gateway if gateway and gateway.is_of_control_cluster else None
 
     @property
     def serves_paths(self) -> bool:
@@ -71,8 +69,8 @@ class Fleet:
     @property
     def has_path_gateway(self) -> bool:
         """Return whether the control cluster has a gateway, also one whose manifest has errors."""
-        held = Ref(api.InferenceGateway.KIND, "", GATEWAY_NAME) in self.held and GATEWAY_NAME not in self.held_models
-        return held or self.path_gateway is not None
+        ref = Ref(api.InferenceGateway.KIND, "", CONTROL_CLUSTER_GATEWAY)
+        return (ref in self.held and ref.name not in self.held_models) or self.path_gateway is not None
 
     @property
     def has_model_gateways(self) -> bool:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
@@ -27,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     service_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import GATEWAY_NAME, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
@@ -106,7 +107,7 @@ def traffic(context: Context, composed: Sequence[api.ModelEndpoint]) -> Traffic:
 
 
 def _gateway(context: Context, backend: GatewayBackend, gateway: api.InferenceGateway | None) -> Sequence[Object]:
-    ref = Ref("InferenceGateway", "", GATEWAY_NAME)
+    ref = Ref("InferenceGateway", "", CONTROL_CLUSTER_GATEWAY)
     if ref in context.fleet.held:
         return context.kept(ref, "")
     return backend.objects(gateway) if gateway else ()
@@ -114,10 +115,10 @@ def _gateway(context: Context, backend: GatewayBackend, gateway: api.InferenceGa
 
 def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
     """Return the address of the gateway: the observed one, else the last known one."""
-    if gateway is None and GATEWAY_NAME in context.fleet.gateways:
+    if gateway is None and CONTROL_CLUSTER_GATEWAY in context.fleet.gateways:
         return ""
     known = (gateway.status.address if gateway and gateway.status else None) or ""
-    earlier = text(context.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)), "address")
+    earlier = text(context.statuses.get(Ref("InferenceGateway", "", CONTROL_CLUSTER_GATEWAY)), "address")
     if context.observed is None:
         return known or earlier
     return gateway_address(context.observed.control, context.observed.controller, earlier or known)

@@ -89,10 +89,9 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
     secrets: dict[tuple[str, str], frozenset[str]] = {}
     for namespace, name, key in references:
         secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
-    gateway = known.gateways[min(known.gateways)] if known.gateways else None
     auths = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
     selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth]
-    return Expected(clusters, secrets, gateway, tuple(selectors))
+    return Expected(clusters, secrets, known.gateway, tuple(selectors))
 
 
 _READ = frozenset(
@@ -106,7 +105,7 @@ class _Known:
 
     classes: dict[str, api.InferenceClass] = field(default_factory=dict)
     clusters: dict[str, api.InferenceCluster] = field(default_factory=dict)
-    gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
+    gateway: api.InferenceGateway | None = None
     model_gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
     caches: dict[Ref, api.ModelCache] = field(default_factory=dict)
     endpoints: dict[Ref, api.ModelEndpoint] = field(default_factory=dict)
@@ -118,8 +117,10 @@ class _Known:
         elif isinstance(resource, api.InferenceCluster):
             self.clusters[resource.name] = resource
         elif isinstance(resource, api.InferenceGateway):
-            of_mode = self.gateways if resource.mode == "Path" else self.model_gateways
-            of_mode[resource.name] = resource
+            if resource.mode == "Model":
+                self.model_gateways[resource.name] = resource
+            elif resource.is_of_control_cluster:
+                self.gateway = resource
         elif isinstance(resource, api.ModelCache):
             self.caches[resource.ref] = resource
         elif isinstance(resource, api.ModelEndpoint):

@@ -97,8 +97,8 @@ class Way(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Budgets of a namespace: the rights of its policies as far as manifests name callers, those of too many rules by the policy that
-    they are reported of, and the budgets (policy, name) that are divided by services."""
+    """Budgets of a namespace: the rights of its policies as far as manifests name callers, those that are too many
+    rules by the policy that they are reported of, and the budgets (policy, name) that are divided by services."""
 
     rights: NamespaceRights
     too_many_rules: Mapping[str, TooManyRules]

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import CONTROL_CLUSTER_GATEWAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
@@ -78,8 +79,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
     service_priorities,
     service_shadows,
 )
-
-GATEWAY_NAME = "default"
 
 # Annotations with other prefixes belong to users and other programs.
 _OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)
@@ -404,8 +403,8 @@ def _workload_namespace(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 def _gateway_name(gateway: Any, _fleet: object) -> Iterator[Problem]:
-    if gateway.mode == "Path" and gateway.name != GATEWAY_NAME:
-        hint = f"Of those in mode Path, only the one named {GATEWAY_NAME} is used"
+    if gateway.mode == "Path" and gateway.name != CONTROL_CLUSTER_GATEWAY:
+        hint = f"Of those in mode Path, only the one named {CONTROL_CLUSTER_GATEWAY} is used"
         yield warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
 
 

@@ -85,15 +85,15 @@ def test_a_gateway_that_moves_away_leaves_the_control_cluster(tmp_path: Path) ->
 
 
 def test_the_gateway_of_the_control_cluster_is_found_beside_others() -> None:
-    closed, default = gateway("a", CLOSED), gateway("default", OPEN)
-    assert [is_path_gateway(each) for each in (closed, default)] == [False, True]
-    found, made_there = declared_gateway([api.parse(closed), api.parse(default)], [closed])
+    closed, other, default = gateway("a", CLOSED), gateway("b", OPEN), gateway("default", OPEN)
+    assert [is_path_gateway(each) for each in (closed, other, default)] == [False, False, True]
+    found, made_there = declared_gateway([api.parse(each) for each in (closed, other, default)], [closed])
     assert (found and found.name, made_there) == ("default", False)
     found, made_there = declared_gateway([api.parse(closed)], [closed, default])
     assert (found and found.name, made_there) == ("default", True)
-    assert declared_gateway([api.parse(closed)], [closed]) == (None, False)
-    seen = expected([closed, default]).gateway
-    assert (seen and seen.name, expected([closed]).gateway) == ("default", None)
+    assert declared_gateway([api.parse(closed), api.parse(other)], [closed, other]) == (None, False)
+    seen = expected([closed, other, default]).gateway
+    assert (seen and seen.name, expected([closed, other]).gateway) == ("default", None)
 
 
 @pytest.mark.parametrize(
