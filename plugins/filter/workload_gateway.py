@@ -63,7 +63,7 @@ def workload_gateway(choices: Any) -> list[dict[str, Any]]:
     try:
         values = plain(choices)
         # Templates make texts of numbers and truth values.
-        numbers = {name: int(values[name]) for name in ("replicas", "drain_timeout") if name in values}
+        numbers = {name: int(values[name]) for name in ("replicas", "drain_timeout") if values.get(name) is not None}
         flags = [name for name in ("model_gateway", "certificates") if name in values]
         truths = {name: str(values[name]).lower() == "true" for name in flags}
         return [dict(each) for each in gateway_objects(GatewayChoices(**{**values, **numbers, **truths}))]

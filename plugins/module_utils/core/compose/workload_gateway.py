@@ -25,6 +25,7 @@ _PODS = {
     "gateway.envoyproxy.io/owning-gateway-namespace": constants.WORKLOAD_GATEWAY_NAMESPACE,
 }
 """Labels of the pods that Envoy Gateway creates for it."""
+_DRAIN_SECONDS = 600
 _MIN_DRAIN_SECONDS = 15
 """Time that a terminating pod accepts new connections: load balancers need a moment to drop it."""
 _LOAD_BALANCER = "LoadBalancer"
@@ -40,17 +41,17 @@ class GatewayChoices:
     """Settings of a gateway from the variables of a cluster and its ServingStack.
 
     `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
-    Envoy Gateway adds 300 seconds to the grace period. `proxy`: `spec` of the EnvoyProxy, merged over the composed
-    one. `exposure`: `LoadBalancer`, or `Route` on OpenShift, with `annotations` and `source_ranges` on it; `route`:
-    `spec` of the Route, merged over the composed one. `image_registry`: mirror of docker.io, if any. `model_gateway`:
-    whether the cluster has a gateway in mode Model, which takes the place of this one and has its name;
-    `certificates`: whether such gateways send requests to the cluster.
+    Envoy Gateway adds 300 seconds to the grace period. None are 600, and 300 where gateways in mode Model come in.
+    `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on OpenShift,
+    with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
+    `image_registry`: mirror of docker.io, if any. `model_gateway`: whether the cluster has a gateway in mode Model, which
+    takes the place of this one and has its name; `certificates`: whether such gateways send requests to the cluster.
     """
 
     class_name: str = "envoy"
     listeners: Sequence[Mapping[str, Any]] = ()
     replicas: int = 2
-    drain_timeout: int = 600
+    drain_timeout: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     source_ranges: Sequence[str] = ()
     proxy: Mapping[str, Any] = field(default_factory=dict)
@@ -87,13 +88,23 @@ def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
         },
         *([_route(choices, listeners)] if is_routed else ()),
         *([_class(constants.MODEL_GATEWAY_CLASS)] if _needs_another_class(choices) else ()),
-        *([proxies.cluster_gateway_proxy()] if choices.certificates else ()),
+        *([_as_chosen(proxies.cluster_gateway_proxy(), choices)] if choices.certificates else ()),
     )
 
 
 def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
     name = constants.MODEL_GATEWAY_CLASS
-    return *_proxied_class(choices, name, name), *proxies.host_objects()
+    return *_proxied_class(choices, name, name), *(_as_chosen(each, choices) for each in proxies.host_objects())
+
+
+def _as_chosen(value: Object, choices: GatewayChoices) -> Object:
+    """Return an object for gateways in mode Model. An EnvoyProxy of its own hides some choices in that of its class."""
+    if value["kind"] != "EnvoyProxy":
+        return value
+    own: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
+    if choices.drain_timeout is not None:
+        own["shutdown"] = {"drainTimeout": f"{choices.drain_timeout}s"}
+    return {**value, "spec": merged(merged(value["spec"], own), choices.proxy)}
 
 
 def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -196,6 +207,7 @@ def _with_number(listener: Mapping[str, Any]) -> Object:
 
 
 def _proxy(choices: GatewayChoices) -> Object:
+    drain_timeout = _DRAIN_SECONDS if choices.drain_timeout is None else choices.drain_timeout
     pod: dict[str, Any] = {"topologySpreadConstraints": [spread_over_nodes(_PODS)]}
     if choices.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in choices.image_pull_secrets]
@@ -212,8 +224,8 @@ def _proxy(choices: GatewayChoices) -> Object:
             },
         },
         "shutdown": {
-            "drainTimeout": f"{choices.drain_timeout}s",
-            "minDrainDuration": f"{min(_MIN_DRAIN_SECONDS, choices.drain_timeout)}s",
+            "drainTimeout": f"{drain_timeout}s",
+            "minDrainDuration": f"{min(_MIN_DRAIN_SECONDS, drain_timeout)}s",
         },
     }
 

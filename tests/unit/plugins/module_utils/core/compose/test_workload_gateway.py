@@ -60,9 +60,9 @@ def test_two_pods_on_two_nodes_of_which_one_may_be_evicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "desired"), [(600, ("600s", "15s")), (1800, ("1800s", "15s")), (10, ("10s", "10s")), (0, ("0s", "0s"))]
+    ("seconds", "desired"), [(None, ("600s", "15s")), (1800, ("1800s", "15s")), (10, ("10s", "10s")), (0, ("0s", "0s"))]
 )
-def test_streams_may_last_while_a_pod_is_going(seconds: int, desired: tuple[str, str]) -> None:
+def test_streams_may_last_while_a_pod_is_going(seconds: int | None, desired: tuple[str, str]) -> None:
     shutdown = objects(drain_timeout=seconds)[0]["spec"]["shutdown"]
     assert (shutdown["drainTimeout"], shutdown["minDrainDuration"]) == desired
 

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    RateLimiter,
     NamespaceRights,
+    RateLimiter,
     Rights,
     counting_objects,
     rights,

@@ -114,6 +114,18 @@ def test_the_cluster_gateway_has_the_same_proxy_and_writes_no_usage_records() ->
     assert proxies[0] == proxies[1]
 
 
+@pytest.mark.parametrize("choices", [{"model_gateway": True}, {"certificates": True}])
+def test_variables_of_the_cluster_win(choices: dict[str, Any]) -> None:
+    own = {"provider": {"kubernetes": {"envoyPDB": {"maxUnavailable": 2}}}}
+    found = applied(**choices, replicas=3, drain_timeout=1800, proxy=own)
+    specs = [each["spec"] for (kind, name), each in found.items() if kind == "EnvoyProxy" and name.endswith("-proxy")]
+    assert specs
+    for spec in specs:
+        assert spec["shutdown"]["drainTimeout"] == "1800s"
+        assert spec["provider"]["kubernetes"]["envoyDeployment"]["replicas"] == 3
+        assert spec["provider"]["kubernetes"]["envoyPDB"] == {"maxUnavailable": 2}
+
+
 def spilling(own: dict[str, Any]) -> Built:
     """A fleet with a detour by the cluster gateway of the gateway's own cluster."""
     budgets = [{"name": "daily", "unit": "Requests", "limit": 9, "per": "Day", "whenSpent": "Overflow"}]
