@@ -304,6 +304,26 @@ def test_plan_places_nothing_on_a_cluster_that_is_drained(tmp_path: Path) -> Non
     assert "byo-us-east" in placed["all"] - placed["drained"], placed
 
 
+def test_a_drain_of_files_warns_of_replicas_without_another_place_and_check_mode_can_refuse_it(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    given = {"inventory": SAMPLE, "fleet_build": str(build)}
+    play("plan", **given)
+    before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    given["fleet_drain"] = "byo-us-east"
+    warning = "ml-team/llama-405b: 0 of 1 replica leaving byo-us-east found a place elsewhere (llama-405b-de06b15fe6). "
+    output = failed(play("drain", "--check", **given, fleet_strict="pending"))
+    assert f"[WARNING]: {warning}" in " ".join(output.split())
+    assert "pending: ml-team/llama-405b: 1 of 1 replica pending" in " ".join(output.split())
+    assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+    output = play("drain", **given)
+    assert changed(output)
+    assert warning in " ".join(output.split())
+    assert "byo-us-east is empty" in output
+    assert changed(again := play("drain", **given)) == 0
+    assert warning not in " ".join(again.split()), "they are gone"
+
+
 SETS = ["e2e", "getting-started/aks", "getting-started/eks", "getting-started/gke", "getting-started/nebius"]
 
 

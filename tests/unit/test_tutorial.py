@@ -40,5 +40,7 @@ def test_the_tutorial_shows_what_happens(tmp_path: Path) -> None:
     shown(services_table(build(settings).plan))
 
     drained = replace(settings, drain=("paris",))
-    shown(table(build(drained).plan))
+    plan = build(drained).plan
+    shown(table(plan))
+    assert plan.warnings == (" ".join(re.findall(r"^\[WARNING\]: (.*?)^```$", TUTORIAL, re.M | re.S)[0].split()),)
     shown(table(build(settings).plan))

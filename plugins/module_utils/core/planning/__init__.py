@@ -125,7 +125,8 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
         that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
-        applied, gateways that are not composed, and those on clusters that are drained."""
+        applied, gateways that are not composed, replicas that leave for fewer places, and gateways on clusters that are
+        drained."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.claimless),
@@ -134,6 +135,7 @@ class Plan:
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
+            *drain.unplaced(self.context, self.schedule),
             *drain_warnings(self.context),
         )
 

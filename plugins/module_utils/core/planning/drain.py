@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PREEMPTED_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Replica, Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed, some
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
@@ -70,6 +71,30 @@ def blocked(
         if (placement.namespace, placement.deployment) in owners and not (state and state.serving):
             awaited.add(placement.cluster)
     return frozenset(replica.cluster for replica in preempted) - awaited
+
+
+def unplaced(context: Context, decided: Schedule) -> Iterator[str]:
+    """Yield the deployments whose replicas leave clusters for fewer places elsewhere, in a fleet that is not observed,
+    where none stays for that."""
+    if context.observed is not None:
+        return
+    new = Counter((each.namespace, each.deployment) for each in decided.placements if each.state == "new")
+    leavers: dict[Key, list[Replica]] = {}
+    for entry in decided.dropped:
+        if entry.evicted:
+            leavers.setdefault((entry.replica.namespace, entry.replica.deployment), []).append(entry.replica)
+    for pending in decided.pending:
+        owner = (pending.namespace, pending.deployment)
+        gone = leavers.get(owner, [])
+        placed = max(new[owner], len(gone) - pending.count)
+        if placed < len(gone):
+            clusters = listed(replica.cluster for replica in gone)
+            found = f"{placed} of {count(len(gone), 'replica')} leaving {clusters} found a place elsewhere"
+            yield (
+                f"{'/'.join(owner)}: {found} ({some(replica.name for replica in gone)}). None of them stays, as no "
+                "cluster is read that would say when others serve. Add capacity elsewhere or lower spec.replicas; a "
+                f"run without the drain, or the taint, gives {clusters} replicas again"
+            )
 
 
 def _marked(replica: api.ModelReplica, preempted_by: str) -> api.ModelReplica:

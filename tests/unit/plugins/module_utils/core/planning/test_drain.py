@@ -7,7 +7,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -17,6 +19,11 @@ from asked_fleet import CLASS, cluster, deployment, planned
 
 def places(found: Plan) -> list[tuple[str, str]]:
     return [(each.labels[names.DEPLOYMENT_LABEL], each.spec.cluster_name) for each in found.composed]
+
+
+def drained(cluster: api.Resource) -> api.Resource:
+    wire = api.wire(cluster, set_only=True)
+    return api.parse({**wire, "spec": {**wire["spec"], "taints": [{"key": names.DRAIN_TAINT, "effect": "NoExecute"}]}})
 
 
 def test_each_plan_returns_one_replica_and_keeps_none_for_it() -> None:
@@ -37,3 +44,38 @@ def test_a_preempted_replica_goes_in_the_plan_that_places_it_elsewhere_and_the_n
     for __ in range(2):
         found = plan([CLASS, cluster("a", gpu=1), cluster("b", "east", gpu=1), low, high], found.replicas)
         assert places(found) == [("high", "a"), ("low", "b")]
+
+
+@pytest.mark.parametrize(
+    ("room", "desired", "placed"),
+    [(0, 3, "0 of 2"), (1, 3, "1 of 2"), (2, 3, ""), (0, 4, "0 of 2"), (1, 2, ""), (1, 5, "1 of 2"), (0, 1, "")],
+)
+def test_a_plan_that_reads_nothing_names_replicas_that_leave_without_another_place(
+    room: int, desired: int, placed: str
+) -> None:
+    before = planned(cluster("a", gpu=1), cluster("b", gpu=2), deployment("one", 3))
+    resources = [CLASS, cluster("a", gpu=1 + room), drained(cluster("b", gpu=2)), deployment("one", desired)]
+    found = plan(resources, before.replicas)
+    assert set(places(found)) == {("one", "a")}
+    assert [each.partition(" replicas leaving b found a place elsewhere ")[0] for each in found.warnings] == (
+        [f"team/one: {placed}"] if placed else []
+    )
+    gone = sorted(each.name for each in before.replicas if each.spec.cluster_name == "b")
+    assert all(f"({', '.join(gone)}). " in each for each in found.warnings)
+    assert plan(resources, found.replicas).warnings == (), "they are gone"
+
+
+def test_replicas_that_find_no_other_place_stay_on_a_cluster_of_files_beside_a_cluster_that_is_read() -> None:
+    before = planned(cluster("b", gpu=2), deployment("one", 2))
+    observed = Observed(clusters={"b": ObservedCluster(declared=True)})
+    found = plan([CLASS, drained(cluster("b", gpu=2)), deployment("one", 2)], before.replicas, observed=observed)
+    assert places(found) == [("one", "b")] * 2
+    assert len(found.leaving) == 2
+    assert found.warnings == ()
+
+
+def test_a_plan_warns_of_no_replica_whose_cluster_left_the_fleet() -> None:
+    before = planned(cluster("a", gpu=1), cluster("b", gpu=1), deployment("one", 2))
+    found = plan([CLASS, cluster("a", gpu=1), deployment("one", 2)], before.replicas)
+    assert len(found.schedule.dropped) == found.schedule.pending[0].count == 1
+    assert found.warnings == ()
