@@ -42,10 +42,10 @@ class GatewayChoices:
 
     `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
     Envoy Gateway adds 300 seconds to the grace period. None are 600, and 300 where gateways in mode Model come in.
-    `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on OpenShift,
-    with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
-    `image_registry`: mirror of docker.io, if any. `model_gateway`: whether the cluster has a gateway in mode Model, which
-    takes the place of this one and has its name; `certificates`: whether such gateways send requests to the cluster.
+    `proxy`: `spec` of the EnvoyProxy, merged over the composed one. `exposure`: `LoadBalancer`, or `Route` on
+    OpenShift, with `annotations` and `source_ranges` on it; `route`: `spec` of the Route, merged over the composed one.
+    `image_registry`: mirror of docker.io, if any. `model_gateway`: whether the cluster has a gateway in mode Model,
+    which takes the place of this one and has its name; `certificates`: whether such gateways send requests to it.
     """
 
     class_name: str = "envoy"
