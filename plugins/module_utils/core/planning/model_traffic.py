@@ -44,6 +44,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.room import (
+    NO_ROOM,
+    without_room,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     model_route,
@@ -69,7 +73,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mov
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition_entry,
@@ -164,6 +168,7 @@ def model_traffic(
         moved=moved,
         warnings=(
             *refusals,
+            *_without_room(routed),
             *_named_callers(routed),
             *_divided_budgets(known, served),
             *_too_many_rules(known, served),
@@ -176,6 +181,17 @@ def model_traffic(
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
         sizes=sizes,
     )
+
+
+def _without_room(routed: Iterable[RoutedModel]) -> Iterator[str]:
+    for each in routed:
+        left = list(each.problems.values()).count(NO_ROOM)
+        if left:
+            yield (
+                f"{each.route.service.ref}: no requests of InferenceGateway {each.route.gateway.name} go to "
+                f"{count(left, 'usable endpoint')}: {NO_ROOM}. Divide them over several ModelServices, or have fewer "
+                "replicas with more devices each"
+            )
 
 
 def _gateway_objects(
@@ -273,7 +289,12 @@ def _routed(
     names_callers = any(
         counts_tokens_of_callers(policy, policy.spec.budgets or ()) for policy in context.selection.policies(service)
     )
-    route = Route(service, gateway, resolve(service, index, usable, failover=True), cluster_gateways, names_callers)
+    resolution = resolve(service, index, usable, failover=True)
+    left = without_room(service, resolution)
+    if left:
+        problems.update(dict.fromkeys(left, NO_ROOM))
+        resolution = resolve(service, index, lambda endpoint: endpoint.name not in problems, failover=True)
+    route = Route(service, gateway, resolution, cluster_gateways, names_callers)
     return RoutedModel(route, problems, route_objects(route))
 
 

@@ -381,12 +381,15 @@ def test_what_is_behind_the_cluster_gateway_of_a_gateway_that_has_errors_keeps_t
 
 
 def test_more_endpoints_than_a_route_has_rules_are_in_several() -> None:
-    named = [f"p{index:02}" for index in range(20)]
-    first = [provider_entry(name, weight=index + 1) for index, name in enumerate(named)]
-    built = build(documents(*map(provider, named), first=first))
+    named = [f"p{index:02}" for index in range(16)]
+    chat = service(*(provider_entry(name, weight=index + 1) for index, name in enumerate(named)))
+    other = service(entry(), NEXT, name="other")
+    built = build(fleet(chat, other, *map(provider, named), provider("spare"), policy(budgets=[TOKENS]), hub=HUB))
     routes = [built("AIGatewayRoute", INSIDE), built("AIGatewayRoute", child_name(ROUTE, "overflow", "1"))]
-    assert [len(route["spec"]["rules"]) for route in routes] == [15, 5]
-    found = built("BackendTrafficPolicy", INSIDE)["spec"]["targetRefs"]
-    assert [each["name"] for each in found] == [route["metadata"]["name"] for route in routes]
+    assert [len(route["spec"]["rules"]) for route in routes] == [15, 1]
+    found = built("BackendTrafficPolicy", child_name(joined_name("chat", "other", "eu"), "overflow"))["spec"]
+    of_other = child_name(joined_name("other", "eu"), "overflow")
+    expected = [*(route["metadata"]["name"] for route in routes), of_other]
+    assert [each["name"] for each in found["targetRefs"]] == expected
     named_ones = [rule["backendRefs"][0]["name"] for route in routes for rule in route["spec"]["rules"]]
     assert named_ones == [backend(name) for name in named]
