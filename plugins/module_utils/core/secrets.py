@@ -52,10 +52,14 @@ _PRIVATE_KEY = re.compile(
     r"(?P<end>-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
 )
+# Names of objects begin like some keys (`sk-`, `nvapi-`): which of those is a key is up to `_is_a_key`.
 _KNOWN = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{12}|sk-[A-Za-z0-9_\-]{12}|gh[opsur]_|github_pat_|glpat-|mpk_|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_"
-    r"|ya29\.|k8s-aws-v1\.)[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
+    r"\b(?:(?:hf|npm|gh[opsur])_[A-Za-z0-9]{12}|github_pat_|mpk_|(?:AKIA|ASIA)[A-Z0-9]{8}|AIza|ya29\.|k8s-aws-v1\."
+    r"|(?P<plain>sk-[A-Za-z0-9_\-]{12}|glpat-|xox[abeprs]-|nvapi-))[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*"
+    r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
 )
+_ROW = re.compile(r"[A-Za-z0-9]{20,}")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -96,7 +100,32 @@ def _masked_text(line: str) -> str:
     line = _USER_INFO.sub(f"://{MASK}@", line)
     line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
     line = _QUERY.sub(rf"\g<name>{MASK}", line)
-    return _KNOWN.sub(MASK, line)
+    return _KNOWN.sub(lambda found: MASK if _is_a_key(found) else found[0], line)
+
+
+def holds_key(text: str) -> bool:
+    """Return whether a text, such as a name, is or has in it a key of a known form."""
+    return any(map(_is_a_key, _KNOWN.finditer(text)))
+
+
+def _is_a_key(found: re.Match[str]) -> bool:
+    """Return False for the name of an object that begins like a key, such as `sk-learn-large-6d4cf56db6`.
+
+    A key has capitals and digits, or 20 letters and digits in a row, four of them digits, or it is a UUID.
+    """
+    if not found["plain"]:
+        return True
+    text = found[0]
+    has_capitals = text != text.lower()
+    return (
+        (has_capitals and _digits(text) > 0)
+        or any(_digits(row) >= 4 and not row.isdigit() for row in _ROW.findall(text))
+        or _UUID.search(text) is not None
+    )
+
+
+def _digits(text: str) -> int:
+    return sum(map(str.isdigit, text))
 
 
 def _header(found: re.Match[str]) -> str:

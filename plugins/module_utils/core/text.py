@@ -14,6 +14,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets impo
 SHOWN_CHARACTERS = 60
 """Longest part of an offending value that a message repeats."""
 
+JUDGED_CHARACTERS = 4000
+"""Part of a value in which secrets are searched: many times what is shown of it."""
+
 KEY_CHARACTERS = 80
 """Longest part of a key that a path repeats."""
 
@@ -30,7 +33,7 @@ _UTC = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$")
 
 
 def short_value(value: object) -> str:
-    """A value in at most 60 characters, in the words of YAML; containers are named, not shown."""
+    """A value in at most 60 characters, in the words of YAML, without secrets; containers are named, not shown."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple)):
@@ -38,9 +41,9 @@ def short_value(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, str):
-        text = (
-            json.dumps(value[: 2 * SHOWN_CHARACTERS], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        )
+        # A secret that is cut may not be known as one.
+        shown = masked(value[:JUDGED_CHARACTERS])[: 2 * SHOWN_CHARACTERS]
+        text = json.dumps(shown, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     elif value is None or isinstance(value, (bool, int, float)):
         text = json.dumps(value)
     else:

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, secret_like
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    JUDGED_CHARACTERS,
     KEY_CHARACTERS,
     LIKENESS,
     MISSPELT,
@@ -32,8 +33,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 )
 
 REQUIRED = "is required"
-# Characters of a text: many times what is shown of it.
-_JUDGED = 4000
 _KINDS = {
     "text": "text",
     "integer": "a whole number",
@@ -55,7 +54,7 @@ def may_show(kind: type[Model], content: object, loc: Loc, value: object) -> boo
     """
     if any(shape.hidden for shape in _shapes(kind, loc)):
         return False
-    if isinstance(value, str) and masked(value[:_JUDGED]) != value[:_JUDGED]:
+    if isinstance(value, str) and masked(value[:JUDGED_CHARACTERS]) != value[:JUDGED_CHARACTERS]:
         return False
     if "env" in loc:
         variable = _at(content, loc[: loc.index("env") + 2])

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, holds_key, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 SECRET = "s3cr3t-value-0123"
 
@@ -156,3 +157,48 @@ def test_what_is_no_secret_stays() -> None:
         env=[{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}],
     )
     assert masked(text) == text
+
+
+# Of each provider, in its own form; none was ever valid.
+KEYS = {
+    "OpenAI, legacy": "sk-q7Wd2LmXzR4tVb8NcKf0T3BlbkFJyHs6GpEa1UjOiYv5",
+    "OpenAI, project": "sk-proj-q7Wd2LmXzR4tVb8NcKf0_yHs6GpEa-1UjOiYv5",
+    "Anthropic": "sk-ant-api03-q7Wd2LmX-zR4tVb8_NcKf0yHs6GpEa1UjOiYv5-AA",
+    "LiteLLM": "sk-T9DoMbUQzl_UAKqNqRr-2g",
+    "lower case": "sk-0f3a9c1d7be24856a0f3c9d17be24856",
+    "OpenRouter": "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",
+    "Langfuse": "sk-lf-0f3a9c1d-7be2-4856-a0f3-c9d17be24856",
+    "NVIDIA": "nvapi-q7Wd2LmXzR4tVb8NcKf0",
+    "GitLab": "glpat-q7Wd2LmXzR4tVb8NcKf0",
+    "GitHub": "ghp_q7Wd2LmXzR4tVb8NcKf0yHs6GpEa1UjOiYv5",
+    "AWS": "AKIAIOSFODNN7EXAMPLE",
+    "the fleet": "mpk_q7Wd2LmXzR4tVb8NcKf0",
+}
+NAMES = (
+    *("sk-learn", "sk-1234", "task-1", "risk-model", "my-sk-learn-models"),
+    # As objects that are made of others are named.
+    *("sk-learn-large-embeddings-eu1", "sk-learn-large-de06b15fe6", "sk-learn-large-6d4cf56db6-x2x9k"),
+    *("sk-internationalization2-models", "sk-20260131-20260228", "nvapi-credentials", "glpat-runner-2026"),
+    *("npm_publishers_emea", "ASIA-PACIFIC-TEAM-2", "sk-Learn-Large-Embeddings"),
+)
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("text", ["{}", "in a sentence: {}.", "https://a.example/{}"])
+def test_a_key_is_known_by_its_form(name: str, text: str) -> None:
+    text = text.format(KEYS[name])
+    assert holds_key(text)
+    for shown in (masked(text), short_value(text)):
+        assert MASK in shown
+        assert KEYS[name][-8:] not in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_begin_like_a_key_stay(name: str) -> None:
+    assert not holds_key(name)
+    assert masked(name) == name
+    assert short_value(name) == f'"{name}"'
+
+
+def test_a_password_is_hidden_where_a_value_is_cut_within_it() -> None:
+    assert short_value(f"https://me:{SECRET * 9}@a.example/") == f'"https://{MASK}@a.example/"'
