@@ -225,8 +225,8 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3")
     params = module.params
-    # A key given as the name of a caller is in the arguments, which Ansible shows with -vvv.
-    module.no_log_values.update(filter(caller_keys.is_key, params["callers"]))
+    # A key given as a name is in the arguments, which Ansible shows with -vvv.
+    module.no_log_values.update(filter(caller_keys.is_key, [params["secret"], *params["callers"]]))
     labels = {str(key): str(value) for key, value in params["labels"].items()}
     if problems := [*caller_keys.problems(params["secret"], params["callers"], labels), *_problems(module)]:
         module.fail_json(msg="\n".join(problems))

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import meta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 
@@ -58,9 +59,10 @@ def entries_of(caller: str) -> tuple[str, str]:
     return caller, f"{caller}{NEXT_SUFFIX}"
 
 
-def is_key(caller: str) -> bool:
-    """Return whether what is given as the name of a caller is, or has in it, a key. No name of a caller has a "_"."""
-    return KEY_PREFIX in caller
+def is_key(name: str) -> bool:
+    """Return whether what is given as the name of a caller or a Secret is, or has in it, a key. The prefix of keys of
+    the fleet is enough: no such name has a "_"."""
+    return KEY_PREFIX in name or holds_key(name)
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,16 @@ class Change:
 def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield what is wrong with the names of a Secret and of callers, and with labels. No line has a key."""
     rule = "must be lower case letters, digits and -, beginning and ending with a letter or digit, up to 63 characters"
-    if not names.is_dns_label(secret):
+    revoke = "The key may be in logs now: revoke it"
+    if is_key(secret):
+        yield f"secret is a key, and must be the name of a Secret. Give the name of the Secret for keys. {revoke}"
+    elif not names.is_dns_label(secret):
         yield f"secret is {short_value(secret)}, and {rule}"
     for index, caller in enumerate(callers):
         if is_key(caller):
             yield (
-                f"callers[{index}] is a key (it has {KEY_PREFIX}), and must be the name of a caller. Give the name of "
-                "the caller that has the key. The key may be in logs now: revoke it, by the name of its caller"
+                f"callers[{index}] is a key, and must be the name of a caller. Give the name of the caller that has "
+                f"the key. {revoke}, by the name of its caller"
             )
         elif not names.is_dns_label(caller):
             yield f"callers[{index}] is {short_value(caller)}, and {rule}"
