@@ -17,7 +17,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, key_in_place
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
@@ -297,6 +298,7 @@ class _Loader:
             self._refuse(item, ref, error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
+        named = [key_in_place("a resource", "metadata.name")] if _is_named_by_a_key(item.value) else []
 
         def written(problem: Problem) -> Problem:
             return replace(problem, path=conversion.written_path(canonical.origin, problem.path))
@@ -306,10 +308,14 @@ class _Loader:
                 canonical.document, lambda problem: self._problems.append(item.locate(written(problem), ref))
             )
         except api.InvalidResource as error:
-            self._refuse(item, ref, map(written, error.problems))
+            others = [problem for problem in error.problems if not named or problem.path != named[0].path]
+            self._refuse(item, ref, map(written, [*named, *others]))
             if ref is not None and _of_another_kind(error.problems):
                 self._unread.append(replace(_unidentified(item.value), kind=""))
             self._checked_later.append((item, ref, canonical))
+            return
+        if named:
+            self._refuse(item, ref, named)
             return
         self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
 
@@ -457,8 +463,15 @@ def _near_group(group: str) -> str:
     return nearest(lowered, _GROUPS, MISSPELT)
 
 
+def _is_named_by_a_key(value: Mapping[str, Any]) -> bool:
+    metadata = value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return isinstance(name, str) and holds_key(name)
+
+
 def _ref(value: Any) -> Ref | None:
-    """The identity that an object of ours gives itself, None when it cannot be read."""
+    """The identity that an object of ours gives itself, None when it cannot be read. A key is none: messages and files
+    would repeat it."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         return None
     model = api.KINDS.get(value["kind"])
@@ -466,7 +479,7 @@ def _ref(value: Any) -> Ref | None:
     if model is None or not isinstance(metadata, dict):
         return None
     name, namespace = metadata.get("name"), metadata.get("namespace")
-    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > _MAX_NAME:
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > _MAX_NAME or holds_key(name):
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)

@@ -68,6 +68,12 @@ class Problem:
         return f"{where}: {said}" if where else said
 
 
+def key_in_place(of: str, path: str) -> Problem:
+    """Return the problem of a key where the name of something is due. It does not repeat the key."""
+    hint = "Write the name, and revoke the key: everyone who reads this manifest has it"
+    return Problem(f"is a key, and not the name of {of}", path, hint=hint)
+
+
 def warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
     """Return a warning: a problem that stops no run."""
     return Problem(message, path, value, hint, "warning")

@@ -40,9 +40,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     all_labels,
     workload_namespace,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import (
+    Problem,
+    Ref,
+    Severity,
+    key_in_place,
+    warning,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of, is_priority
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
@@ -414,7 +421,9 @@ def _gateway_cluster(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 def _cluster_name(name: str, fleet: _Fleet) -> Iterator[Problem]:
-    if not fleet.exists("InferenceCluster", "", name):
+    if holds_key(name):
+        yield key_in_place("an InferenceCluster", "spec.clusterName")
+    elif not fleet.exists("InferenceCluster", "", name):
         hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
         message = "names an InferenceCluster that does not exist"
         yield _dangling("InferenceCluster", message, "spec.clusterName", short(name), hint, fleet)
@@ -638,10 +647,7 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
-    name = replica.spec.cluster_name
-    if not fleet.exists("InferenceCluster", "", name):
-        hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
-        yield warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, short(name))
+    yield from (replace(each, severity="warning") for each in _cluster_name(replica.spec.cluster_name, fleet))
     yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
 
 

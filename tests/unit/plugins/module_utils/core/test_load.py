@@ -115,6 +115,29 @@ def test_a_label_without_a_value_is_refused_where_it_would_let_more_in(head: str
         assert (error.line, error.message.partition(",")[0]) == (4, "has no value")
 
 
+@pytest.mark.parametrize(
+    "key", ["sk-0123456789abcdef0123456789abcdef", "sk-proj-0123456789abcdefABCDEF", "mpk_0123456789abcdefABCDEF"]
+)
+@pytest.mark.parametrize("wrong", ["", "  wrong: 1\n"])
+def test_a_key_in_the_place_of_a_name_is_refused_and_not_repeated(key: str, wrong: str) -> None:
+    text = change(SERVICE, "name: qwen", f"name: {key}") + wrong
+    loaded = fleet(service=text, again=text)
+    errors = [each for each in loaded.errors if each.path == "metadata.name"]
+    assert [(each.file, each.line) for each in errors] == [("service.yaml", 3), ("again.yaml", 3)]
+    assert {(each.message, each.ref) for each in errors} == {("is a key, and not the name of a resource", None)}
+    assert ("spec.wrong" in [each.path for each in loaded.errors]) is bool(wrong)
+    assert "ModelService" not in [each.ref.kind for each in loaded.resources]
+    assert not loaded.can_be_held
+    assert "23456789" not in str([str(problem) for problem in loaded.problems])
+
+
+def test_names_that_begin_like_a_key_are_names() -> None:
+    for name in ("sk-learn", "task-1", "risk-model", "sk-learn-large-embeddings-eu1", "sk-learn-large-de06b15fe6"):
+        loaded = fleet(service=change(SERVICE, "name: qwen", f"name: {name}"))
+        assert not loaded.problems
+        assert Ref("ModelService", "team", name) in [each.ref for each in loaded.resources]
+
+
 def test_problems_carry_file_line_document_and_ref() -> None:
     broken = change(DEPLOYMENT, "replicas: 1", "replicas: many").replace("image: vllm", "image: vllm, imagee: 1")
     loaded = load_text(CLASS, f"---\n{CACHE}---\n{broken}")

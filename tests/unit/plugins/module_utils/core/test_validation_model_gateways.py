@@ -462,6 +462,40 @@ def test_a_gateway_or_a_policy_with_any_error_can_only_be_held(changed: dict[str
     assert not loaded.unresolved
 
 
+@pytest.mark.parametrize("key", ["sk-0123456789abcdef0123456789abcdef", "sk-ant-api03-0123456789-abcdefABCDEF"])
+@pytest.mark.parametrize(
+    ("name", "text", "path", "of"),
+    [
+        ("gateway", change(GATEWAY, "west", "KEY"), "spec.clusterName", "an InferenceCluster"),
+        (
+            "gateway",
+            change(GATEWAY, "west", "west, tls: {certificateRefs: [{name: a}, {name: KEY}]}"),
+            "spec.tls.certificateRefs[1].name",
+            "a Secret",
+        ),
+        ("endpoint", change(KEYED, "name: a", "name: KEY"), "spec.credential.apiKey.secretRef.name", "a Secret"),
+        (
+            "endpoint",
+            change(KEYED, "name: a", "name: a, key: KEY"),
+            "spec.credential.apiKey.secretRef.key",
+            "an entry of a Secret",
+        ),
+        ("policy", change(POLICY, "[{name: acme}]", "[{name: b}, {name: KEY}]"), "spec.callers[1].name", "a caller"),
+    ],
+)
+def test_a_key_in_the_place_of_a_name_is_not_repeated(key: str, name: str, text: str, path: str, of: str) -> None:
+    found = fleet(**{"gateway": GATEWAY, name: text.replace("KEY", key)}).problems
+    assert {problem.path for problem in found if problem.severity == "error"} == {path}
+    # Keys with capitals are no name for another reason too, where names of objects are due.
+    known = [problem for problem in found if problem.message == f"is a key, and not the name of {of}"]
+    assert known or key != key.lower()
+    assert all(problem.value == "" and "revoke the key" in problem.hint for problem in known)
+    assert "0123456789" not in str([str(problem) for problem in found])
+    for ordinary in ("sk-learn-large-de06b15fe6", "nvapi-credentials", "risk-model"):
+        more = {"cluster": change(CLUSTER, "name: west", f"name: {ordinary}")} if of == "an InferenceCluster" else {}
+        assert not fleet(**{"gateway": GATEWAY, name: text.replace("KEY", ordinary), **more}).errors
+
+
 def test_manifests_of_the_fleet_gateway_have_no_problems() -> None:
     folder = DATA / "fleet-gateway"
     sources = [Source(path.name, path.read_bytes()) for path in sorted(folder.glob("*.yaml"))]

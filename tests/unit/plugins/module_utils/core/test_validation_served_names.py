@@ -192,6 +192,14 @@ def test_an_engine_with_another_name_can_only_be_held() -> None:
     assert [ref.kind for ref in loaded.invalid] == ["ModelDeployment"]
 
 
+@pytest.mark.parametrize("key", ["sk-0123456789abcdef0123456789abcdef", "mpk_0123456789abcdefABCDEF"])
+def test_a_key_in_the_place_of_a_served_name_is_not_repeated(key: str) -> None:
+    args = f"args: [--served-model-name, {key}]"
+    found = only(fleet(gateway=GATEWAY, service=SERVICE, deployment=engine(args)).errors)
+    assert found.message.startswith("has another --served-model-name")
+    assert "0123456789" not in str(found)
+
+
 def test_the_variable_of_the_fleet_is_not_set_by_hand() -> None:
     env = "env: [{name: A, value: b}, {name: MODELPLANE_SERVED_MODEL_NAME, value: foo}]"
     found = only(fleet(gateway=GATEWAY, service=SERVICE, deployment=engine(env)).errors)
