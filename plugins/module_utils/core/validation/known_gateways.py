@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 
 _CERTIFICATES = re.compile(r"\s*(-----BEGIN CERTIFICATE-----((?!-----).)+-----END CERTIFICATE-----\s*)+", re.DOTALL)
@@ -33,6 +34,9 @@ def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
         return
     yield from _address(known.address, "status.gateway.address")
     yield from _address(known.internal_address, "status.gateway.internalAddress")
+    if known.url and masked(known.url) != known.url:
+        hint = "Write it without, and change the password or revoke the key: everyone who reads this manifest has it"
+        yield Problem("must have no password and no key in it", "status.gateway.url", hint=hint)
     if known.hostname and not all(map(is_dns_label, known.hostname.split("."))):
         hint = "Copy the name in spec.dnsNames of its Certificate cluster-gateway"
         yield Problem("must be a DNS name", "status.gateway.hostname", short(known.hostname), hint)
@@ -42,7 +46,8 @@ def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
 def _address(value: str | None, path: str) -> Iterator[Problem]:
     if value and not _ADDRESS.fullmatch(value):
         hint = "Copy the address in the status of its Gateway"
-        yield Problem("must be an address or a DNS name", path, short(value), hint)
+        # What is before an @ may be a password.
+        yield Problem("must be an address or a DNS name", path, "" if "@" in value else short(value), hint)
 
 
 def _certificates(value: str | None, path: str) -> Iterator[Problem]:

@@ -50,9 +50,29 @@ def test_it_must_be_what_it_is_for(gateway: dict[str, Any], cluster: dict[str, A
     assert "planted" not in str(problem)
 
 
+@pytest.mark.parametrize("address", ["https://me:planted@gw.example", "me:planted@gw.example", "https://me:pl/anted@a"])
+def test_a_password_is_not_repeated(address: str) -> None:
+    for gateway, cluster in (
+        ({"address": address}, {}),
+        ({}, {"address": address}),
+        ({}, {"internalAddress": address}),
+    ):
+        [problem] = loaded(gateway, cluster).errors
+        assert (problem.message, problem.value) == ("must be an address or a DNS name", "")
+        assert "anted" not in str(problem)
+
+
+@pytest.mark.parametrize("url", ["https://me:planted@gw.example/v1", "https://gw.example/?api_key=planted"])
+def test_a_url_has_no_password(url: str) -> None:
+    [problem] = loaded({}, {"address": "gw.example", "url": url}).errors
+    assert (problem.path, problem.message) == ("status.gateway.url", "must have no password and no key in it")
+    assert "planted" not in str(problem)
+
+
 def test_it_is_taken_as_it_is_known() -> None:
     cluster = {
         "address": "2001:db8::1",
+        "url": "https://gw.example:8443/fleet/@east?a=b",
         "internalAddress": "east.elb.example.com",
         "hostname": "cluster-east-1.modelplane-system.svc.cluster.local",
         "caCertificate": f"{PEM}{PEM}",
