@@ -148,6 +148,12 @@ class Model(BaseModel):
     # What to say about keys that people write here although there is no such field.
     NOT_HERE: ClassVar[Mapping[str, str]] = {}
 
+    @classmethod
+    def hint_of_null(cls, _field: str, _content: Mapping[str, Any]) -> str:
+        """Return what to write where a field has no value, and to take it as absent would remove a protection; empty
+        for other fields. `_content`: the object as it was written."""
+        return ""
+
 
 def requires(
     ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False, default: bool = False

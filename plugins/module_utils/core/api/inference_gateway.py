@@ -108,6 +108,10 @@ class GatewayAuth(Model):
 
 _PATH_FIELDS = ("backend", "traefik", "listeners")
 _MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
+_HINTS_OF_NULLS = {
+    "auth": "Write method and apiKey, or remove it for a gateway that asks for no keys",
+    "tls": "Write certificateRefs, or remove it for plain HTTP",
+}
 _NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
 _MODEL_SCHEMA: JSONSchema = {"anyOf": [has("mode", "Model"), {"required": ["clusterName"], **without("mode")}]}
@@ -228,6 +232,12 @@ class InferenceGatewaySpec(Spec):
             fixed="clusterName",
         ),
     )
+
+    @classmethod
+    def hint_of_null(cls, field: str, content: Mapping[str, Any]) -> str:
+        """Return what to write where auth or tls of a gateway in mode Model has no value."""
+        is_model = mode_of(content.get("mode"), content.get("clusterName")) == "Model"
+        return _HINTS_OF_NULLS.get(field, "") if is_model else ""
 
     mode: Mode | None = Field(
         default=None,

@@ -226,7 +226,8 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
 def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], None] | None = None) -> Plain:
     """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning.
 
-    Without one of its labels a selector selects more. Those that say who gets in, and where, are refused.
+    Without one of its labels a selector selects more, and without `auth` a gateway asks for no keys. What says who gets
+    in, and where, is refused.
     """
     refused = []
     for loc in read_in.nulls:
@@ -244,6 +245,10 @@ def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], 
         place: Any = read_in.content
         for part in loc[:-1]:
             place = place[part]
+        hint = parent.model.hint_of_null(str(loc[-1]), place) if parent is not None and parent.model else ""
+        if hint:
+            refused.append(Unreadable(loc, "has no value", hint))
+            continue
         place.pop(loc[-1], None)
     return replace(read_in, unreadable=(*read_in.unreadable, *refused)) if refused else read_in
 

@@ -116,6 +116,42 @@ def test_a_label_without_a_value_is_refused_where_it_would_let_more_in(head: str
 
 
 @pytest.mark.parametrize(
+    ("spec", "path", "hint"),
+    [
+        ("{clusterName: west, auth: %s}", "spec.auth", "remove it for a gateway that asks for no keys"),
+        ("{mode: Model, clusterName: west, auth: %s}", "spec.auth", "Write method and apiKey"),
+        ("{clusterName: west, auth: {method: APIKey, apiKey: %s}}", "spec.auth.apiKey", ""),
+        (
+            "{clusterName: west, auth: {method: APIKey, apiKey: {secretSelector: %s}}}",
+            "spec.auth.apiKey.secretSelector",
+            "",
+        ),
+        ("{clusterName: west, tls: %s}", "spec.tls", "Write certificateRefs, or remove it for plain HTTP"),
+        ("{clusterName: west, tls: {certificateRefs: %s}}", "spec.tls.certificateRefs", ""),
+    ],
+)
+@pytest.mark.parametrize("null", ["", "null", "~"])
+def test_a_gateway_is_not_open_by_a_field_without_a_value(spec: str, path: str, hint: str, null: str) -> None:
+    gateway = "apiVersion: modelplane.ai/v1alpha1\nkind: InferenceGateway\nmetadata: {name: edge}\nspec: "
+    found = only(fleet(gateway=f"{gateway}{spec % null}\n").problems)
+    assert (found.severity, found.path, found.line) == ("error", path, 4)
+    assert hint in found.hint
+    # With other errors it is one as well.
+    both = fleet(gateway=f"{gateway}{spec.replace('{', '{wrong: 1, ', 1) % null}\n").errors
+    assert {each.path for each in both} == {path, "spec.wrong"}
+
+
+def test_a_field_without_a_value_is_absent_where_it_opens_nothing() -> None:
+    absent = "{backend: Traefik, traefik: {version: 39.0.0}}"
+    for spec in (absent, absent.replace("}}", "}, auth: , tls: }"), absent.replace("}}", "}, listeners: }")):
+        document = (
+            f"apiVersion: modelplane.ai/v1alpha1\nkind: InferenceGateway\nmetadata: {{name: default}}\nspec: {spec}\n"
+        )
+        (resource,) = load_text(document).resources
+        assert api.wire(resource, set_only=True)["spec"] == {"backend": "Traefik", "traefik": {"version": "39.0.0"}}
+
+
+@pytest.mark.parametrize(
     "key", ["sk-0123456789abcdef0123456789abcdef", "sk-proj-0123456789abcdefABCDEF", "mpk_0123456789abcdefABCDEF"]
 )
 @pytest.mark.parametrize("wrong", ["", "  wrong: 1\n"])

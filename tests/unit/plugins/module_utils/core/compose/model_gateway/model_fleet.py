@@ -38,9 +38,12 @@ def document(kind: str, name: str, spec: Mapping[str, Any], namespace: str = "",
 
 
 def gateway(name: str = "eu", cluster: str = "hub", **spec: Any) -> Document:
+    """A gateway in mode Model. Fields that are None are left out."""
     auth = {"method": "APIKey", "apiKey": {"secretSelector": {"matchLabels": {"modelplane.ai/keys": name}}}}
     status = {"clientCACertificate": certificate(f"clients of {name}")}
-    return document("InferenceGateway", name, {"clusterName": cluster, "auth": auth, **spec}, status=status)
+    written = {"clusterName": cluster, "auth": auth, **spec}
+    given = {field: value for field, value in written.items() if value is not None}
+    return document("InferenceGateway", name, given, status=status)
 
 
 def cluster(name: str, address: str = "", **gateway_status: str) -> Document:
