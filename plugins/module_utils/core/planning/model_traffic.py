@@ -227,7 +227,9 @@ def _gateways(
     for gateway in context.fleet.model_gateways:
         cluster = gateway.spec.cluster_name or ""
         first = composed[cluster].name
-        if cluster not in platforms:
+        if Ref("InferenceCluster", "", cluster) in context.fleet.held and cluster not in platforms:
+            refused[gateway.name] = f"the manifest of InferenceCluster {cluster} has errors"
+        elif cluster not in platforms:
             refused[gateway.name] = f"there is no InferenceCluster {cluster}"
         elif first != gateway.name:
             refused[gateway.name] = f"cluster {cluster} has InferenceGateway {first} already: name another cluster"

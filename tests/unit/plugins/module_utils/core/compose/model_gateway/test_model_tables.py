@@ -190,6 +190,20 @@ def test_a_gateway_that_is_refused_is_there_with_its_reason() -> None:
     assert [(each.name, each.message) for each in planned] == [("eu", ""), ("us", reason)]
 
 
+@pytest.mark.parametrize(
+    ("invalid", "reason"),
+    [
+        ([], "there is no InferenceCluster rim"),
+        ([Ref("InferenceCluster", "", "rim")], "the manifest of InferenceCluster rim has errors"),
+    ],
+)
+def test_a_gateway_whose_cluster_is_not_planned_says_whether_it_is_missing(invalid: list[Ref], reason: str) -> None:
+    built = build([*PROVIDERS, gateway("us", "rim")], invalid=invalid)
+    refused = {each.name: each.message for each in found(built).gateways or () if each.state == "Refused"}
+    assert refused == {"us": reason}
+    assert reason in plan_table(built)
+
+
 def test_a_gateway_that_is_not_ready_says_why() -> None:
     (row,) = found(served(*PROVIDERS, hub=answers())).gateways or ()
     assert (row.state, row.address) == ("NotReady", "")
