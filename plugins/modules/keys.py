@@ -87,8 +87,6 @@ attributes:
   idempotent:
     support: partial
     description: V(rotated) makes another key when it is run after V(retired), or with O(force=true).
-seealso:
-  - module: modelplane.fleet.inference_gateway
 """
 
 EXAMPLES = r"""
@@ -156,7 +154,9 @@ table:
   returned: success
   type: list
   elements: str
-  sample: ["CALLER  SECRET     KEYS AGE", "acme    customers  1    3d"]
+  sample:
+    - "CALLER  SECRET     KEYS  AGE       LABELS"
+    - "acme    customers  2     90d, 60s  -"
 made:
   description: The callers that got a new key; in check mode, that would get one.
   returned: success
