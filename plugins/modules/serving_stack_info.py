@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Returns for each InferenceCluster the drivers of the devices that the classes of its pools promise, which determine
     the components to install, what gateways in mode C(Model) need there, and the C(spec) of its ServingStack.
-  - Returns the Helm releases and the objects of the InferenceGateway.
+  - Returns the Helm releases and the objects of the InferenceGateway in mode C(Path).
   - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there,
     except a ServingStack, which is composed and can only be changed on the control cluster.
 options:
@@ -96,12 +96,14 @@ held:
   elements: str
   sample: []
 gateway_held:
-  description: Whether the InferenceGateway has errors, so that its objects stay unchanged.
+  description:
+    - Whether an InferenceGateway has errors, so that the objects of that in mode C(Path) stay unchanged. With errors,
+      the mode is not known.
   returned: success
   type: bool
   sample: false
 gateway:
-  description: The releases and objects of the InferenceGateway; empty when there is none.
+  description: The releases and objects of the InferenceGateway in mode C(Path); empty when there is none.
   returned: success
   type: dict
   contains:
