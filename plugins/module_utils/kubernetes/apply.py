@@ -343,7 +343,7 @@ class _Run:
         owner = self.store.others[key]
         if key.name == WORKLOAD_GATEWAY and owner.startswith(f"fleet {self.options.fleet} ("):
             return f"it belongs to {owner}, which gives it up to a gateway in mode Model: run serving_stack first"
-        return f"it belongs to {owner}: two fleets want an object of this name"
+        return f"it belongs to {owner}: two fleets have an object of this name"
 
     def _unchanged(self, value: Object, live: Object, message: str = "") -> Result:
         found = readiness(live)
@@ -443,7 +443,7 @@ class _Run:
         return any(all(labels.get(name) == held for name, held in entry) for entry in self.options.held_labels)
 
     def _record_intent(self, sent: Iterable[Key], desired: Mapping[Key, Object]) -> None:
-        """Before anything is made, the record names it."""
+        """Write the names of objects into the record before they are created."""
         before = self.store.own or {}
         new = {key: Entry(text(desired[key], "apiVersion")) for key in sent if key not in before}
         if new and not self.options.check_mode:
@@ -580,15 +580,17 @@ class _Run:
         return wait_followed(self.client, desired, removed, keys, FOLLOW_SECONDS, self.options.progress)
 
     def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
-        """Namespaces that this fleet no longer wants and that stay as another record has them."""
+        """Return the namespaces that this fleet no longer has, and that stay as another record has them."""
         recorded = set(self.store.own or {}) & set(self.store.others) & set(self.live.objects) - set(desired)
         if not self.options.prune or self.options.check_mode or self.options.held:
             return []
         return [self.live.objects[key] for key in recorded if key.kind == NAMESPACE]
 
     def _prune_shared(self, values: Sequence[Object]) -> list[Result]:
-        """Of two runs that let go of a namespace at a time, each left it to the other. Both say so in their records
-        first and read again after that, so that the later one deletes it."""
+        """Prune namespaces that no other record has any more.
+
+        Of two runs that let go of a namespace at a time, each left it to the other. Both say so in their records first
+        and read again after that, so that the later one deletes it."""
         if not values:
             return []
         self.store.read()

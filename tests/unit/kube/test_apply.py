@@ -139,7 +139,7 @@ def test_the_gateway_of_the_serving_stack_is_given_up_by_the_stack(place: Place)
     owner = f"it belongs to fleet {place.fleet} (serving-stack.single)"
     assert messages == {
         "inference-gateway": f"{owner}, which gives it up to a gateway in mode Model: run serving_stack first",
-        "others": f"{owner}: two fleets want an object of this name",
+        "others": f"{owner}: two fleets have an object of this name",
     }
     place.apply([], scope="serving-stack.single")
 
