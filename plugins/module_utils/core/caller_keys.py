@@ -182,9 +182,7 @@ def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
     return Change(Ring(values, times), tuple(made), tuple(removed), tuple(waiting))
 
 
-def secret_object(
-    name: str, ring: Ring, labels: Mapping[str, str], live: Object | None, namespace: str = names.SYSTEM_NAMESPACE
-) -> Object:
+def secret_object(name: str, ring: Ring, labels: Mapping[str, str], live: Object | None) -> Object:
     """Return the Secret with these keys: the live one with what changed of it, else a new one. Other labels and
     annotations stay."""
     metadata: dict[str, Any] = {**fields(live, "metadata")}
@@ -197,7 +195,7 @@ def secret_object(
         "metadata": {
             **metadata,
             "name": name,
-            "namespace": namespace,
+            "namespace": names.SYSTEM_NAMESPACE,
             "labels": {**fields(live, "metadata", "labels"), **labels, **_OWN_LABELS},
             "annotations": {**fields(live, "metadata", "annotations"), TIMES_ANNOTATION: times},
         },
