@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -55,7 +55,7 @@ class Resolution(Protocol):
     def tier(self) -> int | None: ...
 
 
-def route_accepted(route: Object) -> bool:
+def _is_accepted(route: Object | None) -> bool:
     """Return True when a gateway accepted the current generation of an HTTPRoute (Gateway API, RouteParentStatus)."""
     generation = number(route, "metadata", "generation")
     return any(
@@ -70,7 +70,6 @@ def model_service(
     routes: Sequence[Object],
     gateway: str,
     control: Objects | None,
-    accepted: Callable[[Object], bool] = route_accepted,
     *,
     models: Sequence[Condition] | None = None,
     has_path: bool = True,
@@ -81,14 +80,13 @@ def model_service(
 
     `routes` are its composed objects; only those of kind HTTPRoute are used. `gateway` is the address of the control
     gateway, "" while there is none. `control` are the observed objects of the control cluster, None when it was not
-    observed. `accepted` returns True for an observed route that the gateway accepted. `models` are the RoutingReady
-    conditions of its ModelRoutes, None in a fleet that has no gateway in mode Model; without `has_path` they are what
-    counts, and `refused` says of gateways that select it why they are not made.
+    observed. `models` are the RoutingReady conditions of its ModelRoutes, None in a fleet that has no gateway in mode
+    Model; without `has_path` they are what counts, and `refused` says of gateways that select it why they are not made.
     """
     before = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
     if models is None or has_path:
-        routing = _routing(resolution, desired, gateway, control, accepted, before)
+        routing = _routing(resolution, desired, gateway, control, before)
     else:
         routing = _by_models(models, refused)
     if routing.held or routing.status == "Unknown":
@@ -136,7 +134,6 @@ def _routing(
     routes: Sequence[Object],
     gateway: str,
     control: Objects | None,
-    accepted: Callable[[Object], bool],
     before: Mapping[str, Any],
 ) -> Condition:
     usable = any(member.usable for member in resolution.members)
@@ -151,7 +148,7 @@ def _routing(
         return Condition(_ROUTING, "False", "Configuring", f"{none}; {answer}")
     if control is None:
         return hold(_ROUTING, before, unknown(_ROUTING, "the control cluster has not been observed"))
-    waiting = [text(route, "metadata", "name") for route in routes if not _taken(route, control, accepted)]
+    waiting = [text(route, "metadata", "name") for route in routes if not _is_accepted(control.like(route))]
     if waiting or not routes:
         address = "" if gateway else "; the gateway has no address yet"
         message = f"Waiting for the gateway to accept HTTPRoute {listed(waiting)}{address}"
@@ -171,11 +168,6 @@ def _by_models(models: Sequence[Condition], refused: str) -> Condition:
     if all(each.status == "Unknown" for each in missing):
         return unknown(_ROUTING, message)
     return Condition(_ROUTING, "False", "Configuring", message)
-
-
-def _taken(route: Object, control: Objects, accepted: Callable[[Object], bool]) -> bool:
-    observed = control.like(route)
-    return observed is not None and accepted(observed)
 
 
 def _unresolved(routes: Sequence[Object], control: Objects) -> str:

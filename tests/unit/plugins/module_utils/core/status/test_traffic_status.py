@@ -182,12 +182,6 @@ def test_backends_that_the_gateway_does_not_find_are_reported() -> None:
     assert (routing.status, routing.message) == ("True", "Some backends are not resolved: ResolvedRefs is False")
 
 
-def test_another_gateway_may_judge_routes_in_its_own_way() -> None:
-    route = seen.route(accepted="False")
-    status = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route]), bool)
-    assert seen.reported(status)["Ready"] == ("True", "Available")
-
-
 def test_a_service_that_no_one_observes_keeps_its_routing() -> None:
     route = seen.route()
     before = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", Objects([route])).wire(
