@@ -70,9 +70,9 @@ class Overflow:
 
     cluster_gateway: ClusterGateway
     budgets: frozenset[tuple[str, str]]
-    is_ready: bool = True
-    names_callers: bool = False
-    counts_tokens: bool = False
+    is_ready: bool
+    names_callers: bool
+    counts_tokens: bool
 
     @property
     def withheld(self) -> list[str]:

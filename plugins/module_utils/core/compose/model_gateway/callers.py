@@ -91,7 +91,7 @@ class Rights:
 class NamespaceRights:
     """Rights that the CallerPolicies of a namespace give at a gateway, by the names of the policies."""
 
-    policies: Sequence[Rights] = ()
+    policies: Sequence[Rights]
 
     @cached_property
     def _by_service(self) -> Mapping[str, Sequence[Rights]]:

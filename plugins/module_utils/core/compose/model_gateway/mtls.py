@@ -80,7 +80,7 @@ def cluster_service_objects(gateway: api.InferenceGateway, cluster_gateway: Clus
 
 
 def cluster_gateway_objects(
-    cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool = False, hosts_gateway: bool = False
+    cluster: api.InferenceCluster, clients: Mapping[str, str], *, plain: bool, hosts_gateway: bool
 ) -> tuple[Object, ...]:
     """Return the objects of a workload cluster for gateways in mode Model.
 

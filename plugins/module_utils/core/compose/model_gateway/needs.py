@@ -28,9 +28,9 @@ STRICT_BUDGETS = "strict-budgets"
 def stack_needs(
     clusters: Mapping[str, api.InferenceCluster],
     gateways: Iterable[api.InferenceGateway],
-    services: Collection[api.ModelService] = (),
-    policies: Iterable[api.CallerPolicy] = (),
-    with_replicas: Collection[str] = (),
+    services: Collection[api.ModelService],
+    policies: Iterable[api.CallerPolicy],
+    with_replicas: Collection[str],
 ) -> dict[str, list[str]]:
     """Return the needs of each cluster that has any. `with_replicas`: clusters with engines, whatever their pools."""
     serving = {name: gateway for name, gateway in composed_gateways(gateways).items() if name in clusters}

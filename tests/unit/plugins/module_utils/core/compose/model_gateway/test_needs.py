@@ -37,7 +37,7 @@ def test_a_fleet_without_such_a_gateway_needs_nothing() -> None:
     path["spec"] = {"backend": "Traefik", "traefik": {"version": "40.2.0"}}
     assert needs(fleet(service(), policy(budgets=[budget()]), eu=path)) == {}
     moon = [each for each in read(fleet()) if isinstance(each, api.InferenceGateway)]
-    assert stack_needs({}, moon) == {}
+    assert stack_needs({}, moon, (), (), ()) == {}
 
 
 @pytest.mark.parametrize(
