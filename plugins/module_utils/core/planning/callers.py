@@ -41,7 +41,7 @@ def unread_groups(policies: Iterable[api.CallerPolicy]) -> Iterator[str]:
         selector = policy.spec.caller_selector
         if selector and not policy.is_for_everyone:
             yield (
-                f"{_name(policy)}: the callers of callerSelector {_pairs(selector.match_labels)} are not known, as no "
+                f"{policy.ref}: the callers of callerSelector {_pairs(selector.match_labels)} are not known, as no "
                 "control cluster is read: it lets in none of them, and counts no budget of theirs, until one is; or "
                 "name them in callers"
             )
@@ -71,7 +71,7 @@ def _unknown_callers(policy: api.CallerPolicy, known: frozenset[str], gateways: 
         meant = [(name, nearest(name, known.difference(named))) for name in unknown]
         corrections = [f"{near} in place of {name}" for name, near in meant if near]
         hint = f"write {some(corrections)}, or make a key: {_MAKE}" if corrections else _MAKE
-        yield f"{_name(policy)}: no caller of {gateways} has a key by the name {some(unknown)}: {hint}"
+        yield f"{policy.ref}: no caller of {gateways} has a key by the name {some(unknown)}: {hint}"
 
 
 def _empty_group(policy: api.CallerPolicy, secrets: Sequence[KeySecret], gateways: str) -> Iterator[str]:
@@ -83,13 +83,9 @@ def _empty_group(policy: api.CallerPolicy, secrets: Sequence[KeySecret], gateway
     ):
         labels = sorted({_pairs({key: value}) for secret in secrets for key, value in secret.labels.items()})
         yield (
-            f"{_name(policy)}: callerSelector {_pairs(selector.match_labels)} matches no Secret with keys of "
+            f"{policy.ref}: callerSelector {_pairs(selector.match_labels)} matches no Secret with keys of "
             f"{gateways}: select by their labels, which are {some(labels)}"
         )
-
-
-def _name(policy: api.CallerPolicy) -> str:
-    return f"CallerPolicy {policy.namespace}/{policy.name}"
 
 
 def _pairs(labels: Mapping[str, str]) -> str:
