@@ -26,15 +26,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_o
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def read_objects(folder: str, *, own: bool = False) -> list[Object]:
-    """Every object in the files below a folder, hidden ones left out. Raises StoreError; an object that cannot be read
-    must not count as one that is not desired. `own`: the folder is part of a build; links in it are refused."""
-    return _objects(_contents(_files(folder), own), own)
-
-
 @dataclass(frozen=True)
 class Files:
-    """Files of one cluster with their contents, and whether they are part of a build."""
+    """Files of one cluster with their contents, and whether they are part of a build, in which links are refused."""
 
     contents: Sequence[tuple[Path, bytes]]
     own: bool
@@ -48,7 +42,8 @@ class Files:
         return found.hexdigest()
 
     def objects(self) -> list[Object]:
-        """Return every object in these files. Raises StoreError."""
+        """Return every object in these files. Raises StoreError: an object that cannot be read must not count as one
+        that is not desired."""
         return _objects(self.contents, self.own)
 
 
@@ -80,6 +75,8 @@ def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
 
 
 def _files(folder: str) -> list[Path]:
+    """Return the files below a folder, hidden ones left out."""
+
     def unreadable(error: OSError) -> None:
         raise StoreError(f"{error.filename} cannot be read: {error.strerror}") from error
 

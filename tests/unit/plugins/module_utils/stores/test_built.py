@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build, read_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     StoreError,
@@ -103,10 +103,12 @@ def test_hidden_files_and_others_are_no_objects(build: Path) -> None:
         (build / "clusters" / "east" / name).write_text("no: object\n")
     (build / "clusters" / "east" / ".git").mkdir()
     (build / "clusters" / "east" / ".git" / "x.yaml").write_text("no: object\n")
-    assert len(read_objects(str(build / "clusters" / "east"))) == 2
+    assert len(Build(str(build)).objects("east")) == 2
 
 
-def test_several_documents_in_a_file_and_json(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(f"{to_yaml(thing('A', 'a'))}---\n{to_yaml(thing('B', 'b'))}")
-    (tmp_path / "b.json").write_text('{"apiVersion": "v1", "kind": "C", "metadata": {"name": "c"}}')
-    assert [value["kind"] for value in read_objects(str(tmp_path))] == ["A", "B", "C"]
+def test_several_documents_in_a_file_and_json(build: Path) -> None:
+    other = build / "other"
+    other.mkdir()
+    (other / "a.yaml").write_text(f"{to_yaml(thing('A', 'a'))}---\n{to_yaml(thing('B', 'b'))}")
+    (other / "b.json").write_text('{"apiVersion": "v1", "kind": "C", "metadata": {"name": "c"}}')
+    assert [value["kind"] for value in Build(str(build)).objects("east", str(other))] == ["A", "B", "C"]
