@@ -68,6 +68,7 @@ SYSTEM_NAMESPACE = "modelplane-system"
 _WORKLOADS = "mp"
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10
+_HASH = re.compile(rf"-[0-9a-f]{{{_WIDE_DIGITS}}}$")
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -118,6 +119,11 @@ def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> s
     namespaces never meet, and the hash has 40 bits instead of 20, so that a thousand replicas of one deployment do not.
     """
     return _cut(_service_prefix(deployment), f"{namespace}/{deployment}/{cluster}/{index}", REPLICA_LIMIT, _WIDE_DIGITS)
+
+
+def replica_stem(name: str) -> str:
+    """The name of a replica without its hash, which all replicas of a deployment share; "" for other names."""
+    return name[:-_WIDE_DIGITS] if _HASH.search(name) else ""
 
 
 def object_prefix(replica: str) -> str:

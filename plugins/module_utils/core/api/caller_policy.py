@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
@@ -76,8 +76,19 @@ class Budget(Model):
     )
 
 
+_HINTS_OF_NULLS = {
+    "services": "Write matchLabels, or remove it to select all ModelServices of the namespace",
+    "budgets": "Write budgets, or remove it for no limit",
+}
+
+
 class CallerPolicySpec(Spec):
     """Callers, services, and how much of them."""
+
+    @classmethod
+    def hint_of_null(cls, field: str, _content: Mapping[str, Any]) -> str:
+        """Return what to write where a field that restricts callers has no value."""
+        return _HINTS_OF_NULLS.get(field, "")
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

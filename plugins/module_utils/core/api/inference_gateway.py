@@ -111,6 +111,7 @@ _MODEL_FIELDS = ("clusterName", "tls", "auth", "serviceSelector")
 _HINTS_OF_NULLS = {
     "auth": "Write method and apiKey, or remove it for a gateway that asks for no keys",
     "tls": "Write certificateRefs, or remove it for plain HTTP",
+    "serviceSelector": "Write matchLabels, or remove it to serve all ModelServices",
 }
 _NO_BACKEND = "Write mode: Model, as clusterName is given, or remove clusterName and add backend: Traefik"
 _IS_MODEL = "(has(self.mode) ? self.mode == 'Model' : has(self.clusterName))"
@@ -235,7 +236,7 @@ class InferenceGatewaySpec(Spec):
 
     @classmethod
     def hint_of_null(cls, field: str, content: Mapping[str, Any]) -> str:
-        """Return what to write where auth or tls of a gateway in mode Model has no value."""
+        """Return what to write where a field that restricts a gateway in mode Model has no value."""
         is_model = mode_of(content.get("mode"), content.get("clusterName")) == "Model"
         return _HINTS_OF_NULLS.get(field, "") if is_model else ""
 

@@ -81,6 +81,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.m
     route_by_hand,
     service_routes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.reserved_names import (
+    certificate_names,
+    endpoint_name,
+    service_name,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import (
     endpoint_target,
     service_priorities,
@@ -675,7 +680,13 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices, _class_currency),
-    "InferenceGateway": (_gateway_name, _gateway_cluster, model_gateway, known_gateways.gateway_status),
+    "InferenceGateway": (
+        _gateway_name,
+        _gateway_cluster,
+        certificate_names,
+        model_gateway,
+        known_gateways.gateway_status,
+    ),
     "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs, known_gateways.cluster_status),
     **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
     "ModelCache": (_workload_namespace, _cache_clusters),
@@ -698,8 +709,8 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         replica_engines,
         replica_devices,
     ),
-    "ModelService": (_service_endpoints, service_priorities, service_shadows, service_routes),
-    "ModelEndpoint": (endpoint_target, model_endpoint),
+    "ModelService": (service_name, _service_endpoints, service_priorities, service_shadows, service_routes),
+    "ModelEndpoint": (endpoint_name, endpoint_target, model_endpoint),
     "ModelRoute": (route_by_hand,),
     "CallerPolicy": (policy_services, policy_callers),
 }

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores import man
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from little_fleet import CACHE, CLASS, CLUSTER, DEPLOYMENT, FLEET, SERVICE, change, fleet, load_text, only
+from little_fleet import CACHE, CLASS, CLUSTER, DEPLOYMENT, FLEET, POLICY, SERVICE, change, fleet, load_text, only
 
 # Seconds after which work that should be bounded is taken to have no end; how fast it is, is measured elsewhere.
 ENDLESS = 60
@@ -115,6 +115,14 @@ def test_a_label_without_a_value_is_refused_where_it_would_let_more_in(head: str
         assert (error.line, error.message.partition(",")[0]) == (4, "has no value")
 
 
+@pytest.mark.parametrize(("field", "hint"), [("services", "to select all"), ("budgets", "for no limit")])
+def test_a_policy_is_not_wider_by_a_field_without_a_value(field: str, hint: str) -> None:
+    text = f"{POLICY.rstrip()[:-1]}, {field}: }}"
+    (found,) = load_text(text).errors
+    assert (found.path, found.line, found.message) == (f"spec.{field}", 4, "has no value")
+    assert hint in found.hint
+
+
 @pytest.mark.parametrize(
     ("spec", "path", "hint"),
     [
@@ -128,6 +136,7 @@ def test_a_label_without_a_value_is_refused_where_it_would_let_more_in(head: str
         ),
         ("{clusterName: west, tls: %s}", "spec.tls", "Write certificateRefs, or remove it for plain HTTP"),
         ("{clusterName: west, tls: {certificateRefs: %s}}", "spec.tls.certificateRefs", ""),
+        ("{clusterName: west, serviceSelector: %s}", "spec.serviceSelector", "remove it to serve all ModelServices"),
     ],
 )
 @pytest.mark.parametrize("null", ["", "null", "~"])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -231,6 +232,54 @@ def labelled(text: str) -> str:
                 ("Anthropic", "header: Authorization", "x-api-key", "without a prefix"),
             )
         ),
+        *(
+            pytest.param(
+                {
+                    "gateway": GATEWAY,
+                    "deployment": change(DEPLOYMENT, "name: qwen", f"name: {deployment}"),
+                    "service": change(SERVICE, "deployment: qwen", f"deployment: {deployment}"),
+                    name: change(text, old, f"name: {names.replica_name('team', deployment, 'any', 7)}"),
+                },
+                "error",
+                "metadata.name",
+                3,
+                f"is a name of replicas of ModelDeployment {deployment}, {says}",
+                "Choose another name",
+                id=f"{name} named like a replica of {deployment}",
+            )
+            for deployment in ("qwen", "x" * 60)
+            for name, text, old, says in (
+                ("endpoint", ENDPOINT, "name: saas", "whose ModelEndpoint it would replace"),
+                (
+                    "other",
+                    change(SERVICE, "deployment: qwen", f"deployment: {deployment}"),
+                    "name: qwen",
+                    "whose HTTPRoute it would replace",
+                ),
+            )
+        ),
+        *(
+            pytest.param(
+                {
+                    "gateway": change(
+                        GATEWAY, "west", f"west, tls: {{certificateRefs: [{{name: own}}, {{name: {name}}}]}}"
+                    )
+                },
+                "error",
+                "spec.tls.certificateRefs[1].name",
+                4,
+                "is the name of a Secret of the fleet on the gateway's cluster, which its copy would replace",
+                "Give the Secret of the certificate another name",
+                id=f"certificate in {name}",
+            )
+            for name in (
+                "inference-gateway-callers",
+                "inference-gateway-client",
+                "inference-gateway-ca",
+                "cluster-gateway",
+                "cluster-gateway-ca",
+            )
+        ),
         pytest.param(
             {"gateway": GATEWAY, "service": entries(33), "deployment": change(DEPLOYMENT, "tier: gold", "part: x0")},
             "error",
@@ -414,6 +463,8 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": KEYED},
         {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
         {"gateway": OPEN, "endpoint": KEYED},
+        {"gateway": GATEWAY, "endpoint": change(ENDPOINT, "name: saas", "name: qwen-0123456789x")},
+        {"gateway": GATEWAY, "endpoint": change(ENDPOINT, "name: saas", "name: other-0123456789")},
     ],
 )
 def test_no_problem(changed: dict[str, str]) -> None:
