@@ -224,10 +224,11 @@ class ModelEndpointSpec(Spec):
     api: EndpointAPI | None = Field(
         default=None, description=f"API that the backend speaks; absent is that of {OPENAI}, under its usual prefix."
     )
-    model: str | None = Field(
+    model: Annotated[str, Words("must be letters, digits and signs of ASCII, without spaces")] | None = Field(
         default=None,
         min_length=1,
         max_length=253,
+        pattern=r"^[!-~]+$",
         description="Name that the backend has for the model; absent passes on the one of the request.",
     )
     rewrite_path: Annotated[str, Words(_PATH_WORDS)] | None = Field(

@@ -490,12 +490,19 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
         hint = f"ModelServices are in namespace {nearest(policy.namespace, namespaces) or some(namespaces)}"
         return warning(message, place, hint)
     if not meant:
-        return warning(message, place, "Select by labels of ModelServices of this namespace")
+        inside = [each for each in fleet.of_kind(_SERVICE) if each.namespace == policy.namespace]
+        labels = {pair for each in inside for pair in each.labels.items()}
+        hint = f"Labels of ModelServices there are {_pairs(labels)}" if labels else "No ModelService there has labels"
+        return warning(f"{message}{_open_to_all(inside, fleet)}", place, hint)
     message += f", and holds in no other one: those with these labels are {listed(each.model_name for each in meant)}"
-    others = [each.model_name for each in meant if not fleet.ways.selection.policies(each)]
-    if others and not fleet.unknown(_POLICY):
-        message += f"; every caller with a key may call {listed(others)}"
+    message += _open_to_all(meant, fleet)
     return warning(message, place, f"Write the policy into namespace {listed(each.namespace for each in meant)}")
+
+
+def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
+    """Return the end of a message about a policy that selects nothing: which of these services no policy selects."""
+    left = [each.model_name for each in services if not fleet.ways.selection.policies(each)]
+    return "" if not left or fleet.unknown(_POLICY) else f"; every caller with a key may call {some(left)}"
 
 
 def _crowded(policy: CallerPolicy, known: Budgets) -> Iterator[Problem]:

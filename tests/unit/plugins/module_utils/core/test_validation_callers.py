@@ -82,8 +82,8 @@ def many_budgets(policies: int) -> list[str]:
             "warning",
             "spec.services.matchLabels",
             4,
-            "matches no ModelService in namespace team",
-            "labels of ModelServices of this namespace",
+            "matches no ModelService in namespace team; every caller with a key may call team/qwen",
+            "No ModelService there has labels",
             id="policy without services",
         ),
         pytest.param(
