@@ -117,7 +117,8 @@ def target(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> Ta
     url = parse_url(spec.backend_url)
     server = ((spec.tls and spec.tls.server_name) or url.host) if url.tls else ""
     key = spec.credential.api_key if spec.credential else None
-    return Target(url.host, url.port, server, spec.prefix, spec.schema_name, spec.model or "", key=key)
+    # The AI gateway takes an empty prefix for its default, and joins paths such that a slash is one.
+    return Target(url.host, url.port, server, spec.prefix or "/", spec.schema_name, spec.model or "", key=key)
 
 
 def detour_name(backend: str) -> str:

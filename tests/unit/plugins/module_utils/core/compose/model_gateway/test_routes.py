@@ -183,6 +183,7 @@ def test_a_provider_gets_its_key_and_nothing_about_the_caller(schema: str, kind:
     [
         ({"origin": "http://llm.example:8000"}, ("llm.example", 8000), "", "/v1"),
         ({"url": "https://llm.example/api/v2"}, ("llm.example", 443), "llm.example", "/api/v2"),
+        ({"origin": "http://llm.example", "api": {"prefix": "/"}}, ("llm.example", 80), "", "/"),
         ({"url": "https://llm.example", "tls": {"serverName": "b.example"}}, ("llm.example", 443), "b.example", "/v1"),
     ],
 )
