@@ -239,7 +239,8 @@ class ModelEndpointSpec(Spec):
         "url, and is derived from api.prefix with origin.",
     )
     credential: Annotated[Credential, Hidden()] | None = Field(
-        default=None, description="What the backend asks of callers; absent passes on what the caller sent."
+        default=None,
+        description="What the backend asks of callers; absent passes on what the caller sent, in mode Path alone.",
     )
     tls: EndpointTLS | None = Field(
         default=None, description="How the backend proves who it is; absent is by its host's name."

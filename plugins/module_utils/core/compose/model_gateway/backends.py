@@ -11,6 +11,8 @@ from typing import Any, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import (
     ANTHROPIC,
+    AUTHORIZATION,
+    X_API_KEY,
     APIKey,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, private_headers
@@ -32,8 +34,8 @@ SECRET_KEY = "apiKey"
 _PRIVATE = tuple(
     name for name in (*private_headers.CREDENTIALS, *private_headers.HOPS) if name not in private_headers.KEYS
 )
-"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, and that of the endpoint has the
-same header."""
+"""Headers that no endpoint outside of the fleet gets, beside keys of callers: those are gone before where the gateway asks
+for them (see `unasked_keys`)."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
@@ -152,6 +154,13 @@ def cluster_ca_name(cluster: str) -> str:
 def credential_name(backend: str) -> str:
     """Return the name of the Secret with the key of a backend."""
     return names.child_name(backend, "credential")
+
+
+def unasked_keys(found: Target) -> list[str]:
+    """Return the headers with keys that callers may send to a gateway that asks for none, without that of the key of an
+    endpoint, which takes the place of theirs."""
+    own = (X_API_KEY if found.schema == ANTHROPIC else AUTHORIZATION).lower() if found.key else ""
+    return sorted(private_headers.KEYS - {own})
 
 
 def backend_objects(

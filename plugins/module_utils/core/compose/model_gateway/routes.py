@@ -187,7 +187,8 @@ def _shared_metadata(route: Route, name: str) -> dict[str, Any]:
 
 def _backends(route: Route) -> Iterable[Object]:
     for name, found in route.targets.items():
-        withheld = route.overflow.withheld if route.overflow and name in route.first else ()
+        withheld = [*(route.overflow.withheld if route.overflow and name in route.first else ())]
+        withheld += [] if route.gateway.spec.auth else backends.unasked_keys(found)
         named = route.names_callers_to(name)
         yield from backends.backend_objects(route.metadata(name), found, names_callers=named, withheld=withheld)
 

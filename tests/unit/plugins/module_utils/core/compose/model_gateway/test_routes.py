@@ -214,6 +214,27 @@ def test_an_endpoint_that_the_gateway_cannot_use_is_left_out_with_the_reason(spe
     assert reason in problems(built)["own"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "removed"),
+    [
+        ({}, {"authorization", "x-api-key"}),
+        ({"credential": KEY}, {"x-api-key"}),
+        ({"credential": KEY, "api": {"schema": "Anthropic"}}, {"authorization"}),
+    ],
+)
+def test_a_gateway_that_asks_for_no_keys_passes_none_on_to_providers(spec: Document, removed: set[str]) -> None:
+    """The header of the provider's own key stays, as the gateway sets that itself."""
+    asks_for_none = gateway()
+    del asks_for_none["spec"]["auth"]
+    documents = fleet(service(provider_entry("saas"), entry()), provider("saas", **spec))
+    for eu, withheld in ((gateway(), set[str]()), (asks_for_none, removed)):
+        built = build([eu, *documents[1:]])
+        mutation = built("AIServiceBackend", backend("saas"))["spec"]["headerMutation"]
+        assert {*mutation["remove"]} & {"authorization", "x-api-key"} == withheld
+        assert len(mutation["remove"]) <= 16, "more are not valid"
+        assert "headerMutation" not in built("AIServiceBackend", backend(EAST))["spec"]
+
+
 def test_the_key_may_be_said_to_be_where_it_is_anyway() -> None:
     key = {**KEY["apiKey"], "header": "authorization", "prefix": "Bearer "}
     built = build(fleet(service(provider_entry("own")), provider("own", credential={"apiKey": key})))
