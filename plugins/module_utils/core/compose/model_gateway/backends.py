@@ -34,8 +34,8 @@ SECRET_KEY = "apiKey"
 _PRIVATE = tuple(
     name for name in (*private_headers.CREDENTIALS, *private_headers.HOPS) if name not in private_headers.KEYS
 )
-"""Headers that no endpoint outside of the fleet gets, beside keys of callers: those are gone before where the gateway asks
-for them (see `unasked_keys`)."""
+"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before where the gateway asks for them (see
+`unasked_keys`)."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
@@ -125,7 +125,7 @@ def target(endpoint: api.ModelEndpoint, cluster_gateways: ClusterGateways) -> Ta
 
 def detour_name(backend: str) -> str:
     """Return the name of the backend that leads to this one by the cluster gateway of the gateway's own cluster."""
-    return names.child_name(backend, "overflow")
+    return names.joined_name("overflow", backend)
 
 
 def detour(found: Target, cluster_gateway: ClusterGateway, service: str, name: str) -> Target:
@@ -153,7 +153,7 @@ def cluster_ca_name(cluster: str) -> str:
 
 def credential_name(backend: str) -> str:
     """Return the name of the Secret with the key of a backend."""
-    return names.child_name(backend, "credential")
+    return names.joined_name("credential", backend)
 
 
 def unasked_keys(found: Target) -> list[str]:

@@ -63,7 +63,7 @@ def backend(endpoint: str) -> str:
 
 
 def detour(endpoint: str) -> str:
-    return child_name(backend(endpoint), "overflow")
+    return joined_name("overflow", backend(endpoint))
 
 
 def references(built: Built, name: str = "chat") -> list[str]:
@@ -129,6 +129,15 @@ def test_names_weights_and_retries_of_its_backends_stay(built: Built) -> None:
     found = build(documents(provider("more"), first=four))("BackendTrafficPolicy", "chat")["spec"]
     assert found == {**found, "retry": {"numRetries": 5}}
     assert "rateLimit" not in found
+
+
+def test_names_of_detours_say_so_however_long_those_of_services_are() -> None:
+    """They are what usage records have."""
+    name = "llama-3-70b-instruct-of-the-research-team"
+    long_one = service(entry(), NEXT, name=name)
+    found = references(build(fleet(long_one, provider("spare"), policy(budgets=[TOKENS]), hub=HUB)), name)
+    assert [each.startswith("overflow-llama-3-70b-") for each in found] == [True, True, False]
+    assert max(map(len, found)) == 63
 
 
 def test_behind_the_cluster_gateway_a_request_goes_to_the_endpoint_that_it_names(built: Built) -> None:

@@ -164,7 +164,7 @@ def test_a_provider_gets_its_key_and_nothing_about_the_caller(schema: str, kind:
             ]
         },
     }
-    secret = child_name(name, "credential")
+    secret = joined_name("credential", name)
     assert built("BackendSecurityPolicy", name)["spec"] == {
         "type": kind,
         field: {"secretRef": {"name": secret}},
