@@ -265,7 +265,7 @@ def _cluster_gateway(context: Context, name: str, platform: Platform | None) -> 
         known = GatewayStatus.model_validate(dict(before)) if before else known
     if known is None:
         return ClusterGateway(name)
-    address = known.internal_address or known.address or ""
+    address = mtls.service_address(known.internal_address or known.address or "")
     return ClusterGateway(name, known.hostname or "", address, known.ca_certificate or "")
 
 

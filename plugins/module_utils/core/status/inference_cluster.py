@@ -18,7 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import provider_config_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import internal_hostname
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import (
+    internal_hostname,
+    service_address,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -173,7 +176,7 @@ def _for_models(
         authority = text(
             observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA), "data", constants.CA_KEY
         )
-        address = first_address(observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY))
+        address = service_address(first_address(observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY)))
         hostname = internal_hostname(cluster.name) if address and authority else ""
     if not hostname:
         return {}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import service_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
@@ -37,6 +38,10 @@ def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
     if known.url and masked(known.url) != known.url:
         hint = "Write it without, and change the password or revoke the key: everyone who reads this manifest has it"
         yield Problem("must have no password and no key in it", "status.gateway.url", hint=hint)
+    # Gateways in mode Model reach a cluster by a Service that leads to one of them.
+    if known.internal_address or known.hostname:
+        field = "internalAddress" if known.internal_address else "address"
+        yield from _service_address(known.internal_address or known.address, f"status.gateway.{field}")
     if known.hostname and not all(map(is_dns_label, known.hostname.split("."))):
         hint = "Copy the name in spec.dnsNames of its Certificate cluster-gateway"
         yield Problem("must be a DNS name", "status.gateway.hostname", short(known.hostname), hint)
@@ -48,6 +53,13 @@ def _address(value: str | None, path: str) -> Iterator[Problem]:
         hint = "Copy the address in the status of its Gateway"
         # What is before an @ may be a password.
         yield Problem("must be an address or a DNS name", path, "" if "@" in value else short(value), hint)
+
+
+def _service_address(value: str | None, path: str) -> Iterator[Problem]:
+    """Yield that an address is none for a Service, of those that are addresses otherwise."""
+    if value and _ADDRESS.fullmatch(value) and not service_address(value):
+        hint = "Copy the address in the status of its Gateway cluster-gateway, without a port or brackets"
+        yield Problem("must be an IP address that other clusters reach, or a DNS name", path, short(value), hint)
 
 
 def _certificates(value: str | None, path: str) -> Iterator[Problem]:

@@ -53,6 +53,22 @@ class ClusterGateway:
         return ""
 
 
+def service_address(address: str) -> str:
+    """Return an address as a Service leads to it: an IP address, or a DNS name in lower case without a dot at its end.
+
+    "" for anything else, such as one with a port, which clusters refuse."""
+    name = address.removesuffix(".").lower()
+    try:
+        found = ip_address(name)
+    except ValueError:
+        *__, last = labels = name.split(".")
+        is_name = len(name) <= 253 and all(map(names.is_dns_label, labels)) and not last.isdigit()
+        return name if is_name else ""
+    # What endpoints of Services cannot be; "%" begins a zone of IPv6 addresses.
+    is_of_machine = found.is_loopback or found.is_link_local or found.is_unspecified or "%" in name
+    return "" if is_of_machine or found.is_multicast else name
+
+
 def internal_hostname(cluster: str) -> str:
     """Return the name by which gateways in mode Model reach a cluster: that of a Service on the gateway's cluster."""
     return f"{_service_name(cluster)}.{constants.SYSTEM_NAMESPACE}.svc.cluster.local"

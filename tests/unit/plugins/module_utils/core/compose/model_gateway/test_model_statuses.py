@@ -65,6 +65,16 @@ def authority(name: str, text: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": certificate(text)}}
 
 
+EAST_REF = Ref("InferenceCluster", "", "east")
+
+
+def new_east() -> list[dict[str, Any]]:
+    """The fleet without cluster west, and with nothing known of cluster east."""
+    east = cluster("east", "203.0.113.10")
+    del east["status"]
+    return [each for each in fleet(service(), east=east) if each["metadata"]["name"] != "west"]
+
+
 OURS = {"modelplane.ai/gateway": "eu"}
 HUB = [gateway("inference-gateway", ENVOY_ADDRESSES["eu"], **OURS), authority("inference-gateway-ca", "new clients")]
 EAST = [gateway("cluster-gateway", ENVOY_ADDRESSES["east"]), authority("cluster-gateway-ca", "new east")]
@@ -105,6 +115,24 @@ def test_a_cluster_has_a_hostname_once_it_asks_for_certificates_and_its_ca_is_kn
         "internalAddress": "198.51.100.2",
         "caCertificate": certificate("new east"),
     }
+
+
+@pytest.mark.parametrize("address", ["203.0.113.10:8443", "[2001:db8::1]", "my_host", "169.254.1.1"])
+def test_an_address_that_no_service_can_lead_to_is_not_known(address: str) -> None:
+    inside = [gateway("cluster-gateway", address), EAST[1]]
+    assert "hostname" not in shown(build(new_east(), observed=seen(hub=HUB, east=inside)))[
+        "InferenceCluster", "east"
+    ].get("gateway", {})
+    before = {"hostname": "east.example", "internalAddress": address, "caCertificate": certificate("east")}
+    built = build(new_east(), statuses={EAST_REF: {"gateway": before}})
+    assert "has no address yet" in str([each.problems for each in built.plan.models.routes])
+    assert not built.of("Service")
+
+
+def test_a_service_leads_to_the_name_of_a_load_balancer_as_clusters_write_names() -> None:
+    before = {"hostname": "east.example", "internalAddress": "LB.example.", "caCertificate": certificate("east")}
+    (found,) = build(new_east(), statuses={EAST_REF: {"gateway": before}}).of("Service")
+    assert found["spec"] == {"type": "ExternalName", "externalName": "lb.example"}
 
 
 def test_what_is_known_of_a_cluster_stays_while_it_does_not_answer() -> None:
