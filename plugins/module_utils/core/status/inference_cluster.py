@@ -167,16 +167,16 @@ def _for_models(
     cluster: api.InferenceCluster, observed: ObservedCluster | None, before: Mapping[str, Any]
 ) -> dict[str, str | None]:
     """Return what gateways in mode Model know of a cluster: nothing before its own gateway asks for their certificates
-    and its CA is known. What is known stays while the cluster does not answer."""
-    if observed is None or observed.unreachable:
-        known = ("internalAddress", "hostname", "caCertificate")
-        address, hostname, authority = (text(before, "gateway", name) for name in known)
-    else:
+    and its CA is known. What is known stays while the cluster does not answer, and while one of its objects is missing,
+    as every route to it would be deleted otherwise."""
+    known = ("internalAddress", "hostname", "caCertificate")
+    address, hostname, authority = (text(before, "gateway", name) for name in known)
+    if observed is not None and not observed.unreachable:
         namespace = constants.SYSTEM_NAMESPACE
-        authority = text(
-            observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA), "data", constants.CA_KEY
-        )
-        address = service_address(first_address(observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY)))
+        bundle = observed.objects.find("ConfigMap", namespace, constants.CLUSTER_GATEWAY_CA)
+        authority = text(bundle, "data", constants.CA_KEY) or authority
+        live = observed.objects.find("Gateway", namespace, constants.CLUSTER_GATEWAY)
+        address = service_address(first_address(live)) or address
         hostname = internal_hostname(cluster.name) if address and authority else ""
     if not hostname:
         return {}

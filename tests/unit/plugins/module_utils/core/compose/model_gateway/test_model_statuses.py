@@ -106,7 +106,7 @@ def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def test_a_cluster_has_a_hostname_once_it_asks_for_certificates_and_its_ca_is_known() -> None:
     for objects, known in ((EAST, True), (EAST[:1], False), (EAST[1:], False)):
-        status = shown(build(fleet(service()), observed=seen(hub=HUB, east=objects)))["InferenceCluster", "east"]
+        status = shown(build(new_east(), observed=seen(hub=HUB, east=objects)))["InferenceCluster", "east"]
         assert ("hostname" in status.get("gateway", {})) == known
     status = shown(build(fleet(service()), observed=seen(hub=HUB, east=EAST)))["InferenceCluster", "east"]
     assert status["gateway"] == {
@@ -139,6 +139,20 @@ def test_what_is_known_of_a_cluster_stays_while_it_does_not_answer() -> None:
     silent = Observed(clusters={"east": ObservedCluster(unreachable="timed out")})
     status = shown(build(fleet(service()), observed=silent))["InferenceCluster", "east"]
     assert status["gateway"]["caCertificate"] == certificate("east")
+
+
+def test_what_is_known_of_a_cluster_stays_while_its_ca_or_the_address_of_its_gateway_is_missing() -> None:
+    """Such as while trust-manager, whose definitions go with it, is installed again."""
+    known = shown(build(new_east(), observed=seen(hub=HUB, east=EAST)))["InferenceCluster", "east"]["gateway"]
+    assert (known["internalAddress"], known["caCertificate"]) == (ENVOY_ADDRESSES["east"], certificate("new east"))
+    bare = {**EAST[0], "status": {}}
+    for objects in (EAST[:1], [bare, EAST[1]], EAST[1:], []):
+        statuses_before = {EAST_REF: {"gateway": known}}
+        built = build(new_east(), observed=seen(hub=HUB, east=objects), statuses=statuses_before)
+        after = shown(built)["InferenceCluster", "east"]["gateway"]
+        assert {name: after[name] for name in after if name != "address"} == {
+            name: known[name] for name in known if name != "address"
+        }
 
 
 def test_clusters_trust_the_ca_that_a_gateway_has_now() -> None:
