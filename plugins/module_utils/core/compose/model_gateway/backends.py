@@ -34,8 +34,8 @@ SECRET_KEY = "apiKey"
 _PRIVATE = tuple(
     name for name in (*private_headers.CREDENTIALS, *private_headers.HOPS) if name not in private_headers.KEYS
 )
-"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before where the gateway asks for them (see
-`unasked_keys`)."""
+"""Headers that no endpoint outside of the fleet gets. Keys of callers are gone before, where the gateway asks for them
+(see `unasked_keys`)."""
 
 Key = tuple[str, str]
 ClusterGateways = Mapping[Key, ClusterGateway]
