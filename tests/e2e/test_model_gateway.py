@@ -247,7 +247,7 @@ def test_a_second_run_changes_nothing_and_writes_nothing(live: LiveFleet) -> Non
 
 def test_secrets_are_where_they_are_needed_and_nowhere_else(live: LiveFleet) -> None:
     east, west = (secrets(live.workloads[name]) for name in ("east", "west"))
-    (credential,) = [key for key in east if "-credential-" in key[1]]
+    (credential,) = [key for key in east if key[1].startswith("credential-")]
     assert credential[0] == TEAM
     assert {key for key, text in east.items() if found_in(text, *CALLERS.values(), PROVIDER, TLS)} == {
         (SYSTEM, "inference-gateway-callers"),

@@ -71,7 +71,7 @@ def test_a_url_has_no_password(url: str) -> None:
 
 @pytest.mark.parametrize("address", ["203.0.113.10:8443", "[2001:db8::1]", "my_host", "127.0.0.1", "203.0.113.300"])
 def test_an_address_of_a_cluster_is_one_that_a_service_can_have(address: str) -> None:
-    """Where gateways in mode Model use it; others send requests to a URL with it, which may have a port."""
+    """Gateways in mode Model have Services; others send requests to a URL with it, which may have a port."""
     for known, field in (
         ({"hostname": "east.example", "address": address}, "address"),
         ({"hostname": "east.example", "address": "203.0.113.9:80", "internalAddress": address}, "internalAddress"),
