@@ -149,6 +149,12 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
     ]
 
 
+def left_copies(refs: Iterable[Ref], applied: Callable[[Ref], Object | None]) -> list[Object]:
+    """The copies of resources that have left the manifests, and stay for now: what is known of them is their status."""
+    found = (there for ref in refs if (there := applied(ref)) and _is_published(there))
+    return [_cleaned(there, _STATE_METADATA) for there in found]
+
+
 def published_copy(resource: api.Resource) -> Object:
     """The copy of a manifest as it belongs on the control cluster."""
     wire = api.wire(resource, set_only=True)

@@ -70,6 +70,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cl
     built_gateway,
     forgotten,
     held_resources,
+    left_copies,
     published_copies,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -365,7 +366,9 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
 
 def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
     loaded, state, published, observed = _fleet(settings, before)
-    return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
+    decided = _plan(settings, loaded, observed, state)
+    left = left_copies((gateway.ref for gateway in decided.models.moved), state.applied)
+    return Outcome(decided, loaded, before=before, published=(*published, *left))
 
 
 def _fleet(
@@ -670,6 +673,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     loaded = outcome.loaded
     refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
+    refs |= {gateway.ref for gateway in outcome.plan.models.moved}
     return {
         object_path("status", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
         for ref in refs & set(statuses)

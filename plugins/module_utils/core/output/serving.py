@@ -305,7 +305,7 @@ def _leaving(moved: MovedGateway) -> GatewayStatus:
         address=moved.address,
         models=moved.models,
         services=moved.models,
-        message=f"Has left the manifests, and stays {moved.until}",
+        message=moved.message,
         state="Leaving",
         configuration=None,
         when_unavailable=None,

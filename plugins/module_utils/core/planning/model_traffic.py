@@ -137,7 +137,9 @@ def model_traffic(
         spilled += [cluster] if spills else []
     moved = tuple(moved_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
     hosts = frozenset([*serving, *(gateway.cluster for gateway in moved)])
-    clients, stays = _clients(context, serving.values(), moved), _kept(context, moved)
+    # What takes the place of one on the same cluster has its CA, and is composed in its place.
+    stays = _kept(context, [gateway for gateway in moved if gateway.cluster not in serving])
+    clients = _clients(context, serving.values(), moved)
     spilled += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]
     inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), spilled)
     for cluster, gateway in serving.items():

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import was_observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,
@@ -50,6 +51,11 @@ class MovedGateway:
         return f"InferenceGateway {self.name} has left the manifests, and stays on cluster {self.cluster} {self.until}"
 
     @property
+    def message(self) -> str:
+        """Message that says so where its name is known."""
+        return f"Has left the manifests, and stays {self.until}"
+
+    @property
     def until(self) -> str:
         """Time until which it stays, as part of a sentence."""
         return f"until {self.waits_for}"
@@ -60,24 +66,63 @@ def moved_gateways(
 ) -> Iterator[MovedGateway]:
     """Yield the gateways that stay. `serving` are those of the manifests, `routes` their AIGatewayRoutes, by cluster.
 
-    Without any gateway in the manifests, none takes the place of another one: then all are removed."""
-    if context.observed is None or not serving:
+    One that is known by its status alone stays until its cluster is read, as it may serve there. Without any gateway in
+    the manifests, none takes the place of another one: then all are removed."""
+    if not serving:
         return
     refs = [*context.fleet.held, *(gateway.ref for gateway in context.fleet.model_gateways)]
     known = {names.label_value(ref.name) for ref in refs if ref.kind == api.InferenceGateway.KIND}
+    earlier = {names.label_value(ref.name): ref for ref in context.statuses if ref.kind == api.InferenceGateway.KIND}
+    seen_here = set[str]()
     ready = _answering(context, serving)
-    for cluster in sorted(set(context.observed.clusters) - set(serving)):
+    for cluster in sorted(set(context.observed.clusters if context.observed else ()) - set(serving)):
         seen = context.observed_cluster(cluster)
         gateway = seen.objects.find("Gateway", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY) if seen else None
         name = label(gateway, names.GATEWAY_LABEL)
         if seen is None or not name or name in known:
             continue
+        ref = earlier.get(name, Ref(api.InferenceGateway.KIND, "", name))
         before = {identity(route)[2:] for route in _routes_of(seen.objects, name)}
         waits_for = _missing(context, before, ready, routes)
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
-            certificate = text(authority, "data", constants.CA_KEY)
-            yield MovedGateway(name, cluster, certificate, waits_for, first_address(gateway), len(before))
+            certificate = text(authority, "data", constants.CA_KEY) or _known_certificate(context, ref)
+            yield MovedGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(before))
+            seen_here.add(name)
+    for name in sorted(earlier.keys() - known - seen_here):
+        yield from _unread(context, earlier[name])
+
+
+def _unread(context: Context, ref: Ref) -> Iterator[MovedGateway]:
+    """Yield a gateway whose CA is known, if its cluster is one of the fleet that was not read.
+
+    Where it is not known which one that is, it may be any."""
+    certificate = _known_certificate(context, ref)
+    copy = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
+    places = {place for place, value in context.earlier(ref) if place and identity(value)[1] == "Gateway"}
+    if named := text(copy, "spec", "clusterName"):
+        places.add(named)
+    unread = [
+        cluster
+        for cluster in sorted(context.fleet.clusters)
+        if cluster in (places or {cluster}) and _is_unread(context, cluster)
+    ]
+    if certificate and unread:
+        routes = list(_routes_of(Objects(context.kept(ref, unread[0])), names.label_value(ref.name)))
+        address = text(context.statuses[ref], "address")
+        yield MovedGateway(ref.name, unread[0], certificate, f"cluster {unread[0]} is read", address, len(routes))
+
+
+def _is_unread(context: Context, cluster: str) -> bool:
+    """Return True for a cluster that runs read, and that did not answer to this one, or was not asked."""
+    found = context.observed.clusters.get(cluster) if context.observed else None
+    if found:
+        return bool(found.unreachable) and not found.declared
+    return was_observed(context.statuses.get(Ref(api.InferenceCluster.KIND, "", cluster)))
+
+
+def _known_certificate(context: Context, ref: Ref) -> str:
+    return text(context.statuses.get(ref), "clientCACertificate")
 
 
 def _answering(context: Context, serving: Mapping[str, api.InferenceGateway]) -> dict[str, api.InferenceGateway]:

@@ -46,6 +46,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
     inference_gateway,
+    leaving_gateway,
     model_gateway,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
@@ -175,6 +176,10 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
         yield _Subject.of(gateway), status
     for gateway in plan.context.fleet.model_gateways:
         yield _Subject.of(gateway), model_gateway_status(plan, gateway)
+    for moved in plan.models.moved:
+        subject = _Subject(api.InferenceGateway.group_version(), moved.ref)
+        before = _before(plan, moved.ref)
+        yield subject, leaving_gateway(moved.address, moved.certificate, moved.message, previous=before)
 
 
 def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:

@@ -108,6 +108,16 @@ def model_gateway(
     return Status((ready(done, before, "" if done else f"{name} is not programmed yet"),), fields)
 
 
+def leaving_gateway(
+    address: str, certificate: str, message: str, previous: Mapping[str, Any] | None = None
+) -> Status[InferenceGatewayStatus]:
+    """Return the status of an InferenceGateway that has left the manifests, and stays for now: by it, it is known until
+    then. `certificate` is that of the CA (PEM) by which clusters know it."""
+    wire = {"address": address, "clientCACertificate": certificate}
+    fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
+    return Status((hold("Ready", earlier(None, previous), unknown("Ready", message)),), fields)
+
+
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
     """Return the status of an InferenceGateway whose gateway was uninstalled: without an address."""
     before = earlier(None, previous)

@@ -138,7 +138,12 @@ class Fleet:
                 "status": {"addresses": [{"type": "IPAddress", "value": f"192.0.2.{len(name + name[0])}"}]},
             }
             seen = [self.shown(name, value) for value in self.objects(f"clusters/{name}")]
-            clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
+            # A gateway in mode Model has the place of the serving stack's.
+            if not any(
+                value["metadata"]["name"] == "inference-gateway" for value in seen if value["kind"] == "Gateway"
+            ):
+                seen.insert(0, gateway)
+            clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": seen}
             if name in self.openshift:
                 clusters[name]["openshift"] = True
             if name in self.silent:

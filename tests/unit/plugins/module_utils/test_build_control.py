@@ -412,6 +412,62 @@ def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -
     assert fleet.run().changes
 
 
+LEAVING = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: old}
+spec: {clusterName: west}
+"""
+GATEWAYS = f"{LEAVING}{LEAVING.replace('old', 'new').replace('west', 'east')}"
+
+
+def answering(cluster: str, value: Object) -> Object:
+    """An object that gateways have taken, with an address where it can have one, and a CA where there is one."""
+    shown = up(value)
+    shown["status"]["conditions"] += [{"type": kind, "status": "True"} for kind in ("Accepted", "Programmed")]
+    if value["kind"] == "Gateway":
+        shown["status"]["addresses"] = [
+            {"type": "IPAddress", "value": {"east": "192.0.2.8", "west": "192.0.2.9"}[cluster]}
+        ]
+    if value["kind"] == "Bundle":
+        text = f"-----BEGIN CERTIFICATE-----\n{value['metadata']['name']} on {cluster}\n-----END CERTIFICATE-----\n"
+        metadata = {"name": value["metadata"]["name"], "namespace": "modelplane-system"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
+    return shown
+
+
+@pytest.mark.parametrize("state", [Controlled, Fleet], ids=["the control cluster", "the build folder"])
+def test_what_is_known_of_a_gateway_that_left_stays_until_its_cluster_is_read(
+    state: type[Fleet], tmp_path: Path
+) -> None:
+    fleet = state(tmp_path)
+    fleet.text += GATEWAYS
+    fleet.shown = answering
+    fleet.settle()
+
+    def trusted() -> set[str]:
+        values = fleet.objects("clusters/east", "ConfigMap")
+        (clients,) = [value for value in values if value["metadata"]["name"] == "cluster-gateway-clients"]
+        return {each for each in ("east", "west") if f"inference-gateway-ca on {each}" in clients["data"]["ca.crt"]}
+
+    assert trusted() == {"east", "west"}
+    fleet.text = fleet.text.replace(LEAVING, "")
+    fleet.silent = {"west"}
+    for __ in range(3):
+        fleet.run()
+        assert trusted() == {"east", "west"}
+        assert "west" in fleet.status("InferenceGateway", "old")["clientCACertificate"]
+        copies = [each["metadata"]["name"] for each in fleet.objects("control", "InferenceGateway")]
+        assert copies == (["new", "old"] if state is Controlled else [])
+    assert not fleet.run().changes
+    # A plan, which reads no cluster.
+    assert not files(unseen(fleet) if isinstance(fleet, Controlled) else fleet.run_unseen())
+    fleet.silent = set()
+    fleet.settle()
+    assert trusted() == {"east"}
+    assert not [value for value in fleet.objects() if value["metadata"]["name"] == "old"]
+
+
 def test_copies_without_manifests_are_not_taken_for_deleted(fleet: Controlled) -> None:
     fleet.settle()
     fleet.manifests = []

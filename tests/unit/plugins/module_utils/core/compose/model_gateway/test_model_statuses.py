@@ -351,6 +351,62 @@ def test_clusters_let_in_a_gateway_that_was_moved() -> None:
     )
 
 
+SILENT = ObservedCluster(unreachable="timed out")
+GONE = ObservedCluster(stack=Component(True))
+KNOWN_OF_OLD = {OLD: {"clientCACertificate": certificate("clients of eu"), "address": ENVOY_ADDRESSES["eu"]}}
+NEW = [
+    gateway("inference-gateway", "198.51.100.3", **{"modelplane.ai/gateway": "new"}),
+    authority("inference-gateway-ca", "clients of new"),
+    ACCEPTED,
+]
+
+
+def left(hub: ObservedCluster, was_on: str = "hub", new_on: str = "rim") -> Built:
+    """The fleet after gateway eu, which was on cluster `was_on` ("" where that is not known), left the manifests for
+    another one that answers; `hub` is what was observed there."""
+    new = document("InferenceGateway", "new", {"clusterName": new_on})
+    documents = [each for each in fleet(service(), cluster("rim"), new) if each["metadata"]["name"] != "eu"]
+    copies = [document("InferenceGateway", "eu", {"clusterName": was_on})] if was_on else []
+    clusters = {"hub": hub, **seen(rim=NEW, east=EAST, west=[]).clusters}
+    return build(documents, observed=Observed(clusters=clusters, control=Objects(copies)), statuses=KNOWN_OF_OLD)
+
+
+def test_clusters_let_in_a_gateway_that_left_until_its_cluster_is_read() -> None:
+    """It may be the only one that serves."""
+    for was_on in ("hub", ""):
+        built = left(SILENT, was_on)
+        assert certificate("clients of eu") in built_clients(built)
+        (warning,) = (each for each in built.plan.warnings if "has left the manifests" in each)
+        assert warning.endswith("stays on cluster hub until cluster hub is read")
+        assert shown(built)["InferenceGateway", "eu"]["clientCACertificate"] == certificate("clients of eu")
+
+
+@pytest.mark.parametrize(
+    ("hub", "was_on"),
+    [
+        (GONE, "hub"),
+        (GONE, ""),
+        (ObservedCluster(declared=True), "hub"),
+        (SILENT, "west"),
+        (SILENT, "one that has left the fleet"),
+    ],
+)
+def test_clusters_forget_a_gateway_that_is_not_there_or_whose_cluster_has_left_the_fleet(
+    hub: ObservedCluster, was_on: str
+) -> None:
+    built = left(hub, was_on)
+    assert built_clients(built) == certificate("clients of new")
+    assert ("InferenceGateway", "eu") not in shown(built)
+    assert not built.plan.models.moved
+
+
+def test_a_gateway_that_takes_the_place_of_one_on_a_cluster_that_is_not_read_is_let_in() -> None:
+    """Both have one CA."""
+    built = left(SILENT, new_on="hub")
+    assert built_clients(built) == certificate("clients of eu")
+    assert built("Gateway", "inference-gateway", SYSTEM)["metadata"]["labels"]["modelplane.ai/gateway"] == "new"
+
+
 def built_clients(built: Built) -> str:
     return str(built("ConfigMap", "cluster-gateway-clients", SYSTEM, "east")["data"]["ca.crt"])
 
