@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -33,16 +34,21 @@ def of_manifests(paths: Sequence[str]) -> str:
 
 
 def of_snapshot(snapshot: FleetSnapshot) -> dict[str, str]:
-    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason.
+    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason, and none on how
+    much is used of budgets: every request changes that, and no object follows from it.
 
     That of the control cluster has the versions of Secrets: gateways and replicas need what is new in them, as a key
     that was rotated, and their values are in no snapshot."""
     digests = {
-        f"cluster {name}": "unreachable" if observed.unreachable else digest(dict(observed.entry))
+        f"cluster {name}": "unreachable" if observed.unreachable else digest(_without_use(observed.entry))
         for name, observed in snapshot.clusters.items()
     }
     control = {**snapshot.control.entry, "secretVersions": dict(snapshot.control.secret_versions)}
     return {**digests, CONTROL: digest(control)}
+
+
+def _without_use(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "budgets"}
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> list[str]:

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    ObservedBudget,
+    budget_wire,
+    parse,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
     Expected,
     ExpectedCluster,
@@ -27,11 +31,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unreachable,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    ClusterSnapshot,
     observe_cluster,
     selectors,
     unreachable,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
+    ControlSnapshot,
     no_control,
     observe_control,
 )
@@ -573,6 +579,18 @@ def test_new_values_in_secrets_are_changes_that_show_no_value() -> None:
     assert watch.changed(before, part(callers="6")) == ["control"]
     assert watch.changed(before, part(key="8")) == ["control"]
     assert "aHVu" not in str(before)
+
+
+def test_requests_that_are_counted_are_no_change() -> None:
+    def parts(use: int, resets: str, version: str = "v1.36.0") -> Mapping[str, str]:
+        budget = ObservedBudget("ml-team", "team", "minute", {"acme": use}, resets)
+        entry = {"nodes": {}, "version": version, "objects": [], "budgets": [budget_wire(budget)]}
+        return watch.of_snapshot(FleetSnapshot(ControlSnapshot({"objects": []}), {"hub": ClusterSnapshot(entry)}))
+
+    before = parts(10, "2026-01-01T00:01:00Z")
+    assert watch.changed(before, parts(11, "2026-01-01T00:01:00Z")) == []
+    assert watch.changed(before, parts(0, "2026-01-01T00:02:00Z")) == [], "a new window"
+    assert watch.changed(before, parts(10, "2026-01-01T00:01:00Z", "v1.36.1")) == ["cluster hub"]
 
 
 def test_callers_whose_keys_may_not_be_read_are_unknown_not_gone() -> None:
