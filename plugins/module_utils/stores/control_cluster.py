@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -44,6 +45,7 @@ _POLICY = "CallerPolicy"
 _ROUTED = (api.ModelService.KIND, api.ModelEndpoint.KIND, api.InferenceCluster.KIND)
 _OF_COPIES = (names.MANAGED_BY_LABEL, names.PUBLISHED_LABEL)
 _STATE = ("ModelReplica", "ModelEndpoint")
+_OWNERS = frozenset(OWNER_LABELS.values())
 
 
 class ControlCluster:
@@ -103,23 +105,25 @@ class ControlCluster:
         shown = {name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared}
         built = list(self._built(ref))
         written = {(place, *identity(value)): value for place, value in built if place}
-        found = [(place, written.get((place, *identity(value)), value)) for place, value in self._composed(ref, label)]
+        key = (label, names.label_value(ref.name), names.label_value(ref.namespace))
+        composed = [(place, _cleaned(value, _STATE_METADATA)) for place, value in self._composed.get(key, ())]
+        found = [(place, written.get((place, *identity(value)), value)) for place, value in composed]
         return [*found, *((place, value) for place, value in built if place and place not in shown)]
 
-    def _composed(self, ref: Ref, label: str) -> Iterator[tuple[str, Object]]:
-        places = [("", self._observed.control)] + [
-            (name, cluster.objects) for name, cluster in sorted(self._observed.clusters.items())
-        ]
-        for place, objects in places:
+    @cached_property
+    def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:
+        """The composed objects by the label of their owner's kind, its name and its namespace. There may be many owners
+        to ask for, so all objects are gone through once."""
+        found: dict[tuple[str, str, str], list[tuple[str, Object]]] = {}
+        clusters = sorted(self._observed.clusters.items())
+        for place, objects in [("", self._observed.control), *((name, each.objects) for name, each in clusters)]:
             for value in objects:
-                labels = fields(value, "metadata", "labels")
-                if (
-                    labels.get(label) == names.label_value(ref.name)
-                    and labels.get(names.NAMESPACE_LABEL, "") == names.label_value(ref.namespace)
-                    and _is_managed(value)
-                    and not _is_published(value)
-                ):
-                    yield place, _cleaned(value, _STATE_METADATA)
+                if _is_managed(value) and not _is_published(value):
+                    labels = fields(value, "metadata", "labels")
+                    for label in _OWNERS & labels.keys():
+                        key = (label, labels[label], labels.get(names.NAMESPACE_LABEL, ""))
+                        found.setdefault(key, []).append((place, value))
+        return found
 
 
 def as_scaled(resource: api.Resource, replicas: Callable[[Ref], int | None]) -> api.Resource:

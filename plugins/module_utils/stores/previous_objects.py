@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -21,6 +22,8 @@ OWNER_LABELS = {
     "InferenceGateway": names.GATEWAY_LABEL,
     "InferenceCluster": names.CLUSTER_LABEL,
 }
+_ANY = ""
+"""Value of a label that is not known before a file is parsed."""
 
 
 class EarlierObjects:
@@ -29,6 +32,7 @@ class EarlierObjects:
     def __init__(self, folder: str, files: Mapping[str, str]) -> None:
         self._folder = folder
         self._files = files
+        self._by_owner: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
 
     @cached_property
     def _by_namespace(self) -> Mapping[str, Sequence[str]]:
@@ -48,27 +52,44 @@ class EarlierObjects:
         value = names.label_value(ref.name)
         return [
             (name.split("/")[1] if name.startswith("clusters/") else "", found)
-            for name in self._candidates(ref)
-            if label in self._files[name] and value in self._files[name]
+            for tree, namespaces in self._places(ref)
+            for name in sorted({name for each in namespaces for name in self._naming(label, value, each)})
+            if name.startswith(tree)
             for found in self._objects(name)
             if text(found, "metadata", "labels", label) == value
         ]
 
-    def _candidates(self, ref: Ref) -> Iterator[str]:
+    def _places(self, ref: Ref) -> Iterator[tuple[str, Iterable[str]]]:
+        """Yield the trees in which a resource has objects, each with the namespaces there."""
         if ref.kind == "ModelCache":
-            yield from self._by_namespace.get(names.workload_namespace(ref.namespace), ())
+            yield "", [names.workload_namespace(ref.namespace)]
             return
-        namespaces = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
-        if ref.kind == "InferenceGateway":
-            namespaces = set(self._by_namespace)
-        for namespace in sorted(namespaces):
-            yield from (name for name in self._by_namespace.get(namespace, ()) if name.startswith("control/"))
+        own = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
+        yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else own
         # Objects of gateways in mode Model on their clusters.
         if ref.kind == "InferenceGateway":
-            yield from (name for name in sorted(self._files) if name.startswith("clusters/"))
+            yield "clusters/", self._by_namespace
         elif ref.kind == "ModelService":
-            routed = self._by_namespace.get(names.workload_namespace(ref.namespace), ())
-            yield from (name for name in routed if name.startswith("clusters/"))
+            yield "clusters/", [names.workload_namespace(ref.namespace)]
+
+    def _naming(self, label: str, value: str, namespace: str) -> Iterable[str]:
+        """Return the files of a namespace that may have this value of a label. There may be many values to ask for, so
+        all files are searched once."""
+        found = self._by_owner.get((label, namespace))
+        if found is None:
+            found = self._by_owner[label, namespace] = self._indexed(label, namespace)
+        return (*found.get(value, ()), *found.get(_ANY, ()))
+
+    def _indexed(self, label: str, namespace: str) -> Mapping[str, Sequence[str]]:
+        pattern = re.compile(rf"{re.escape(label)}[\"']?: *[\"']?([\w.-]+)", re.ASCII)
+        found: dict[str, list[str]] = {}
+        for name in self._by_namespace.get(namespace, ()):
+            written = self._files[name]
+            values = pattern.findall(written)
+            # What was changed by hand may be written in other ways: it is parsed for each value.
+            for value in set(values) if len(values) == written.count(label) else [_ANY]:
+                found.setdefault(value, []).append(name)
+        return found
 
     def _objects(self, name: str) -> Iterator[Object]:
         for document in documents(Source(os.path.join(self._folder, name), self._files[name].encode())):

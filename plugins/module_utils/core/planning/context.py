@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     was_observed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Ways
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,17 @@ class Context:
     def selection(self) -> PolicySelection:
         """Return which ModelServices the CallerPolicies select."""
         return PolicySelection(self.fleet.policies.values(), self.fleet.services.values())
+
+    @cached_property
+    def earlier_rights(self) -> Mapping[Ref, Sequence[Object]]:
+        """Return the SecurityPolicies on workload clusters that earlier runs composed, by ModelService, for services of
+        policies that select their callers: each is read once, whatever selects it at however many gateways."""
+        selecting = [policy for policy in self.fleet.policies.values() if policy.spec.caller_selector]
+        refs = dict.fromkeys(service.ref for policy in selecting for service in self.selection.services(policy))
+        return {
+            ref: [value for place, value in self.earlier(ref) if place and identity(value)[1] == "SecurityPolicy"]
+            for ref in refs
+        }
 
     def served_name(self, deployment: api.ModelDeployment) -> str:
         """Return the name under which gateways in mode Model ask the engines of a deployment for their model; "" when

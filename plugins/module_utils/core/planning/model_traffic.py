@@ -406,10 +406,9 @@ def _remembered(context: Context, policy: api.CallerPolicy) -> list[KeySecret]:
     selector = policy.spec.caller_selector
     if selector is None:
         return []
-    callers: set[str] = set()
-    for service in context.selection.services(policy):
-        composed = (value for place, value in context.earlier(service.ref) if place)
-        callers.update(caller for value in composed for caller in selected_callers(value, policy))
+    services = context.selection.services(policy)
+    composed = (value for service in services for value in context.earlier_rights[service.ref])
+    callers = {caller for value in composed for caller in selected_callers(value, policy)}
     return [KeySecret(selector.match_labels, tuple(sorted(callers)))]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,22 @@ def test_a_group_that_cannot_be_seen_keeps_its_rights_and_a_new_one_has_none() -
     del no_one["spec"]["callers"]
     closed = build(fleet(service(), no_one))("SecurityPolicy", "chat")["spec"]["authorization"]
     assert closed == {"defaultAction": "Deny"}
+
+
+def test_what_earlier_runs_composed_of_a_service_is_asked_for_once() -> None:
+    """However many policies select it, and gateways serve it."""
+    selecting = [policy(name, callerSelector=GROUP) for name in ("team", "more", "others")]
+    asked: list[Ref] = []
+
+    def earlier(ref: Ref) -> Sequence[tuple[str, Document]]:
+        asked.append(ref)
+        return remembering((SELECTED, "dora"))(ref)
+
+    second = gateway("us", "east")
+    built = build(fleet(service(), service(name="code"), policy("named"), second, *selecting), earlier=earlier)
+    assert "dora" in allowed(built)[SELECTED]
+    services = Counter(ref.name for ref in asked if ref.kind == "ModelService")
+    assert services == {"chat": 1, "code": 1}
 
 
 @pytest.mark.parametrize(
