@@ -66,11 +66,8 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "statefulsets"): ("list",),
     ("batch", "cronjobs"): ("list",),
     ("apiextensions.k8s.io", "customresourcedefinitions"): ("list",),
-    # Of earlier versions of the fleet, which wrote them.
-    ("gateway.envoyproxy.io", "envoypatchpolicies"): ("list", "delete"),
-    ("gateway.envoyproxy.io", "envoyproxies"): ("list", "delete"),
 }
-"""Kinds that are read or removed, and not composed."""
+"""Kinds that are read, and not composed."""
 READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): ("list",),
     ("", "nodes"): ("list",),
