@@ -105,7 +105,8 @@ class Budgets(NamedTuple):
 class Ways:
     """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
     cluster the first one by name. `clusters` give labels to endpoints. `selection` are the services that `policies`
-    select. `alone`: no gateway is in mode Path. `idle` are the names of gateways that serve nothing."""
+    select, `endpoints` those of the manifests. `alone`: no gateway is in mode Path. `idle` are the names of gateways
+    that serve nothing."""
 
     def __init__(
         self,
@@ -113,6 +114,7 @@ class Ways:
         services: Iterable[ModelService],
         clusters: Iterable[InferenceCluster] = (),
         policies: Iterable[CallerPolicy] = (),
+        endpoints: Iterable[ModelEndpoint] = (),
     ) -> None:
         given = list(gateways)
         self.alone = bool(given) and all(each.mode == "Model" for each in given)
@@ -124,6 +126,8 @@ class Ways:
         self.selection = PolicySelection((each for found in self._policies.values() for each in found), services)
         self._services = LabelIndex(services)
         self._budgets: dict[str, Budgets] = {}
+        self._endpoints = LabelIndex(each for each in endpoints if each.spec.schema_name == OPENAI)
+        self._with_openai: dict[tuple[str, str], bool] = {}
         self._given = label_sets_of_placement(clusters)
         self.idle = {each.name for each in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
@@ -159,6 +163,16 @@ class Ways:
             divided = {budget for each in routed for budget in divided_services(each, known)}
             self._budgets[namespace] = Budgets(known, found, divided)
         return self._budgets[namespace]
+
+    def has_openai(self, service: ModelService) -> bool:
+        """Return whether a service selects endpoints that speak OpenAI, which all replicas of the fleet do."""
+        key = (service.namespace, service.name)
+        if key not in self._with_openai:
+            selectors = [entry.selector.match_labels for entry in service.spec.endpoints]
+            self._with_openai[key] = any(
+                DEPLOYMENT_LABEL in each or self._endpoints.matching(service.namespace, each) for each in selectors
+            )
+        return self._with_openai[key]
 
     def to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
         """Return a way to an endpoint with these labels, or with `placed` False to a replica that may be placed on any
@@ -331,20 +345,10 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
     if endpoint.spec.schema_name == OPENAI or model_mode_obstacle(endpoint):
         return
     way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True)
-    if way and any(_speaks_openai(each.selector.match_labels, endpoint, fleet) for each in way.service.spec.endpoints):
+    if way and fleet.ways.has_openai(way.service):
         service = f"ModelService {way.service.name}"
         message = f"is not what other endpoints of {service} speak: clients of OpenAI's API get 400 from it"
         yield warning(message, "spec.api.schema", "Give it a ModelService of its own", endpoint.spec.schema_name)
-
-
-def _speaks_openai(selector: Mapping[str, str], beside: ModelEndpoint, fleet: Fleet) -> bool:
-    """Return whether endpoints that speak OpenAI are selected, which all replicas of the fleet do."""
-    return DEPLOYMENT_LABEL in selector or any(
-        each.namespace == beside.namespace
-        and each.spec.schema_name == OPENAI
-        and selector.items() <= each.labels.items()
-        for each in fleet.of_kind("ModelEndpoint")
-    )
 
 
 def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:

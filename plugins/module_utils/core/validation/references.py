@@ -279,7 +279,7 @@ class _Fleet:
     @cached_property
     def ways(self) -> Ways:
         """Return the ways from all gateways in mode Model."""
-        read = ("InferenceGateway", "ModelService", "InferenceCluster", "CallerPolicy")
+        read = ("InferenceGateway", "ModelService", "InferenceCluster", "CallerPolicy", "ModelEndpoint")
         return Ways(*(self.of_kind(kind) for kind in read))
 
     @cached_property

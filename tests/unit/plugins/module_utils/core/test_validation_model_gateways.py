@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -469,6 +470,25 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
 )
 def test_no_problem(changed: dict[str, str]) -> None:
     assert [str(problem) for problem in fleet(**changed).problems] == []
+
+
+def test_endpoints_are_not_compared_with_all_others() -> None:
+    """The cost of validation would be the square of those that do not speak OpenAI."""
+    count = 50
+    endpoints = {f"e{number}": change(ANTHROPIC, "name: saas", f"name: saas-{number}") for number in range(count)}
+    asked = 0
+
+    def profile(frame: FrameType, event: str, _value: object) -> None:
+        nonlocal asked
+        asked += event == "call" and frame.f_code.co_name == "schema_name"
+
+    sys.setprofile(profile)
+    try:
+        loaded = fleet(gateway=GATEWAY, service=ONLY_SAAS, **endpoints)
+    finally:
+        sys.setprofile(None)
+    assert not loaded.problems
+    assert count <= asked <= 10 * count
 
 
 def test_a_misspelt_cluster_is_one_error() -> None:
