@@ -42,9 +42,10 @@ _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", 
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
 _GATEWAY = "InferenceGateway"
 _POLICY = "CallerPolicy"
-_ROUTED = (api.ModelService.KIND, api.ModelEndpoint.KIND, api.InferenceCluster.KIND)
+_ENDPOINT = "ModelEndpoint"
+_ROUTED = ("ModelService", _ENDPOINT, "InferenceCluster")
 _OF_COPIES = (names.MANAGED_BY_LABEL, names.PUBLISHED_LABEL)
-_STATE = ("ModelReplica", "ModelEndpoint")
+_STATE = ("ModelReplica", _ENDPOINT)
 _OWNERS = frozenset(OWNER_LABELS.values())
 
 
@@ -68,6 +69,11 @@ class ControlCluster:
     def applied(self, ref: Ref) -> Object | None:
         """Return a resource as it is on the control cluster, copied or made there; None for one that is not."""
         return self._observed.control.find(ref.kind, ref.namespace, ref.name)
+
+    def lacks(self, ref: Ref, built: Callable[[Ref], Object | None]) -> bool:
+        """Return whether no run applied a resource: each leaves copies of all resources here, and in the build folder
+        (`built`). A cluster without any copy may have become the home of the fleet just now."""
+        return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded) -> list[Object]:
         """The copies of manifests that belong on the control cluster (see `published_copies`)."""
@@ -203,15 +209,18 @@ def _held(
     return None
 
 
-def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool, is_first: bool) -> Iterator[Problem]:
+def forgotten(
+    invalid: Iterable[Ref], earlier: Earlier, lacks: Callable[[Ref], bool], *, has_models: bool, is_first: bool
+) -> Iterator[Problem]:
     """Yield the problems of resources that are neither right nor known as they were applied: those that
     `held_resources` does not have, and without which others would change.
 
     Without an InferenceGateway that is on a workload cluster, engines would lose the names that they have because of
     it, and serve on under others. With `is_first`, where the run makes all engines, they would be made without, and
-    replaced later; they may also be those of a fleet whose state was lost. Without a CallerPolicy, its services would
-    answer to everyone with a key. Without a service, an endpoint or a cluster, routes and certificates of others would
-    go, where gateways in mode Model are."""
+    replaced later; they may also be those of a fleet whose state was lost. Where gateways in mode Model are, without a
+    CallerPolicy its services would answer to everyone with a key, also without a new one, as others may have left them
+    to it; and without a service, an endpoint or a cluster, routes and certificates of others would go. `lacks` says
+    that an endpoint was never applied: then none has it."""
     for ref in sorted(invalid):
         if ref.kind == _GATEWAY and any(place for place, __ in earlier(ref)):
             message = "has errors, and cannot be held: without a control cluster, how it was before is not known"
@@ -222,17 +231,17 @@ def forgotten(invalid: Iterable[Ref], earlier: Earlier, *, has_models: bool, is_
                 "runs, and engines would be made without the names that it asks for"
             )
             yield Problem(message, hint="Correct its manifest, or remove it from the manifests", ref=ref)
-        elif ref.kind == _POLICY:
+        elif ref.kind == _POLICY and has_models:
             message = (
-                "has errors, and cannot be held: how it was before is not known, as no control cluster has it, and "
-                "without it its services would be open to every caller with a key"
+                "has errors, and cannot be held: how it was before is not known, as no copy of it was found on a "
+                "control cluster, and without it its services would be open to every caller with a key"
             )
             hint = "Correct its manifest. To open its services, remove it from the manifests"
             yield Problem(message, hint=hint, ref=ref)
-        elif has_models and ref.kind in _ROUTED and (ref.kind == api.ModelEndpoint.KIND or any(earlier(ref))):
+        elif has_models and ref.kind in _ROUTED and (not lacks(ref) if ref.kind == _ENDPOINT else any(earlier(ref))):
             message = (
                 "has errors, and cannot be held beside gateways in mode Model: how it was before is not known, as no "
-                "control cluster has it, and routes that need it would go"
+                "copy of it was found on a control cluster, and routes that need it would go"
             )
             yield Problem(message, hint="Correct its manifest, or remove it from the manifests", ref=ref)
 

@@ -191,12 +191,13 @@ class Outcome:
 @dataclass(frozen=True)
 class State:
     """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
-    they were `applied` to the control cluster."""
+    they were `applied` to the control cluster, if it is not known that it `lacks` them."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
     statuses: Mapping[Ref, Mapping[str, Any]]
     applied: Callable[[Ref], Object | None]
+    lacks: Callable[[Ref], bool] = lambda _ref: False
 
 
 def read_manifests(
@@ -402,7 +403,9 @@ def _fleet(
     loaded = _load(settings, control.applied, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
-    return loaded, State(control.existing(), control.earlier, control.statuses(), control.applied), published, observed
+    lacks = partial(control.lacks, built=partial(_built, before))
+    state = State(control.existing(), control.earlier, control.statuses(), control.applied, lacks)
+    return loaded, state, published, observed
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
@@ -515,7 +518,7 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
     held, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
     invalid = loaded.invalid.difference(resource.ref for resource in held)
     is_first = not state.existing and any(isinstance(each, api.ModelDeployment) for each in loaded.resources)
-    if lost := list(forgotten(invalid, state.earlier, has_models=has_models, is_first=is_first)):
+    if lost := list(forgotten(invalid, state.earlier, state.lacks, has_models=has_models, is_first=is_first)):
         raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
     resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
     if state.existing and not settings.allow_empty:

@@ -404,6 +404,68 @@ def test_what_gateways_of_models_need_stops_a_run_where_it_is_not_known(fleet: C
     assert "cannot be held beside gateways in mode Model" in str(caught.value.problems[-1])
 
 
+OF_RUNS = {"plan.json", "report.html"}
+OTHERS_ENDPOINT = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: new, namespace: others, labels: {provider: new}}
+spec: {origin: "https://api.new.example", modle: x}
+"""
+
+
+def test_a_new_endpoint_with_errors_stops_no_run_of_a_fleet_that_is_known(fleet: Controlled) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    fleet.run()
+    fleet.text += OTHERS_ENDPOINT
+    assert files(fleet.run(invalid="hold")) <= OF_RUNS
+    fleet.edit("modle", "model")
+    assert "control/namespaces/others/modelendpoint-new.yaml" in files(fleet.run())
+
+
+@pytest.mark.parametrize("lost", ["control cluster", "copy"])
+def test_an_endpoint_with_errors_that_may_be_in_use_stops_the_run(fleet: Controlled, lost: str) -> None:
+    """One whose copy was removed by hand, and any of a fleet whose first run on a control cluster this is."""
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    fleet.run()
+    fleet.edit(*BESIDE_MODELS["endpoint"])
+    if lost == "copy":
+        del fleet.applied["ModelEndpoint", "team", "together"]
+    else:
+        fleet.applied.clear()
+        shutil.rmtree(fleet.built / "control")
+    with pytest.raises(build.ManifestError) as caught:
+        fleet.run(invalid="hold")
+    assert "no copy of it was found on a control cluster" in str(caught.value.problems[-1])
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["the control cluster", "the build folder"])
+def test_a_policy_with_errors_stops_no_run_without_gateways_that_know_callers(fleet: Controlled, reads: bool) -> None:
+    run = fleet.run if reads else functools.partial(Fleet.run_unseen, fleet)
+    if reads:
+        fleet.settle()
+    run()
+    fleet.text += "---\n" + POLICY.split("---\n")[-1]
+    fleet.edit(*BROKEN)
+    assert files(run(invalid="hold")) <= OF_RUNS
+
+
+def test_a_new_policy_with_errors_stops_a_run_where_gateways_know_callers(fleet: Controlled) -> None:
+    """The one that it takes the place of leaves it its services."""
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    fleet.run()
+    fleet.edit(*BROKEN)
+    fleet.edit("name: customers", "name: clients")
+    with pytest.raises(build.ManifestError) as caught:
+        fleet.run(invalid="hold")
+    assert "CallerPolicy team/clients: Has errors, and cannot be held" in str(caught.value.problems[-1])
+
+
 def test_a_gateway_that_nothing_is_known_of_may_be_anywhere(fleet: Controlled) -> None:
     fleet.text += GATEWAY
     fleet.run()
