@@ -24,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import MovedGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import reaches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
     model_gateway_status,
     refused_gateways,
@@ -194,13 +193,9 @@ def served_services(plan: Plan) -> list[ServedService]:
     for each in plan.models.routes:
         routes.setdefault((each.route.service.namespace, each.route.service.name), []).append(each)
     urls = {gateway.name: _url(plan, gateway) for gateway in fleet.model_gateways}
-    kept = reaches(plan.context, {cluster.name for cluster in plan.clusters}) if fleet.held_models else {}
-    found = []
-    for routed in plan.traffic.services:
-        key = (routed.namespace, routed.name)
-        kept_by = [name for name in (kept[key].gateways if key in kept else ()) if name in fleet.held_models]
-        found.append(_served(plan, routed, routes.get(key, ()), urls, kept_by))
-    return found
+    return [
+        _served(plan, routed, routes.get((routed.namespace, routed.name), ()), urls) for routed in plan.traffic.services
+    ]
 
 
 def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
@@ -208,27 +203,17 @@ def _url(plan: Plan, gateway: api.InferenceGateway) -> str:
     return (endpoints and endpoints.open_ai) or ""
 
 
-def _served(
-    plan: Plan,
-    routed: RoutedService,
-    routes: Sequence[RoutedModel],
-    urls: Mapping[str, str],
-    kept_by: Sequence[str],
-) -> ServedService:
-    """Return a service in a fleet with gateways in mode Model. `kept_by`: those whose manifests have errors, and that
-    serve it as before."""
+def _served(plan: Plan, routed: RoutedService, routes: Sequence[RoutedModel], urls: Mapping[str, str]) -> ServedService:
+    """Return a service in a fleet with gateways in mode Model."""
     gateways = [each.route.gateway for each in routes]
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     is_path = plan.context.fleet.serves_paths
     note = _path_note(routed)
-    held = not routes and (routed.held or bool(kept_by))
+    held = not routes and routed.held
     if not is_path:
-        of_none = Resolution((), None) if kept_by else _of_none(routed.resolution)
-        resolution = _in_use(routes[0]) if routes else of_none
+        resolution = _in_use(routes[0]) if routes else _of_none(routed.resolution)
         routed = replace(routed, resolution=resolution, path="", address="", held=held)
-        if held:
-            note = f"unchanged: the manifest of InferenceGateway {some(kept_by)} has errors" if kept_by else note
-        elif service is not None:
+        if service is not None and not held:
             note = _model_note(plan, service, resolution, bool(routes))
     return ServedService(
         routed,

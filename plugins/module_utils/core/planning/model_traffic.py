@@ -244,10 +244,10 @@ def _routes(served: Iterable[RoutedModel]) -> list[Object]:
 
 
 def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[str, Object]]:
-    """Return the objects of earlier runs on workload clusters that stay: of gateways that were moved, and of gateways,
-    gateways on clusters and services whose manifests have errors."""
+    """Return the objects of earlier runs on workload clusters that stay: of gateways that were moved, and of services
+    and gateways on clusters whose manifests have errors."""
     held = context.fleet.held
-    refs = [ref for ref in held if ref.kind in ("InferenceGateway", "ModelService")]
+    refs = [ref for ref in held if ref.kind == "ModelService"]
     refs += [
         gateway.ref
         for gateway in context.fleet.model_gateways

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Lost, Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
@@ -249,6 +250,21 @@ def test_what_needs_a_gateway_stays_while_its_manifest_has_errors(fleet: Control
     run()
     fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
     assert not files(run(invalid="hold"))
+
+
+def test_a_question_about_more_manifests_knows_a_gateway_with_errors(fleet: Controlled) -> None:
+    fleet.text += POLICY
+    fleet.edit(*TOGETHER)
+    fleet.settle()
+    fleet.run()
+    fleet.edit("clusterName: edge\n", "clusterName: edge\n  nonsense: 1\n")
+    more = fleet.folder / "more.yaml"
+    more.write_text(MANIFESTS[MANIFESTS.rindex("---") :].replace("chat", "later"))
+    question = Question(lose=[Lost(cluster="edge")], add=[str(more)])
+    answer = fleet.run(invalid="hold", check_mode=True, question=question).answer
+    assert answer is not None
+    assert answer.gateways is not None
+    assert answer.gateways.clusters == {"models": "edge"}
 
 
 def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fleet: Controlled) -> None:

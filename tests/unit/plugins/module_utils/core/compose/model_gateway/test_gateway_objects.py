@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import observation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 sys.path.insert(0, str(Path(__file__).parent))
 import model_fleet
@@ -247,18 +245,6 @@ def test_gateways_of_two_clusters_serve_side_by_side() -> None:
         assert built("AIGatewayRoute", "chat", cluster=name)
     routes = [value["spec"] for value in built.plan.control if value["kind"] == "ModelRoute"]
     assert [(route["gatewayName"], route["serviceName"]) for route in routes] == [("eu", "chat"), ("us", "chat")]
-
-
-def test_what_a_gateway_has_stays_while_its_manifest_has_errors() -> None:
-    documents = [each for each in fleet() if each["kind"] != "InferenceGateway"]
-    ref = Ref("InferenceGateway", "", "eu")
-    before = build(fleet())("Gateway", GATEWAY, SYSTEM)
-
-    def earlier(asked: Ref) -> list[tuple[str, Object]]:
-        return [("hub", before)] if asked == ref else []
-
-    built = build(documents, invalid=[ref], earlier=earlier)
-    assert built("Gateway", GATEWAY, SYSTEM) == before
 
 
 def test_labels_of_secrets_with_keys_are_observed_and_their_values_are_not() -> None:

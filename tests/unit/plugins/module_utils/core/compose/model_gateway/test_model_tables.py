@@ -396,35 +396,9 @@ def test_a_service_that_no_gateway_in_mode_model_serves_has_no_gateway() -> None
     ]
 
 
-WRONG = Ref("InferenceGateway", "", "eu")
-
-
-def with_errors(*documents: Document, known: bool) -> Built:
-    """The fleet whose only gateway has an invalid manifest now; without `known`, it was never there."""
-    composed = [("hub", value) for value in build(fleet(*PROVIDERS)).objects["hub"].values()]
-
-    def earlier(ref: Ref) -> list[tuple[str, Object]]:
-        owner = {"InferenceGateway": "modelplane.ai/gateway", "ModelService": "modelplane.ai/service"}.get(ref.kind, "")
-        found = [each for each in composed if each[1]["metadata"].get("labels", {}).get(owner) == ref.name]
-        return found if known else []
-
-    return build(without_gateway(*PROVIDERS, *documents), invalid=[WRONG], earlier=earlier)
-
-
-def test_a_gateway_whose_manifest_has_errors_makes_no_paths_and_serves_what_it_served() -> None:
-    other = service(provider_entry("a"), name="later")
-    built = with_errors(other, known=True)
-    assert not built.plan.context.fleet.serves_paths
-    assert not {value["kind"] for value in built.plan.control} & {"HTTPRoute", "Deployment"}
-    assert plan_table(built).splitlines() == [
-        "SERVICE        URL                 IN USE",
-        "ml-team/chat   model ml-team/chat  0 of 0",
-        "    unchanged: the manifest of InferenceGateway eu has errors",
-        "ml-team/later  no gateway          0 of 1",
-        "    not usable: a",
-        "    no InferenceGateway serves it: none selects its labels",
-    ]
-    assert with_errors(known=False).plan.context.fleet.serves_paths, "of one that never was, no mode is known"
+def test_a_new_gateway_whose_manifest_has_errors_takes_no_paths() -> None:
+    built = build(without_gateway(*PROVIDERS), invalid=[Ref("InferenceGateway", "", "eu")])
+    assert built.plan.context.fleet.serves_paths, "of one that never was, no mode is known"
 
 
 def test_a_gateway_in_mode_path_whose_manifest_has_errors_still_has_paths() -> None:
