@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, guards
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import KINDS as ROUTES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
     TLS_SECRET,
@@ -75,6 +75,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_
     wait_followed,
     wait_rewritten,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_guards import RouteGuards
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
@@ -224,6 +225,7 @@ class _Run:
         self.store = RecordStore(client, options.fleet, options.scope or client.name)
         self.sender = Sender(client, options.check_mode, options.force)
         self.secrets = SecretAccess(client, check_mode=options.check_mode)
+        self.guards = RouteGuards(client)
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
         self._made: list[Result] = []
@@ -486,8 +488,8 @@ class _Run:
             if key.namespace in self.sender.new_namespaces - made:
                 made.add(key.namespace)
                 self._make_namespace(key.namespace, pending)
-            if unguarded := _unguarded(value, unapplied):
-                results.append(result(value, "failed", unguarded, before=before))
+            if refusal := self.guards.refusal(value, before, unapplied):
+                results.append(result(value, "failed", refusal, before=before))
                 continue
             if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
                 self.secrets.open(key.namespace)
@@ -668,15 +670,6 @@ class _Run:
             replace(found, ready=False, message="it is deleted, and still there") if found.key in left else found
             for found in results
         ]
-
-
-def _unguarded(route: Object, unapplied: Iterable[tuple[Object, Object | None]]) -> str:
-    """Return why a route is not applied, "" where it may be. `unapplied` are objects that failed, as they are desired
-    and as they are: without the policies among them, a route would let in whoever reaches its gateway."""
-    if text(route, "kind") not in ROUTES:
-        return ""
-    missing = [str(Key.of(value)) for value, live in unapplied if guards(value, route) and not guards(live, route)]
-    return f"it is not applied without what guards it, which failed: {listed(missing)}" if missing else ""
 
 
 def _is_ours(live: Mapping[str, Any]) -> bool:

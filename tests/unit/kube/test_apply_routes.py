@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
-from ansible_collections.modelplane.fleet.tests.kube.model_gateways import of_the_ai_gateway
+from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,
@@ -42,9 +42,10 @@ def routed(place: Place) -> Place:
 
 @pytest.fixture
 def ai_routed(routed: Place, tmp_path: Path) -> Place:
-    definition = next(each for each in of_the_ai_gateway() if each["spec"]["names"]["kind"] == "AIGatewayRoute")
-    (tmp_path / "definition.json").write_text(json.dumps(definition))
-    routed.plane.install_crds(tmp_path / "definition.json")
+    for each in definitions():
+        if each["spec"]["names"]["kind"] in ("AIGatewayRoute", "SecurityPolicy"):
+            (tmp_path / f"{each['metadata']['name']}.json").write_text(json.dumps(each))
+    routed.plane.install_crds(tmp_path)
     routed.client.forget_discovery()
     return routed
 
@@ -103,6 +104,31 @@ def test_a_route_that_a_failed_policy_does_not_guard_is_applied(routed: Place) -
     other = policy(place, {**WEB, "name": "other"}, place.namespace)
     applied = place.apply([*place.objects(), policies(place), other, route(place)])
     assert (only(applied, "Policy").action, only(applied, "HTTPRoute").action) == ("failed", "created")
+
+
+@pytest.mark.parametrize("target", [GATEWAY, WEB], ids=["gateway", "route"])
+def test_a_route_is_not_made_where_a_policy_of_others_may_open_it(ai_routed: Place, target: Object) -> None:
+    place = ai_routed
+    namespace = SYSTEM if target is GATEWAY else place.namespace
+    made = ai_route(place, "web", parentRefs=[{**GATEWAY, "namespace": SYSTEM}])
+    objects = [*place.objects(), made]
+    spec = {"targetRefs": [target], "authorization": {"defaultAction": "Allow"}}
+    theirs = thing("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "theirs", namespace, spec=spec)
+    del theirs["metadata"]["labels"]
+    assert not place.apply(objects[:-1]).failed
+    place.plane.apply([theirs])
+    for check_mode in (True, False):
+        refused = only(place.apply(objects, check_mode=check_mode), "AIGatewayRoute")
+        assert (refused.action, place.get(made)) == ("failed", None)
+        assert refused.message.startswith(f"it is not applied: SecurityPolicy {namespace}/theirs, which is not of the")
+        assert refused.message.endswith(": remove it")
+    place.plane.objects.delete("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "theirs", namespace)
+    assert only(place.apply(objects), "AIGatewayRoute").action == "created"
+    # What is there already is in use, and changes.
+    place.plane.apply([theirs])
+    changed = ai_route(place, "next", parentRefs=made["spec"]["parentRefs"])
+    assert only(place.apply([*place.objects(), changed]), "AIGatewayRoute").action == "updated"
+    place.plane.objects.delete("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "theirs", namespace)
 
 
 def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(routed: Place) -> None:

@@ -1,46 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Relations of routes: policies that guard a route before it is applied, and objects that it refers to.
-
-An AIGatewayRoute becomes an HTTPRoute of its own name, to which policies are attached (controller of the AI gateway).
-"""
+"""Relations of routes: objects that a route refers to, and whether gateways follow it."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
 HTTP_ROUTE, AI_ROUTE = "HTTPRoute", "AIGatewayRoute"
 KINDS = frozenset({HTTP_ROUTE, AI_ROUTE})
 """Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
-
-_ATTACHED = "gateway.networking.k8s.io"
-
-
-def guards(policy: Object | None, route: Object) -> bool:
-    """Return True for a policy that is attached to a route or to a Gateway of it (GEP-713)."""
-    return any(_attaches(target, policy, route) for target in _targets(policy))
-
-
-def _targets(policy: Object | None) -> Iterator[Mapping[str, object]]:
-    yield from entries(policy, "spec", "targetRefs")
-    if target := fields(policy, "spec", "targetRef"):
-        yield target
-
-
-def _attaches(target: Mapping[str, object], policy: Object | None, route: Object) -> bool:
-    if text(target, "group") != _ATTACHED:
-        return False
-    namespace, name = text(policy, "metadata", "namespace"), text(target, "name")
-    own = text(route, "metadata", "namespace")
-    if text(target, "kind") == HTTP_ROUTE:
-        return (namespace, name) == (own, text(route, "metadata", "name"))
-    return text(target, "kind") == "Gateway" and any(
-        (text(parent, "namespace") or own, text(parent, "name")) == (namespace, name)
-        and len({text(parent, "sectionName"), text(target, "sectionName")} - {""}) < 2
-        for parent in entries(route, "spec", "parentRefs")
-    )
 
 
 def references(route: Object) -> frozenset[tuple[str, str]]:

@@ -7,11 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import (
-    guards,
-    is_behind,
-    references,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import is_behind, references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 
 GROUP = "gateway.networking.k8s.io"
 ROUTE = {
