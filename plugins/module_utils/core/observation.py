@@ -19,7 +19,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         nodes: {<pool>: 3}                       # Ready nodes
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
-        objects: [<Kubernetes object>, ...]
+        objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
     accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
 
 Beyond identity nothing of an object is checked: it is foreign data, read through `core/wire.py`.

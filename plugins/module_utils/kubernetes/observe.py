@@ -16,7 +16,9 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import route_policies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
@@ -86,7 +88,8 @@ class Nodes:
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """Snapshot of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people."""
+    """Snapshot of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people.
+    `traffic_policies` are the BackendTrafficPolicies of the fleet, None where they were not read."""
 
     entry: Mapping[str, Any]
     version: str = ""
@@ -96,6 +99,7 @@ class ClusterSnapshot:
     failing_pods: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     requests: int = 0
+    traffic_policies: Sequence[Object] | None = None
 
     @property
     def unreachable(self) -> str:
@@ -140,11 +144,12 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
     of_models = _of_model_gateways(client, cluster, gateway)
+    policies, unread = _policies(client) if _hosts_gateway(cluster, gateway) else ({}, [])
     missing, warnings = _missing_from_stack(client, cluster, gateway, version)
     if is_routed(gateway) and not admitted_host(route):
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
-    warnings += _device_warnings(client, cluster, nodes)
+    warnings += [*_device_warnings(client, cluster, nodes), *unread]
     pools = _pools(nodes)
     entry: dict[str, Any] = {
         "unreachable": "",
@@ -152,7 +157,13 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
         "objects": sorted(
-            [*found, *pods, *(trim(value) for value in (gateway, route, *of_models) if value)], key=_order
+            [
+                *found,
+                *pods,
+                *(trim(value) for value in (gateway, route, *of_models) if value),
+                *(route_policies.trim_policy(value) for values in policies.values() for value in values),
+            ],
+            key=_order,
         ),
     }
     if is_openshift(client):
@@ -174,6 +185,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         failing_pods=failing_pods(pods),
         warnings=[*client.warnings, *warnings],
         requests=sum(client.requests.values()),
+        traffic_policies=policies.get(route_policies.TRAFFIC),
     )
 
 
@@ -290,11 +302,32 @@ def _of_model_gateways(client: Client, cluster: ExpectedCluster, gateway: Object
     if cluster.has_cluster_gateway:
         found.append(client.get(*_GATEWAY, constants.CLUSTER_GATEWAY, namespace))
         found.append(client.get("v1", "ConfigMap", constants.CLUSTER_GATEWAY_CA, namespace))
-    if cluster.hosts_gateway or label(gateway, names.GATEWAY_LABEL):
-        # One that has left the manifests may have to stay.
+    if _hosts_gateway(cluster, gateway):
         found.append(client.get("v1", "ConfigMap", constants.MODEL_GATEWAY_CA, namespace))
         found += listed(client, *_AI_ROUTE)
     return found
+
+
+def _hosts_gateway(cluster: ExpectedCluster, gateway: Object | None) -> bool:
+    """Return whether a cluster has a gateway in mode Model: one that has left the manifests may have to stay."""
+    return cluster.hosts_gateway or bool(label(gateway, names.GATEWAY_LABEL))
+
+
+def _policies(client: Client) -> tuple[dict[str, list[Object]], list[str]]:
+    """Return the policies in namespaces of the fleet, also those of others, by kind, and warnings of kinds that could
+    not be read."""
+    found: dict[str, list[Object]] = {}
+    unread = []
+    for kind in route_policies.KINDS:
+        try:
+            values = client.list(ENVOY_API, kind).items
+        except NotServed:
+            continue
+        except Forbidden as error:
+            unread.append(f"it is not known whether gateways accept objects of kind {kind}: {reason(error)}")
+            continue
+        found[kind] = [value for value in values if names.is_fleet_namespace(text(value, "metadata", "namespace"))]
+    return found, unread
 
 
 def _place(value: Object) -> tuple[str, str]:

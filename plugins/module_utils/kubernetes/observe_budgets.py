@@ -17,6 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedBudget, budget_wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import budget_use
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.budget_use import Callers, Count, Question
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import TRAFFIC, is_ours
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
@@ -38,18 +40,19 @@ _STRANGE = "its rate limit service answers with something else"
 
 def with_budgets(snapshot: ClusterSnapshot, client: Client, callers: Callers) -> ClusterSnapshot:
     """Return the snapshot of a cluster with the budgets of its gateway. Raises ApiError as `observe_budgets` does."""
-    found = [budget_wire(budget) for budget in observe_budgets(client, callers)]
+    found = [budget_wire(budget) for budget in observe_budgets(client, callers, snapshot.traffic_policies)]
     entry = {**snapshot.entry, "budgets": found} if found else snapshot.entry
     return replace(snapshot, entry=entry, requests=sum(client.requests.values()))
 
 
-def observe_budgets(client: Client, callers: Callers) -> list[ObservedBudget]:
+def observe_budgets(client: Client, callers: Callers, policies: Sequence[Object] | None = None) -> list[ObservedBudget]:
     """Return the use of the budgets that the gateway of a cluster has. `callers`: whose use is asked for, by
-    CallerPolicy. The last requests to be sent: the client waits less for answers from then on. Raises ApiError when the
-    cluster does not answer."""
+    CallerPolicy; `policies` are its BackendTrafficPolicies if they were read before. The last requests to be sent: the
+    client waits less for answers from then on. Raises ApiError when the cluster does not answer."""
     if not callers:
         return []
-    asked = budget_use.inquiry(listed(client, ENVOY_API, "BackendTrafficPolicy"), callers)
+    known = listed(client, ENVOY_API, TRAFFIC) if policies is None else filter(is_ours, policies)
+    asked = budget_use.inquiry(known, callers)
     answers: dict[Question, Count | None] = {}
     problem = ""
     client.answer_within(_PATIENCE)

@@ -4,20 +4,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import Expected, expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import conflict, contested
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
@@ -34,6 +39,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
     INFERENCE_EXTENSION,
     ControlPlane,
 )
+from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import settle
 from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
 
@@ -41,6 +47,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / 
 
 import sightings as seen
 
+ROLES = Path(__file__).parents[3] / "roles"
 DRIVER = "gpu.nvidia.com"
 EAST = expected([seen.EXISTING, seen.CLASS]).cluster("east")
 NODE = "gpu-l4-0"
@@ -194,6 +201,58 @@ def test_a_stack_that_is_not_programmed(stack: ControlPlane) -> None:
     assert found.entry["stack"]["ready"] is False
     assert found.entry["stack"]["message"].startswith(
         "Gateway modelplane-system/inference-gateway is not programmed yet"
+    )
+
+
+def test_policies_on_the_routes_of_a_gateway_in_mode_model(stack: ControlPlane, tmp_path: Path) -> None:
+    for definition in definitions():
+        (tmp_path / f"{definition['metadata']['name']}.json").write_text(json.dumps(definition))
+    stack.install_crds(tmp_path)
+    for namespace in ("mp-ml-team", "elsewhere"):
+        stack.create_namespace(namespace)
+    target = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "chat"}
+
+    def policy(name: str, namespace: str, **labels: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+            "kind": "SecurityPolicy",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": {"targetRefs": [target], "authorization": {"defaultAction": "Allow"}},
+        }
+
+    ours = policy("chat", "mp-ml-team", **{"app.kubernetes.io/managed-by": "modelplane.fleet"})
+    stack.apply([ours, policy("theirs", "mp-ml-team"), policy("theirs", "elsewhere")])
+    said = {
+        "type": "Accepted",
+        "status": "False",
+        "reason": "Conflicted",
+        "message": "Unable to target HTTPRoute",
+        "lastTransitionTime": "2026-03-05T10:00:00Z",
+        "observedGeneration": 1,
+    }
+    ancestor = {"ancestorRef": {"name": "inference-gateway"}, "controllerName": "a.b/c", "conditions": [said]}
+    stack.objects.patch(
+        "gateway.envoyproxy.io/v1alpha1",
+        "SecurityPolicy",
+        "chat",
+        {"status": {"ancestors": [ancestor]}},
+        "mp-ml-team",
+        subresource="status",
+    )
+    rights = yaml.safe_load_all((ROLES / "control_plane/files/rbac/workload-cluster.yaml").read_text())
+    granted = next(each["rules"] for each in rights if each["kind"] == "ClusterRole")
+    with connect(reader(stack, "fleet", rules=granted), write_cache=False) as client:
+        snapshot = observe_cluster(client, replace(EAST, hosts_gateway=True))
+    objects = parse({"clusters": {"east": snapshot.entry}}).clusters["east"].objects
+    assert [identity(value)[2:] for value in objects.of_kind("SecurityPolicy")] == [
+        ("mp-ml-team", "chat"),
+        ("mp-ml-team", "theirs"),
+    ]
+    route = {"metadata": {"name": "chat", "namespace": "mp-ml-team"}}
+    assert conflict(contested(objects), [route]) == (
+        "SecurityPolicy mp-ml-team/chat is not accepted: Conflicted: Unable to target HTTPRoute; SecurityPolicy "
+        "mp-ml-team/theirs, which is not of the fleet, is attached to a route or gateway of it, and may take the place "
+        "of keys, rights and budgets there: remove it"
     )
 
 

@@ -506,11 +506,62 @@ def test_what_is_read_of_a_cluster_with_a_gateway_in_mode_model() -> None:
     client = MemoryClient(MODELS)
     entry = observe_cluster(client, replace(EAST, has_cluster_gateway=True, hosts_gateway=True)).entry
     names = ["Gateway cluster-gateway", "ConfigMap cluster-gateway-ca", "ConfigMap inference-gateway-ca"]
-    assert read_names(client) == [*names, "AIGatewayRoute"]
+    policies = ["BackendTrafficPolicy", "ClientTrafficPolicy", "SecurityPolicy"]
+    assert read_names(client) == [*names, "AIGatewayRoute", *policies]
     objects = parse({"clusters": {"east": entry}}).clusters["east"].objects
     route = objects.find("AIGatewayRoute", "mp-a", "chat")
     assert route
     assert route["status"] == {"conditions": seen.conditions(Accepted="True")}
+
+
+def envoy_policy(kind: str, name: str, namespace: str, *, ours: bool) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "modelplane.fleet"} if ours else {"team": "a"}
+    accepted = {"type": "Accepted", "status": "False", "reason": "Conflicted", "lastTransitionTime": "2026-01-01"}
+    return {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "generation": 2,
+            "labels": labels,
+            "annotations": {"a": "b"},
+        },
+        "spec": {"targetRefs": [{"kind": "HTTPRoute", "name": "chat"}], "oidc": {"clientID": "hunter2"}},
+        "status": {"ancestors": [{"ancestorRef": {"name": "inference-gateway"}, "conditions": [accepted]}]},
+    }
+
+
+HOSTING = replace(EAST, hosts_gateway=True)
+
+
+def test_policies_of_others_are_seen_by_their_targets_alone() -> None:
+    kind = "SecurityPolicy"
+    places = {"own": ("mp-a", True), "foreign": ("mp-a", False), "elsewhere": ("team-a", False)}
+    policies = [envoy_policy(kind, name, place, ours=ours) for name, (place, ours) in places.items()]
+    entry = observe_cluster(MemoryClient([*MODELS, *policies]), HOSTING).entry
+    found = {value["metadata"]["name"]: value for value in entry["objects"] if value["kind"] == kind}
+    assert "hunter2" not in str(found)
+    spec = {"targetRefs": [{"kind": "HTTPRoute", "name": "chat"}]}
+    assert found.pop("foreign") == {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "foreign", "namespace": "mp-a"},
+        "spec": spec,
+    }
+    (own,) = found.values()
+    assert (own["metadata"]["generation"], own["spec"]) == (2, spec)
+    (ancestor,) = own["status"]["ancestors"]
+    assert ancestor["conditions"] == [{"type": "Accepted", "status": "False", "reason": "Conflicted"}]
+
+
+def test_policies_that_may_not_be_read_are_a_warning() -> None:
+    failures = {"SecurityPolicy": Forbidden("may not list SecurityPolicies", cluster="east")}
+    unread = MemoryClient(MODELS, unserved=["ClientTrafficPolicy"], failures=failures)
+    snapshot = observe_cluster(unread, HOSTING)
+    (warning,) = snapshot.warnings
+    assert warning.startswith("it is not known whether gateways accept objects of kind SecurityPolicy: may not list")
+    assert snapshot.unreachable == ""
 
 
 def test_a_gateway_in_mode_model_is_no_part_of_the_serving_stack() -> None:

@@ -68,6 +68,15 @@ def test_where_no_policy_has_budgets_nothing_is_read() -> None:
     assert client.asked == []
 
 
+def test_policies_that_were_read_are_not_read_again() -> None:
+    client = Gateway()
+    snapshot = ClusterSnapshot({"objects": []}, traffic_policies=RECORDED["policies"])
+    assert with_budgets(snapshot, client, CALLERS).entry["budgets"] == [
+        observation.budget_wire(budget) for budget in observe_budgets(Gateway(), CALLERS)
+    ]
+    assert {asked[0] for asked in client.asked} == {"ask"}
+
+
 def test_a_cluster_without_the_kind_has_no_budgets() -> None:
     assert observe_budgets(Gateway(unserved=["BackendTrafficPolicy"]), CALLERS) == []
 
