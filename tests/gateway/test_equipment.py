@@ -15,6 +15,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
+    conflict,
+    contested,
+    trim_policy,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.kube.client import documents
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority as NamedAuthority
@@ -414,6 +420,29 @@ def test_a_policy_of_a_route_takes_the_place_of_the_gateways(gateway_cluster: Ga
     assert [gateway.request(path, body, each).status for each in (ALICE, BOB, {**BOB, **forged})] == [200, 403, 403]
     gateway_cluster.cluster.objects.delete("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "chat", TEAM)
     gateway_cluster.wait_for("the policy is gone", lambda: gateway.everywhere(200, path, body, BOB))
+
+
+def test_of_two_policies_of_a_route_the_older_one_counts(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:
+    """Envoy Gateway says so of the other one, which is that of the fleet."""
+    assert gateway
+    target = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "chat"}
+    spec = {"targetRefs": [target], "mergeType": "StrategicMerge", "authorization": {"defaultAction": "Allow"}}
+    labels = {"app.kubernetes.io/managed-by": "modelplane.fleet"}
+    theirs, ours = (_made(ENVOY, "SecurityPolicy", name, spec=spec) for name in ("a-theirs", "ours"))
+    objects = gateway_cluster.cluster.objects
+
+    def said() -> str:
+        found = [trim_policy(each) for each in objects.list(ENVOY, "SecurityPolicy", TEAM)]
+        return conflict(contested(Objects(found)), [{"metadata": {"name": "chat", "namespace": TEAM}}])
+
+    gateway_cluster.apply(theirs)
+    gateway_cluster.apply({**ours, "metadata": {**ours["metadata"], "labels": labels}})
+    message = gateway_cluster.wait_for("the other one counts", lambda: "ours is not" in (found := said()) and found)
+    assert f"SecurityPolicy {TEAM}/a-theirs, which is not of the fleet" in message
+    assert f"SecurityPolicy {TEAM}/ours is not accepted: Conflicted: Unable to target HTTPRoute chat" in message
+    objects.delete(ENVOY, "SecurityPolicy", "a-theirs", TEAM)
+    gateway_cluster.wait_for("that of the fleet counts", lambda: not said())
+    objects.delete(ENVOY, "SecurityPolicy", "ours", TEAM)
 
 
 def test_nothing_of_it_is_seen_outside(gateway_cluster: GatewayCluster, gateway: Gateway) -> None:

@@ -73,6 +73,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mov
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
+    contested,
+    foreign,
+    foreign_message,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -91,6 +96,11 @@ class RoutedModel:
     route: Route
     problems: Mapping[str, str]
     objects: tuple[Object, ...]
+
+    @property
+    def ai_routes(self) -> list[Object]:
+        """AIGatewayRoutes among its objects."""
+        return [value for value in self.objects if identity(value)[1] == ROUTE]
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,7 @@ def model_traffic(
         warnings=(
             *refusals,
             *_without_room(routed),
+            *_foreign_policies(context, served),
             *_named_callers(routed),
             *_divided_budgets(known, served),
             *_too_many_rules(known, served),
@@ -240,7 +251,7 @@ def _gateways(
 
 
 def _routes(served: Iterable[RoutedModel]) -> list[Object]:
-    return [value for each in served for value in each.objects if identity(value)[1] == ROUTE]
+    return [value for each in served for value in each.ai_routes]
 
 
 def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[str, Object]]:
@@ -514,6 +525,23 @@ def _too_many_rules(
                     policy = f"CallerPolicy {namespace}/{excess.policies[0]}"
                     found[policy] = f"{policy}: its budgets {excess.message}: {FEWER_RULES}"
     return [message for __, message in sorted(found.items())]
+
+
+def _foreign_policies(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> Iterable[str]:
+    """Yield the SecurityPolicies of others on routes, or on the gateways of these."""
+    for cluster, routes in served.items():
+        seen = context.observed_cluster(cluster)
+        known = contested(seen.objects) if seen else {}
+        found: dict[str, list[str]] = {}
+        for each in routes if known else ():
+            attached = {foreign_message(policy) for route in each.ai_routes for policy in foreign(known, route)}
+            for message in attached:
+                found.setdefault(message, []).append(each.route.service.model_name)
+        for message, models in sorted(found.items()):
+            yield (
+                f"cluster {cluster}: {message}. It concerns ModelService {some(models, 3)}; until then, only routes "
+                "that are there already are applied"
+            )
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:

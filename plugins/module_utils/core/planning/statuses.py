@@ -62,6 +62,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_route import model_route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
+    Contested,
+    conflict,
+    contested,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, number, text
 
 _NOT_OBSERVED = ReplicaState(None, None)
@@ -270,9 +275,12 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
         gateway.name: model_gateway_status(plan, gateway).fields.address or ""
         for gateway in plan.context.fleet.model_gateways
     }
+    known: dict[str, Contested] = {}
     for each in plan.models.routes:
         route, cluster = composed_route(each.route), each.route.gateway.spec.cluster_name or ""
         seen = plan.context.observed_cluster(cluster)
+        if cluster not in known:
+            known[cluster] = contested(seen.objects) if seen else {}
         endpoints = {member.endpoint.name: "" for member in each.route.resolution.members}
         yield (
             route,
@@ -283,6 +291,7 @@ def _routes(plan: Plan) -> Iterator[_RouteStatus]:
                 seen.objects if seen and not seen.unreachable else None,
                 endpoints={**endpoints, **each.problems},
                 address=addresses[each.route.gateway.name],
+                conflict=conflict(known[cluster], each.ai_routes),
                 is_declared=plan.context.declared(cluster),
                 previous=_before(plan, route.ref),
             ),

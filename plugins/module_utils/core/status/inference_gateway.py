@@ -13,8 +13,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import HEALTH
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    READY,
     Condition,
     Status,
     declared_message,
@@ -23,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import conflict, contested
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -36,6 +39,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 )
 
 _CONTROLLER = "ControllerReady"
+_ANY_ROUTE: Object = {
+    "metadata": {"name": HEALTH, "namespace": constants.SYSTEM_NAMESPACE},
+    "spec": {"parentRefs": [{"name": constants.MODEL_GATEWAY}]},
+}
+"""Route of a gateway in mode Model, of which all policies on any of its listeners count."""
 _NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
 """Types of node addresses (Kubernetes API reference, NodeAddress), most widely reachable first."""
 
@@ -104,8 +112,11 @@ def model_gateway(
     name = f"Gateway {namespace}/{constants.MODEL_GATEWAY}"
     if seen is None:
         return Status((ready(False, before, f"{name} does not exist yet"),), fields)
-    done = is_true(seen, "Programmed")
-    return Status((ready(done, before, "" if done else f"{name} is not programmed yet"),), fields)
+    if not is_true(seen, "Programmed"):
+        return Status((ready(False, before, f"{name} is not programmed yet"),), fields)
+    if why := conflict(contested(observed), [_ANY_ROUTE]):
+        return Status((Condition(READY, "False", "PolicyConflict", why),), fields)
+    return Status((ready(True, before),), fields)
 
 
 def leaving_gateway(

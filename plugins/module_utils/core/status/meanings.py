@@ -108,7 +108,16 @@ _INFERENCE_GATEWAY = (
             _NOT_OBSERVED,
         ),
     ),
-    _ready("ControllerReady is True, and the controller has accepted the Gateway.", _NOT_OBSERVED),
+    _ready(
+        "ControllerReady is True, and the controller has accepted the Gateway.",
+        Reason(
+            "False",
+            "PolicyConflict",
+            "A policy of the gateway is not accepted, or one that is not of the fleet is attached to it, so that keys, "
+            "rights or budgets may not count (mode Model). The message names them.",
+        ),
+        _NOT_OBSERVED,
+    ),
 )
 
 _SCALED_TO_ZERO = Reason("True", "ScaledToZero", "`spec.replicas` is 0, and no replica is left.")
@@ -231,6 +240,12 @@ _MODEL_ROUTE = (
                 "The gateway has accepted the route; the message names endpoints without requests.",
             ),
             Reason("False", "NoReadyEndpoints", "No endpoint can be used; the message says why."),
+            Reason(
+                "False",
+                "PolicyConflict",
+                "A policy of the route or its gateway is not accepted, or a SecurityPolicy that is not of the fleet is "
+                "attached to one of them. The message names them.",
+            ),
             Reason("False", "WaitingForRoute", "The gateway has not accepted the route yet."),
             Reason("False", "WaitingForGateway", "The gateway has accepted the route, and has no address yet."),
             _NOT_OBSERVED,

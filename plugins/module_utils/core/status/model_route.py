@@ -32,6 +32,7 @@ def model_route(
     *,
     endpoints: Mapping[str, str],
     address: str = "",
+    conflict: str = "",
     is_declared: bool = False,
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelRouteStatus]:
@@ -39,10 +40,11 @@ def model_route(
 
     `desired` are the objects that are composed of it on the gateway's cluster, `observed` those seen there, None when
     it did not answer. `endpoints` are all that the service matches, with the reason why one gets no requests. `address`
-    is that of the gateway. `is_declared`: the cluster is not observed, and assumed to be as declared.
+    is that of the gateway. `conflict` says why policies may not guard it as they should. `is_declared`: the cluster is
+    not observed, and assumed to be as declared.
     """
     before = earlier(route.status, previous)
-    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared, bool(address))
+    routing = _routing(route, cluster, desired, observed, endpoints, before, is_declared, bool(address), conflict)
     if routing.held or routing.status == "Unknown":
         overall = hold("Ready", before, unknown("Ready", routing.message))
     else:
@@ -68,6 +70,7 @@ def _routing(
     before: Mapping[str, Any],
     is_declared: bool,
     has_address: bool,
+    conflict: str,
 ) -> Condition:
     composed = next((value for value in desired if identity(value)[1] == "AIGatewayRoute"), None)
     reasons = "; ".join(by_reason({name: reason for name, reason in endpoints.items() if reason}))
@@ -80,6 +83,8 @@ def _routing(
         return Condition(_ROUTING, "True", "RouteAccepted", joined(declared_message(cluster), unused))
     if observed is None:
         return hold(_ROUTING, before, unknown(_ROUTING, f"cluster {cluster} has not been observed"))
+    if conflict:
+        return Condition(_ROUTING, "False", "PolicyConflict", conflict)
     seen = observed.like(composed)
     if seen is None or condition(seen, "Accepted") != "True":
         gateway = route.spec.gateway_name

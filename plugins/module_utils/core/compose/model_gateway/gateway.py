@@ -19,6 +19,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 NAME = constants.MODEL_GATEWAY
 CALLERS_SECRET = f"{NAME}-callers"
 """Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
+HEALTH = f"{NAME}-healthz"
+"""HTTPRoute that answers to anyone that the gateway is there."""
 
 ATTEMPTS = 2
 """Attempts for each priority: a single failure must not send a request to the next priority, which may cost money."""
@@ -159,12 +161,11 @@ def _client_traffic(gateway: api.InferenceGateway) -> Object:
 
 def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
     """Yield the objects that answer /healthz, without a key: load balancers have none."""
-    name = f"{NAME}-healthz"
-    metadata = gateway_metadata(gateway, name)
+    metadata = gateway_metadata(gateway, HEALTH)
     body = {"type": "Inline", "inline": '{"status":"ok"}'}
     answer = {"statusCode": 200, "contentType": "application/json", "body": body}
     yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
-    reference = parts.named("HTTPRouteFilter", name, constants.ENVOY_GROUP)
+    reference = parts.named("HTTPRouteFilter", HEALTH, constants.ENVOY_GROUP)
     yield _http_route(
         metadata,
         {"type": "Exact", "value": "/healthz"},
@@ -173,9 +174,9 @@ def _health(gateway: api.InferenceGateway) -> Iterable[Object]:
     # Of all policies on routes this one takes the place of the gateway's: nothing but the answer above is behind it.
     yield parts.envoy_object(
         "SecurityPolicy",
-        gateway_metadata(gateway, f"{name}-open"),
+        gateway_metadata(gateway, f"{HEALTH}-open"),
         {
-            "targetRefs": [parts.named("HTTPRoute", name, constants.GATEWAY_GROUP)],
+            "targetRefs": [parts.named("HTTPRoute", HEALTH, constants.GATEWAY_GROUP)],
             "authorization": {"defaultAction": "Allow"},
         },
     )
