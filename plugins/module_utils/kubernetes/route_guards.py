@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.rou
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
     SECURITY,
+    Contested,
     contested,
     foreign,
     foreign_message,
@@ -44,12 +45,12 @@ class RouteGuards:
         # One that is there stays in use.
         if kind != AI_ROUTE or live is not None:
             return ""
-        of_others = [foreign_message(policy) for policy in foreign(contested(self._policies), route)]
+        of_others = [foreign_message(policy) for policy in foreign(self._contested, route)]
         return f"it is not applied: {'; '.join(of_others)}" if of_others else ""
 
     @cached_property
-    def _policies(self) -> Objects:
+    def _contested(self) -> Contested:
         try:
-            return Objects(self._client.list(ENVOY_API, SECURITY).items)
+            return contested(Objects(self._client.list(ENVOY_API, SECURITY).items))
         except (Forbidden, NotServed):
-            return Objects()
+            return {}
