@@ -429,12 +429,14 @@ class _Run:
     def _unwanted(self, desired: Mapping[Key, Object]) -> list[Object]:
         if not self.options.prune or self._is_blind():
             return []
-        kept = {*desired, *self.options.held}
-        if self.options.held:
-            kept.add(SYSTEM_KEY)
-            kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
-        found = unwanted(self.live, self.store, kept, definitions=self.options.definitions)
-        return [value for value in found if not self._has_held_labels(value)]
+        kept = {*desired, *self._held()}
+        return unwanted(self.live, self.store, kept, definitions=self.options.definitions)
+
+    def _held(self) -> set[Key]:
+        """Return what stays as it is, with the namespaces that it is in, and that of the record."""
+        found = {key for key, value in self.live.objects.items() if self._has_held_labels(value)} | self.options.held
+        places = {Key("", NAMESPACE, "", key.namespace) for key in found}
+        return found | places | {SYSTEM_KEY} if found else set()
 
     def _is_blind(self) -> bool:
         """Return True if it is unknown what earlier runs applied."""
@@ -586,7 +588,7 @@ class _Run:
         recorded = set(self.store.own or {}) & set(self.store.others) & set(self.live.objects) - set(desired)
         if not self.options.prune or self.options.check_mode or self.options.held:
             return []
-        return [self.live.objects[key] for key in recorded if key.kind == NAMESPACE]
+        return [self.live.objects[key] for key in recorded - self._held() if key.kind == NAMESPACE]
 
     def _prune_shared(self, values: Sequence[Object]) -> list[Result]:
         """Prune namespaces that no other record has any more.

@@ -46,6 +46,8 @@ _CONTENT = (
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
     ("gateway.networking.k8s.io/v1", "Gateway"),
     ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+    ("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute"),
+    ("gateway.envoyproxy.io/v1alpha1", "Backend"),
 )
 _ISSUED_FOR = "cert-manager.io/certificate-name"
 # Kubernetes and OpenShift put these into every namespace.

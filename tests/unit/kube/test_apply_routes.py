@@ -343,3 +343,33 @@ def test_a_removed_route_that_stays_keeps_nothing(routed: Place, monkeypatch: py
     place.plane.objects.patch(
         held["apiVersion"], "HTTPRoute", "web", {"metadata": {"finalizers": None}}, place.namespace
     )
+
+
+def test_a_route_that_is_held_by_its_labels_keeps_its_namespace(ai_routed: Place) -> None:
+    place = ai_routed
+    namespace, held = thing("v1", "Namespace", place.namespace), ai_route(place, "web")
+    held["metadata"]["labels"]["modelplane.ai/gateway"] = "moved"
+    assert not place.apply([namespace, config("settings", place.namespace), held]).failed
+    labels = frozenset({(("modelplane.ai/gateway", "moved"),)})
+    for desired in ([thing("v1", "Namespace", SYSTEM)], []):
+        applied = place.apply(desired, held_labels=labels)
+        assert not [found for found in applied.results if found.kind == "Namespace" and found.action == "deleted"]
+        assert place.get(held) is not None
+        for name in (SYSTEM, place.namespace):
+            there = place.plane.get("v1", "Namespace", name)
+            assert there is not None
+            assert "deletionTimestamp" not in there["metadata"]
+    assert actions(place.apply([])) == {"AIGatewayRoute/web": "deleted", f"Namespace/{place.namespace}": "deleted"}
+
+
+def test_a_namespace_with_a_route_of_another_owner_stays(ai_routed: Place) -> None:
+    place = ai_routed
+    namespace = thing("v1", "Namespace", place.namespace)
+    place.apply([namespace])
+    other = ai_route(place, "web")
+    del other["metadata"]["labels"]
+    place.plane.objects.apply(other)
+    kept = only(place.apply([]), "Namespace")
+    assert kept.action == "skipped"
+    assert f"AIGatewayRoute {place.namespace}/web" in kept.message
+    place.plane.objects.delete(other["apiVersion"], "AIGatewayRoute", "web", place.namespace)
