@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     CALLERS_SECRET,
     certificate_secrets,
     composed_gateways,
+    gateway_namespace,
     gateway_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
@@ -157,7 +158,7 @@ def model_traffic(
             inside[cluster] = [*inside[cluster], *overflow.cluster_gateway_answers(gateway)]
     objects: dict[str, list[Object]] = {}
     for place, value in stays:
-        objects.setdefault(place, []).append(value)
+        objects.setdefault(place, [gateway_namespace()]).append(value)
     keys = {gateway.name: _key_secrets(context, gateway) for gateway in serving.values()}
     known = {
         cluster: dict(_rights(context, gateway, served[cluster], keys[gateway.name]))

@@ -77,7 +77,7 @@ def composed_gateways(gateways: Iterable[api.InferenceGateway]) -> dict[str, api
 def gateway_objects(gateway: api.InferenceGateway) -> tuple[Object, ...]:
     """Return the objects of a gateway in mode Model, without those of the services that it serves."""
     return (
-        _namespace(),
+        gateway_namespace(),
         _gateway(gateway),
         *([_callers(gateway)] if gateway.spec.auth else ()),
         _failover(gateway),
@@ -93,7 +93,7 @@ def certificate_secrets(gateway: api.InferenceGateway) -> list[str]:
     return [reference.name for reference in gateway.spec.tls.certificate_refs] if gateway.spec.tls else []
 
 
-def _namespace() -> Object:
+def gateway_namespace() -> Object:
     """Return the Namespace of the gateway, with the label by which its listeners take routes."""
     return system_namespace({names.NAMESPACE_LABEL: constants.SYSTEM_NAMESPACE})
 

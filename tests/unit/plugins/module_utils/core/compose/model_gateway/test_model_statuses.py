@@ -343,6 +343,15 @@ def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_servic
     assert built.plan.models.moved == ()
 
 
+def test_listeners_of_a_gateway_that_was_moved_take_routes_of_its_own_namespace() -> None:
+    """By the label that they ask for: `/healthz` and the redirect to HTTPS are there."""
+    built = moved(hub=[*HUB, SERVED], rim=RIM, east=EAST)
+    assert built("HTTPRoute", "inference-gateway-healthz", SYSTEM, "hub")
+    listener, *_ = built("Gateway", "inference-gateway", SYSTEM, "hub")["spec"]["listeners"]
+    (asked,) = listener["allowedRoutes"]["namespaces"]["selector"]["matchExpressions"]
+    assert asked["key"] in built("Namespace", SYSTEM, "", "hub")["metadata"]["labels"]
+
+
 def test_clusters_let_in_a_gateway_that_was_moved() -> None:
     known = built_clients(moved(hub=[*HUB, SERVED], rim=RIM, east=EAST))
     assert certificate("new clients") in known
