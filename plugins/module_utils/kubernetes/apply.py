@@ -40,9 +40,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
     WORKLOAD_GATEWAY,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
-    is_behind_cluster_gateway,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
@@ -65,6 +62,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
     list_labelled,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import (
+    GONE,
     SYSTEM_KEY,
     is_certificate,
     prune,
@@ -72,10 +70,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
     FOLLOW_SECONDS,
-    wait_followed,
     wait_rewritten,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_guards import RouteGuards
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_pruning import FOLLOWED, Pruning
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
@@ -531,39 +529,10 @@ class _Run:
         self.client.forget_discovery()
 
     def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result], behind: Iterable[str]) -> list[Result]:
-        """Prune routes, then those behind the cluster gateway, to which these led, then the rest, except for what
-        gateways still use by routes that are there."""
-        failed = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
-        stuck = {
-            **dict.fromkeys(behind, "gateways follow the routes of its namespace"),
-            **dict.fromkeys(failed, "the routes of its namespace can be applied"),
-        }
-        routes = [value for value in gone if Key.of(value).kind in ROUTES]
-        first = [value for value in routes if not is_behind_cluster_gateway(value)]
-        second = [value for value in routes if is_behind_cluster_gateway(value)]
-        done: list[Result] = []
-        rest = list(gone)
-        for stage in (first, second) if second else (first,):
-            removable = [value for value in stage if Key.of(value).namespace not in stuck]
-            removed = prune(self.client, removable, self.store, check_mode=self.options.check_mode)
-            done += removed
-            keys = {found.key for found in removed}
-            rest = [value for value in rest if Key.of(value) not in keys]
-            awaited = [value for value in rest if Key.of(value).namespace not in stuck]
-            for namespace in self._behind(awaited, keys, known):
-                stuck.setdefault(namespace, "gateways follow the routes of its namespace")
-        held = [
-            result(value, "skipped", f"kept until {stuck[place]}", before=value)
-            for value in rest
-            if (place := Key.of(value).name if Key.of(value).kind == NAMESPACE else Key.of(value).namespace) in stuck
-        ]
-        waiting = {found.key for found in held}
-        last = [value for value in rest if Key.of(value) == SYSTEM_KEY and SYSTEM_KEY not in waiting]
-        if last and (held or not all(found.action in ("deleted", "unchanged") for found in done)):
-            held.append(result(last[0], "skipped", "kept until everything else is gone", before=last[0]))
-            waiting.add(SYSTEM_KEY)
-        rest = [value for value in rest if Key.of(value) not in waiting]
-        return [*done, *held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+        routes = [value for key, value in self.live.objects.items() if key.kind in ROUTES and key not in known]
+        stuck = dict.fromkeys(behind, FOLLOWED)
+        check, progress = self.options.check_mode, self.options.progress
+        return Pruning(self.client, self.store, known, routes, stuck, FOLLOW_SECONDS, check, progress).run(gone)
 
     def _behind_before(self) -> set[str]:
         """Return the namespaces in which the AI gateway has not worked on the last change of a route that changes now,
@@ -574,14 +543,6 @@ class _Run:
         routes = [before for __, before in self._pending if before and text(before, "kind") == AI_ROUTE]
         routes = [value for value in routes if Key.of(value).namespace in gone]
         return wait_rewritten(self.client, routes, FOLLOW_SECONDS, self.options.progress)
-
-    def _behind(self, gone: Iterable[Object], removed: Iterable[Key], known: Mapping[Key, Result]) -> set[str]:
-        """Return the namespaces in which gateways still send requests as they did before this run."""
-        if self.options.check_mode:
-            return set()
-        desired = [key for key in known if key.kind in ROUTES]
-        keys = map(Key.of, gone)
-        return wait_followed(self.client, desired, removed, keys, FOLLOW_SECONDS, self.options.progress)
 
     def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
         """Return the namespaces that this fleet no longer has, and that stay as another record has them."""
@@ -608,7 +569,7 @@ class _Run:
         if self.options.check_mode:
             return
         before = self.store.own or {}
-        gone = {found.key for found in removed if found.action in ("deleted", "unchanged")}
+        gone = {found.key for found in removed if found.action in GONE}
         record = {key: entry for key, entry in before.items() if self._stays(key, desired, gone)}
         for key, found in known.items():
             if found.action != "failed" and found.after is not None and _is_ours(found.after):

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import managed
@@ -24,11 +24,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
     WHOLE_SERVER,
+    Action,
     Result,
     going,
     result,
 )
 
+GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
+"""Actions on what is not there any more."""
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
 
 # What a user would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
@@ -93,8 +96,11 @@ def _issued(live: Live, gone: Collection[Object], kept: Collection[Key]) -> list
     return found
 
 
-def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool) -> list[Result]:
-    """Delete objects in the order given. Raises what concerns the whole server, not one object alone.
+def prune(
+    client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool, done: Sequence[Result] = ()
+) -> list[Result]:
+    """Delete objects in the order given. `done` are the results of what this run deleted before, or kept. Raises what
+    concerns the whole server, not one object alone.
 
     A Namespace that holds what this run does not remove is kept, and so are the definitions of kinds while there is an
     object of any of them, and the namespace of the record while anything else is.
@@ -104,10 +110,10 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
     used: str | None = None
     secrets = SecretAccess(client, check_mode=check_mode)
     results: list[Result] = []
-    removed: set[Key] = set(store.keys())
+    removed: set[Key] = {*store.keys(), *(found.key for found in done if found.action in GONE)}
     for value in values:
         key = Key.of(value)
-        if key == SYSTEM_KEY and len(removed) < len(store.keys()) + len(results):
+        if key == SYSTEM_KEY and len(removed) < len(store.keys()) + len(done) + len(results):
             results.append(result(value, "skipped", "kept until everything else is gone", before=value))
             continue
         try:
@@ -127,7 +133,7 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
             found = result(value, "skipped", message, before=value)
         except ApiError as error:
             found = result(value, "failed", str(error), before=value)
-        if found.action in ("deleted", "unchanged"):
+        if found.action in GONE:
             removed.add(key)
         results.append(found)
     return results

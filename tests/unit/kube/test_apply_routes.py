@@ -373,3 +373,79 @@ def test_a_namespace_with_a_route_of_another_owner_stays(ai_routed: Place) -> No
     assert kept.action == "skipped"
     assert f"AIGatewayRoute {place.namespace}/web" in kept.message
     place.plane.objects.delete(other["apiVersion"], "AIGatewayRoute", "web", place.namespace)
+
+
+def guarded(place: Place, *finalizers: str) -> list[Object]:
+    """Objects with a route, and policies on it and on its Gateway."""
+    web = route(place)
+    web["metadata"]["finalizers"] = list(finalizers)
+    on_gateway = policy(place, GATEWAY, SYSTEM, mode="keys")
+    on_route = policy(place, WEB, place.namespace, mode="keys")
+    return [*place.objects(), policies(place), on_route, on_gateway, web]
+
+
+def test_what_guards_a_removed_route_goes_after_what_it_leads_to(
+    routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A route can be there for longer than its gateway is waited for."""
+    place = routed
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    assert not place.apply(guarded(place, "test.modelplane.ai/held")).failed
+    check = place.apply([], check_mode=True)
+    applied = place.apply([])
+    assert actions(check) == actions(applied)
+    deleted = [found.kind for found in applied.results if found.action == "deleted" and found.name != SYSTEM]
+    assert deleted == ["HTTPRoute", "Deployment", "Service", "ConfigMap", "Policy", "Policy", "Namespace"]
+    route_of(place, finalizers=None)
+
+
+def route_of(place: Place, **metadata: Any) -> None:
+    """Write metadata of the route."""
+    place.plane.objects.patch(
+        "gateway.networking.k8s.io/v1", "HTTPRoute", "web", {"metadata": metadata}, place.namespace
+    )
+
+
+@contextlib.contextmanager
+def nothing_deletes(place: Place, resource: str) -> Iterator[None]:
+    """The API server refuses to delete objects of a kind in the namespace."""
+    name = f"stays-{place.namespace}"
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": [resource]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": f"request.namespace != '{place.namespace}'", "message": "it stays"}],
+    }
+    api, kind = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    place.plane.objects.apply(thing(api, kind, name, spec=spec))
+    place.plane.objects.apply(thing(api, f"{kind}Binding", name, spec=binding))
+    try:
+        yield
+    finally:
+        place.plane.objects.delete(api, f"{kind}Binding", name)
+        place.plane.objects.delete(api, kind, name)
+
+
+@pytest.mark.parametrize("resource", ["httproutes", "services"])
+def test_what_guards_a_route_stays_while_the_route_or_what_it_leads_to_cannot_be_deleted(
+    routed: Place, resource: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = routed
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    assert not place.apply(guarded(place)).failed
+    kind = {"httproutes": "HTTPRoute", "services": "Service"}[resource]
+    with nothing_deletes(place, resource):
+        place.plane.wait_for(
+            "deletions are refused", lambda: only(place.apply([], check_mode=True), kind).action == "failed"
+        )
+        applied = place.apply([])
+    assert only(applied, kind).action == "failed"
+    kept = [found for found in applied.results if found.kind == "Policy"]
+    message = "kept until the routes that policies of its namespace guard are gone"
+    assert [(found.action, found.message) for found in kept] == [("skipped", message)] * 2
+    assert actions(applied)[f"Namespace/{place.namespace}"] == "skipped"
+
+    def gone() -> bool:
+        return set(actions(place.apply([])).values()) <= {"deleted"}
+
+    place.plane.wait_for("all is deleted", gone)

@@ -63,6 +63,11 @@ def guards(policy: Object | None, route: Object) -> bool:
     )
 
 
+def is_policy(value: Object) -> bool:
+    """Return True for a policy that is attached to routes or Gateways."""
+    return any(text(target, "group") == constants.GATEWAY_GROUP for target in _targets(value))
+
+
 def contested(observed: Objects) -> Contested:
     """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
     found: dict[str, list[Object]] = {}
