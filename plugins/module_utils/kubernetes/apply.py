@@ -14,7 +14,7 @@ run that is killed leaves nothing that the next one does not know of.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,8 +40,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
     WORKLOAD_GATEWAY,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards, is_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
@@ -70,10 +72,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
     FOLLOW_SECONDS,
+    FOLLOWED,
+    wait_applied,
     wait_rewritten,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_guards import RouteGuards
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_pruning import FOLLOWED, Pruning
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_pruning import APPLIED, Pruning
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
@@ -230,6 +234,7 @@ class _Run:
         self._desired: dict[Key, Object] = {}
         self._known: dict[Key, Result] = {}
         self._pending: list[tuple[Object, Object | None]] = []
+        self._counting: set[Key] = set()
         self._gone: list[Object] = []
         self._shared: list[Object] = []
 
@@ -257,6 +262,7 @@ class _Run:
         behind = self._behind_before()
         self._record_intent([Key.of(value) for value, __ in self._pending], desired)
         known.update((found.key, found) for found in self._send(self._pending, known))
+        known.update((found.key, found) for found in self._drop_limits(known))
         removed = self._prune(self._gone, known, behind)
         self._record_outcome(desired, known, removed)
         removed += self._prune_shared(self._shared)
@@ -493,7 +499,7 @@ class _Run:
                 continue
             if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
                 self.secrets.open(key.namespace)
-            found = self.sender.send(value, before)
+            found = self._sent(value, before)
             if found.action == "failed":
                 unapplied.append((value, before))
             if found.after is not None and not self.options.check_mode:
@@ -508,6 +514,39 @@ class _Run:
         if definitions:
             self._established(definitions)
         return results
+
+    def _sent(self, value: Object, before: Object | None) -> Result:
+        kept = None if self.options.check_mode else with_limits_of(value, before)
+        if kept:
+            self._counting.add(Key.of(value))
+        return self.sender.send(kept or value, before)
+
+    def _drop_limits(self, known: Mapping[Key, Result]) -> Iterator[Result]:
+        """Apply the policies that drop limits without these, where gateways follow the routes of their namespaces: what
+        is counted elsewhere by a changed route is counted here until then."""
+        values = [self._desired[key] for key in sorted(self._counting) if known[key].action != "failed"]
+        stuck = dict.fromkeys(self._failed(known), APPLIED)
+        routes = [
+            route
+            for key, route in self._desired.items()
+            if key.kind in ROUTES and key.namespace not in stuck and any(guards(value, route) for value in values)
+        ]
+        behind = wait_applied(self.client, routes, FOLLOW_SECONDS, self.options.progress)
+        stuck |= dict.fromkeys(behind, FOLLOWED)
+        for value in values:
+            key = Key.of(value)
+            first = known[key]
+            if key.namespace in stuck:
+                action = first.action if first.action in CHANGES else "skipped"
+                yield replace(first, action=action, message=f"its limits of before count until {stuck[key.namespace]}")
+            else:
+                self._counting.remove(key)
+                yield replace(self.sender.send(value, first.after), before=first.before)
+
+    def _failed(self, known: Mapping[Key, Result]) -> set[str]:
+        """Return the namespaces in which a route or a policy could not be applied."""
+        failed = [key for key, found in known.items() if found.action == "failed"]
+        return {key.namespace for key in failed if key.kind in ROUTES or is_policy(self._desired[key])}
 
     def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
@@ -532,7 +571,8 @@ class _Run:
         routes = [value for key, value in self.live.objects.items() if key.kind in ROUTES and key not in known]
         stuck = dict.fromkeys(behind, FOLLOWED)
         check, progress = self.options.check_mode, self.options.progress
-        return Pruning(self.client, self.store, known, routes, stuck, FOLLOW_SECONDS, check, progress).run(gone)
+        failed = self._failed(known)
+        return Pruning(self.client, self.store, known, routes, stuck, failed, FOLLOW_SECONDS, check, progress).run(gone)
 
     def _behind_before(self) -> set[str]:
         """Return the namespaces in which the AI gateway has not worked on the last change of a route that changes now,
@@ -572,7 +612,8 @@ class _Run:
         gone = {found.key for found in removed if found.action in GONE}
         record = {key: entry for key, entry in before.items() if self._stays(key, desired, gone)}
         for key, found in known.items():
-            if found.action != "failed" and found.after is not None and _is_ours(found.after):
+            is_applied = found.action != "failed" and key not in self._counting
+            if is_applied and found.after is not None and _is_ours(found.after):
                 digests = (desired_digest(desired[key]), _owned_digest(found.after))
                 record[key] = Entry(text(desired[key], "apiVersion"), *digests)
         for found in removed:

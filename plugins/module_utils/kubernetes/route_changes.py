@@ -6,7 +6,7 @@ deleted."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -21,6 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 T = TypeVar("T")
 _IsBehind = Callable[[str, Object], bool]
 
+FOLLOWED = "gateways follow the routes of its namespace"
+"""End of a sentence that says what is waited for."""
 FOLLOW_SECONDS = 20.0
 """A controller processes a change within a second or two; one that does not run at all is waited for in vain."""
 _POLL_SECONDS = 0.25
@@ -51,19 +53,38 @@ def wait_followed(
     return _behind(client, left, replace(places, removed={}).is_behind)
 
 
-def wait_rewritten(client: Client, values: Iterable[Object], seconds: float, progress: Progress = unseen) -> set[str]:
+def wait_rewritten(client: Client, values: Sequence[Object], seconds: float, progress: Progress = unseen) -> set[str]:
     """Wait until the AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are now, before they change.
     Return the namespaces of those that it has not when the time is over.
 
     Where one change takes back another, an HTTPRoute from before both equals that after both, and the AI gateway may
     yet write the one in between."""
-    written = {(Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value) for value in values}
+    is_behind = _is_unwritten(values)
+    return _waited(client, {Key.of(value).namespace for value in values}, is_behind, seconds, progress)
+
+
+def wait_applied(client: Client, values: Sequence[Object], seconds: float, progress: Progress = unseen) -> set[str]:
+    """Wait until gateways route by these routes as they are now. Return the namespaces of those by which they do not
+    when the time is over."""
+    places = {(Key.of(value).namespace, Key.of(value).name) for value in values}
+    is_unwritten = _is_unwritten(value for value in values if Key.of(value).kind == routes.AI_ROUTE)
 
     def is_behind(namespace: str, route: Object) -> bool:
+        is_one = (namespace, Key.of(route).name) in places
+        return is_one and (is_unwritten(namespace, route) or routes.is_behind(route))
+
+    return _waited(client, {namespace for namespace, __ in places}, is_behind, seconds, progress)
+
+
+def _is_unwritten(values: Iterable[Object]) -> _IsBehind:
+    """Return what says whether the AI gateway has yet to write the HTTPRoute of one of these AIGatewayRoutes."""
+    written = {(Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value) for value in values}
+
+    def is_unwritten(namespace: str, route: Object) -> bool:
         found = {name for kind, name in routes.references(route) if kind == "Backend"}
         return found != written.get((namespace, Key.of(route).name), found)
 
-    return _waited(client, {namespace for namespace, __ in written}, is_behind, seconds, progress)
+    return is_unwritten
 
 
 def _waited(

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
     SECURITY,
@@ -33,12 +34,14 @@ class RouteGuards:
     def refusal(self, route: Object, live: Object | None, unapplied: Iterable[tuple[Object, Object | None]]) -> str:
         """Return why a route is not applied, "" where it may be, or is none. `live` is what is there of it, `unapplied`
         are objects that failed, as they are desired and as they are: without the policies among them, a route would let
-        in whoever reaches its gateway."""
+        in whoever reaches its gateway, or without limit."""
         kind = text(route, "kind")
         if kind not in KINDS:
             return ""
         missing = [
-            str(Key.of(value)) for value, there in unapplied if guards(value, route) and not guards(there, route)
+            str(Key.of(value))
+            for value, there in unapplied
+            if guards(value, route) and not (there and guards(there, route) and not with_limits_of(there, value))
         ]
         if missing:
             return f"it is not applied without what guards it, which failed: {listed(missing)}"

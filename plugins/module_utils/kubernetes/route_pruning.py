@@ -5,7 +5,7 @@ behind the cluster gateway, to which these led, what both referred to, and last 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying import routes
@@ -20,11 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import GONE, prune
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import FOLLOWED, wait_followed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, result
 
-FOLLOWED = "gateways follow the routes of its namespace"
-_APPLIED = "the routes of its namespace can be applied"
+APPLIED = "the routes and policies of its namespace can be applied"
+"""End of a sentence that says what is waited for where one of them failed."""
 _GUARDED = "the routes that policies of its namespace guard are gone"
 
 
@@ -33,14 +33,16 @@ class Pruning:
     """Pruning of what is no longer desired on one server.
 
     `known` are the results of what is desired, `removed` the routes that are not, also those that are being deleted
-    already. `stuck` are namespaces in which nothing is deleted, each with what that waits for. `seconds`: how long
-    gateways may take to follow. `done` are the results."""
+    already. `stuck` are namespaces in which nothing is deleted, each with what that waits for, `failed` those in which
+    a route or a policy could not be applied. `seconds`: how long gateways may take to follow. `done` are the results.
+    """
 
     client: Client
     store: RecordStore
     known: Mapping[Key, Result]
     removed: Sequence[Object]
     stuck: dict[str, str]
+    failed: Collection[str]
     seconds: float
     check_mode: bool = False
     progress: Progress = unseen
@@ -49,7 +51,7 @@ class Pruning:
     def run(self, gone: Iterable[Object]) -> list[Result]:
         """Prune these objects, in their order within a stage, but for what gateways still use."""
         failed = {key.namespace for key in self._desired_routes() if self.known[key].action == "failed"}
-        self.stuck |= dict.fromkeys(failed, _APPLIED)
+        self.stuck |= dict.fromkeys(failed, APPLIED)
         rest = self._without_routes(list(gone))
         self._keep([value for value in rest if _place(value) in self.stuck], self.stuck)
         others, policies, last = list[Object](), list[Object](), list[Object]()
@@ -58,9 +60,14 @@ class Pruning:
             (last if is_last else policies if is_policy(value) else others).append(value)
         self._prune(others)
         reached = self._reached()
-        held = [value for value in policies if any(guards(value, route) for route in reached)]
-        guarded = {Key.of(value).namespace: _GUARDED for value in held}
-        self._keep([*held, *(value for value in last if _place(value) in guarded)], guarded)
+        # A limit that is counted elsewhere from now on may be missing there, in a place that failed.
+        held = [
+            value
+            for value in policies
+            if _place(value) in self.failed or any(guards(value, route) for route in reached)
+        ]
+        until = {_place(value): APPLIED if _place(value) in self.failed else _GUARDED for value in held}
+        self._keep([*held, *(value for value in last if _place(value) in until)], until)
         self._prune(self._left([*policies, *last]))
         return self.done
 

@@ -43,7 +43,7 @@ def routed(place: Place) -> Place:
 @pytest.fixture
 def ai_routed(routed: Place, tmp_path: Path) -> Place:
     for each in definitions():
-        if each["spec"]["names"]["kind"] in ("AIGatewayRoute", "SecurityPolicy"):
+        if each["spec"]["names"]["kind"] in ("AIGatewayRoute", "BackendTrafficPolicy", "SecurityPolicy"):
             (tmp_path / f"{each['metadata']['name']}.json").write_text(json.dumps(each))
     routed.plane.install_crds(tmp_path)
     routed.client.forget_discovery()
@@ -53,6 +53,13 @@ def ai_routed(routed: Place, tmp_path: Path) -> Place:
 def ai_route(place: Place, to: str, **more: Any) -> Object:
     spec = {"rules": [{"backendRefs": [{"name": to}]}], **more}
     return thing("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute", "web", place.namespace, spec=spec)
+
+
+def write(place: Place, to: str) -> None:
+    """Write the HTTPRoute of the AI gateway, which does not have our label."""
+    written = route(place, backendRefs=[{**BACKEND, "name": to}])
+    del written["metadata"]["labels"]
+    place.plane.objects.apply(written)
 
 
 def route(place: Place, to: str = "web", **rule: Any) -> Object:
@@ -248,15 +255,9 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     place = ai_routed
     namespace, settings = thing("v1", "Namespace", place.namespace), config("settings", place.namespace)
 
-    def write(to: str) -> None:
-        # The AI gateway's own object, without our label.
-        written = route(place, backendRefs=[{**BACKEND, "name": to}])
-        del written["metadata"]["labels"]
-        place.plane.objects.apply(written)
-
     for to in ("before", "between"):
         place.apply([namespace, settings, ai_route(place, to)])
-    write("before")
+    write(place, "before")
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = place.apply([namespace, ai_route(place, "before")])
     kept = only(found, "ConfigMap")
@@ -266,7 +267,7 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
 
     def follow() -> None:
         assert place.get(ai_route(place, "between"))["spec"] == ai_route(place, "between")["spec"]  # type: ignore[index]
-        write("between")
+        write(place, "between")
 
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
@@ -449,3 +450,81 @@ def test_what_guards_a_route_stays_while_the_route_or_what_it_leads_to_cannot_be
         return set(actions(place.apply([])).values()) <= {"deleted"}
 
     place.plane.wait_for("all is deleted", gone)
+
+
+def limits(place: Place, *units: str, requests: int = 5) -> Object:
+    """Return a policy on the route with a limit for each of these units of time."""
+    rules = [{"limit": {"requests": requests, "unit": unit}} for unit in units]
+    spec: Object = {"targetRefs": [WEB], "mergeType": "StrategicMerge", "retry": {"numRetries": 2}}
+    spec |= {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
+    return thing("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy", "web", place.namespace, spec=spec)
+
+
+def limited(place: Place) -> list[str]:
+    there = place.get(limits(place))
+    rules = there["spec"].get("rateLimit", {"global": {"rules": []}})["global"]["rules"] if there else []
+    return [f"{rule['limit']['requests']} per {rule['limit']['unit']}" for rule in rules]
+
+
+def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_elsewhere(
+    ai_routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ai_routed
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    namespace = thing("v1", "Namespace", place.namespace)
+    assert not place.apply([namespace, limits(place, "Day", "Hour"), ai_route(place, "direct")]).failed
+    write(place, "direct")
+    wrong = ai_route(place, "detour")
+    wrong["metadata"]["annotations"] = {"no key": ""}
+    until = {
+        "failed": (wrong, "the routes and policies of its namespace can be applied"),
+        "updated": (ai_route(place, "detour"), "gateways follow the routes of its namespace"),
+        "unchanged": (ai_route(place, "detour"), "gateways follow the routes of its namespace"),
+    }
+    for action, (changed, what) in until.items():
+        applied = place.apply([namespace, limits(place, "Hour", "Minute", requests=6), changed])
+        assert only(applied, "AIGatewayRoute").action == action
+        kept = only(applied, "BackendTrafficPolicy")
+        assert kept.action == ("updated" if action == "failed" else "skipped")
+        assert kept.message == f"its limits of before count until {what}"
+        # What is new counts at once.
+        assert limited(place) == ["5 per Day", "6 per Hour", "6 per Minute"]
+    write(place, "detour")
+    desired = [namespace, limits(place, "Hour", "Minute", requests=6), ai_route(place, "detour")]
+    assert actions(place.apply(desired))["BackendTrafficPolicy/web"] == "updated"
+    assert limited(place) == ["6 per Hour", "6 per Minute"]
+    assert actions(place.apply(desired))["BackendTrafficPolicy/web"] == "unchanged"
+    assert actions(place.apply([namespace, limits(place), desired[2]]))["BackendTrafficPolicy/web"] == "updated"
+    assert limited(place) == []
+
+
+def test_a_limit_counts_while_the_policy_that_counts_it_from_now_on_fails(ai_routed: Place) -> None:
+    place = ai_routed
+    namespace, there = thing("v1", "Namespace", place.namespace), ai_route(place, "web")
+    objects = [namespace, policies(place), there]
+    assert not place.apply([*objects, limits(place, "Day")]).failed
+    behind = policy(place, {**WEB, "name": "behind"}, place.namespace)
+    for kept in ([limits(place)], []):
+        applied = place.apply([*objects, behind, *kept])
+        assert only(applied, "Policy").action == "failed"
+        assert only(applied, "BackendTrafficPolicy").action == "skipped"
+        assert limited(place) == ["5 per Day"]
+    assert actions(place.apply(objects))["BackendTrafficPolicy/web"] == "deleted"
+
+
+def test_a_route_does_not_change_before_what_it_is_counted_by(ai_routed: Place) -> None:
+    place = ai_routed
+    namespace = thing("v1", "Namespace", place.namespace)
+    assert not place.apply([namespace, limits(place), ai_route(place, "detour")]).failed
+    wrong = limits(place, "Day")
+    wrong["metadata"]["annotations"] = {"no key": ""}
+    applied = place.apply([namespace, wrong, ai_route(place, "direct")])
+    assert (only(applied, "BackendTrafficPolicy").action, only(applied, "AIGatewayRoute").action) == (
+        "failed",
+        "failed",
+    )
+    assert place.get(ai_route(place, ""))["spec"] == ai_route(place, "detour")["spec"]  # type: ignore[index]
+    # What was counted before does not keep it.
+    wrong = limits(place)
+    wrong["metadata"]["annotations"] = {"no key": ""}
+    assert only(place.apply([namespace, wrong, ai_route(place, "direct")]), "AIGatewayRoute").action == "updated"

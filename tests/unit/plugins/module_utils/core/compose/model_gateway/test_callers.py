@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     selected_callers,
+    with_limits_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
@@ -310,6 +311,37 @@ def test_a_policy_says_which_budget_each_of_its_limits_is_of() -> None:
     assert len(found["spec"]["rateLimit"]["global"]["rules"]) == 2
     without = build(fleet(service(), policy()))
     assert not [each for each in without.of("BackendTrafficPolicy") if "annotations" in each["metadata"]]
+
+
+def test_a_policy_goes_on_counting_what_it_drops_in_its_place() -> None:
+    """By their places limits are counted, and their use is read."""
+    hour, month = ({**BUDGET, "name": name, "per": name.capitalize()} for name in ("hour", "month"))
+
+    def composed(*budgets: Document) -> Document:
+        built = build(fleet(service(provider_entry("paid")), provider("paid"), policy(budgets=list(budgets))))
+        return built("BackendTrafficPolicy", "chat")
+
+    before = composed(BUDGET, hour)
+    # The API server adds defaults.
+    live = json.loads(json.dumps(before))
+    for rule in live["spec"]["rateLimit"]["global"]["rules"]:
+        rule["shared"] = False
+    both = composed(BUDGET, {**hour, "limit": 5}, month)
+    assert with_limits_of(both, live) is None
+    kept = with_limits_of(composed(month, {**hour, "limit": 5}), live)
+    assert kept is not None
+    rules = kept["spec"]["rateLimit"]["global"]["rules"]
+    assert [(each["limit"]["requests"], each["limit"]["unit"]) for each in rules] == [
+        (1000, "Day"),
+        (5, "Hour"),
+        (1000, "Month"),
+    ]
+    assert kept["metadata"]["annotations"] == both["metadata"]["annotations"]
+    assert with_limits_of(kept, live) is None
+    narrowed = composed({**BUDGET, "scope": "Policy"}, hour)
+    again = with_limits_of(narrowed, live)
+    assert again is not None
+    assert len(again["spec"]["rateLimit"]["global"]["rules"]) == 3
 
 
 def test_services_of_separate_budgets_have_separate_policies() -> None:
