@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""State of the last run: the ModelReplicas and ModelEndpoints in the files of a build.
+"""State of the last run, and the ModelReplicas and ModelEndpoints of it in the files of a build.
 
 Much of it is written several times: the metadata of a ModelReplica is that of its ModelEndpoint, and the engines of all
 replicas of a deployment are alike. Both are read and checked once for each text that they have, and shared.
@@ -9,11 +9,14 @@ replicas of a deployment are alike. Both are read and checked once for each text
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, yaml_lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HOW_TO_RESTORE,
@@ -25,6 +28,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 _METADATA = "\nmetadata:\n"
 _SPEC = "\nspec:\n"
 _ENGINES = "\n  engines:\n"
+
+
+@dataclass(frozen=True)
+class State:
+    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
+    they were `applied` to the control cluster, if it is not known that it `lacks` them."""
+
+    existing: Sequence[api.Resource]
+    earlier: Earlier
+    statuses: Mapping[Ref, Mapping[str, Any]]
+    applied: Callable[[Ref], Object | None]
+    lacks: Callable[[Ref], bool] = lambda _ref: False
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:

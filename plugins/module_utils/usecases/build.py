@@ -188,18 +188,6 @@ class Outcome:
         return fleet_status(self.plan, self.statuses, self.changes, self.now)
 
 
-@dataclass(frozen=True)
-class State:
-    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
-    they were `applied` to the control cluster, if it is not known that it `lacks` them."""
-
-    existing: Sequence[api.Resource]
-    earlier: Earlier
-    statuses: Mapping[Ref, Mapping[str, Any]]
-    applied: Callable[[Ref], Object | None]
-    lacks: Callable[[Ref], bool] = lambda _ref: False
-
-
 def read_manifests(
     paths: Sequence[str],
     folder: str = "",
@@ -374,7 +362,7 @@ def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
 
 def _fleet(
     settings: Settings, before: Mapping[str, str], added: Sequence[str] = ()
-) -> tuple[Loaded, State, Sequence[Mapping[str, Any]], Observed | None]:
+) -> tuple[Loaded, last_run.State, Sequence[Mapping[str, Any]], Observed | None]:
     """Return the manifests of a fleet with those that are `added`, its state, what of it is published on the control
     cluster, and observations."""
     observed, accounts = _observed(settings.observations)
@@ -384,7 +372,9 @@ def _fleet(
         loaded = _load(
             settings, partial(_built_before, before, files), added=added, accounts=accounts, seen=_nodes(observed)
         )
-        state = State(last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied)
+        state = last_run.State(
+            last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied
+        )
         published: Sequence[Object] = ()
         if settings.control_unread:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
@@ -404,7 +394,7 @@ def _fleet(
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
     lacks = partial(control.lacks, built=partial(_built, before))
-    state = State(control.existing(), control.earlier, control.statuses(), control.applied, lacks)
+    state = last_run.State(control.existing(), control.earlier, control.statuses(), control.applied, lacks)
     return loaded, state, published, observed
 
 
@@ -416,7 +406,7 @@ def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
     return replace(loaded, resources=resources, unresolved=unresolved)
 
 
-def _last_replicas(state: State, planned: Mapping[tuple[str, str], int] | None, ref: Ref) -> int | None:
+def _last_replicas(state: last_run.State, planned: Mapping[tuple[str, str], int] | None, ref: Ref) -> int | None:
     """Return how many replicas the last run planned for a ModelDeployment; None for one that it did not know."""
     if ref not in state.statuses:
         return None
@@ -513,7 +503,7 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
         )
 
 
-def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
+def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: last_run.State) -> Plan:
     _refuse_unknown_hosts(loaded, settings.hosts)
     held, has_models = held_resources(loaded.resources, loaded.invalid, state.applied, state.statuses)
     invalid = loaded.invalid.difference(resource.ref for resource in held)

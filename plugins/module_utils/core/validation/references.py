@@ -30,13 +30,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
-    ANNOTATIONS,
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
-    MANAGED_BY,
-    PRIORITY_ANNOTATION,
     REPLICA_INDEX_LABEL,
-    RESERVED_PREFIX,
     all_labels,
     workload_namespace,
 )
@@ -47,11 +43,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
     key_in_place,
     warning,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of, is_priority
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.annotations import (
+    deployment_priority,
+    known_annotations,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.cloud_needs import (
     cloud_cluster_needs,
     cluster_needs,
@@ -92,9 +92,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
     service_shadows,
 )
 
-# Annotations with other prefixes belong to users and other programs.
-_OWN_PREFIXES = (RESERVED_PREFIX.removesuffix("/"), MANAGED_BY)
-
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 """Kinds that are composed into objects in a namespace on workload clusters."""
 
@@ -134,7 +131,7 @@ class References:
         """Yield all problems between the resources."""
         for resource in self._resources:
             ref = resource.ref
-            for rule in (_annotations, *_RULES.get(ref.kind, ())):
+            for rule in (known_annotations, *_RULES.get(ref.kind, ())):
                 for problem in rule(resource, self._fleet):
                     yield replace(problem, ref=ref)
 
@@ -542,30 +539,6 @@ def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Proble
         yield warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
 
 
-def _annotations(resource: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield annotations that have a prefix of the fleet, and mean nothing on the kind of a resource."""
-    kind = resource.ref.kind
-    known = [key.removeprefix(RESERVED_PREFIX) for key, on in sorted(ANNOTATIONS.items()) if on == kind]
-    for key in sorted(resource.annotations):
-        prefix, slash, name = key.partition("/")
-        if not (slash and prefix.endswith(_OWN_PREFIXES)) or ANNOTATIONS.get(key) == kind:
-            continue
-        near = nearest(name, known)
-        hint = f"Did you mean {RESERVED_PREFIX}{near}?" if near else "Remove it, or use a prefix of your own"
-        if key in ANNOTATIONS:
-            hint = f"It is an annotation of {ANNOTATIONS[key]}"
-        message = f"is not a known annotation of {kind}, and has no effect"
-        yield warning(message, field_path("metadata.annotations", key), hint)
-
-
-def _deployment_priority(deployment: Any, _fleet: object) -> Iterator[Problem]:
-    value = deployment.annotations.get(PRIORITY_ANNOTATION, "0")
-    if not is_priority(value):
-        hint = 'Write a whole number as a text, such as "10"; higher comes first'
-        path = field_path("metadata.annotations", PRIORITY_ANNOTATION)
-        yield warning("is no whole number of up to 18 digits, and counts as priority 0", path, hint, short(value))
-
-
 def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     template = deployment.spec.template.spec
     yield from _cache_reference(deployment, template.model_cache_ref, "spec.template.spec.modelCacheRef.name", fleet)
@@ -692,7 +665,7 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "ModelCache": (_workload_namespace, _cache_clusters),
     "ModelDeployment": (
         _workload_namespace,
-        _deployment_priority,
+        deployment_priority,
         _deployment_cache,
         _deployment_clusters,
         deployment_distribution,

@@ -43,6 +43,6 @@ def _in_turns(members: Iterable[MatchedEndpoint]) -> list[MatchedEndpoint]:
     turns = [
         (turn, entry, member)
         for entry, found in by_entry.items()
-        for turn, (__, __, member) in enumerate(sorted(found, key=lambda each: each[:2]))
+        for turn, (*__, member) in enumerate(sorted(found, key=lambda each: each[:2]))
     ]
-    return [member for __, __, member in sorted(turns, key=lambda each: each[:2])]
+    return [member for *__, member in sorted(turns, key=lambda each: each[:2])]
