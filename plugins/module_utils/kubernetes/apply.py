@@ -21,6 +21,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.limits import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
     digest,
     labels_of_others,
@@ -40,7 +41,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
     WORKLOAD_GATEWAY,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards, is_policy

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.limits import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, KINDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
     SECURITY,

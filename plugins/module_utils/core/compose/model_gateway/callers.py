@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
 DIVIDED = "is not one limit for all callers together, but one for each group of them, as one cannot hold all names"
 UNDIVIDED = "name fewer callers, or select services that no other CallerPolicy selects"
@@ -290,53 +290,11 @@ AT_GATEWAY = RateLimiter(
 
 def _annotations(first: Route, limits: Sequence[_Limit]) -> dict[str, Any]:
     """Return the annotations of a policy, which say of which budgets its limits are."""
-    return {"annotations": _annotation(listener_name(first.gateway), limits)} if limits else {}
-
-
-def _annotation(listener: str, limits: Iterable[_Limit]) -> dict[str, str]:
-    counted = {"listener": listener, "rules": [limit.counted for limit in limits]}
-    return {constants.BUDGETS_ANNOTATION: json.dumps(counted, separators=(",", ":"), sort_keys=True)}
-
-
-def with_limits_of(policy: Object, live: Object | None) -> Object | None:
-    """Return a policy that also has those limits of the live one that it drops. None where it drops none, or where one
-    object cannot hold them all."""
-    limits, before = _limits_of(policy), _limits_of(live)
-    counted, known = {_counted_by(each.rule): each for each in limits}, {_counted_by(each.rule) for each in before}
-    if known <= counted.keys():
-        return None
-    # Those of before stay in their places, by which they are counted.
-    kept = [counted.get(_counted_by(each.rule), each) for each in before]
-    kept += [each for each in limits if _counted_by(each.rule) not in known]
-    if len(kept) > MOST_RULES:
-        return None
-    metadata, noted = fields(policy, "metadata"), _noted(policy) or _noted(live)
-    note = _annotation(text(noted, "listener"), kept) if noted else {}
-    annotations = {**fields(metadata, "annotations"), **note}
-    spec = {**fields(policy, "spec"), **_rate_limit(kept)}
-    return {**policy, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
-
-
-def _limits_of(policy: Object | None) -> list[_Limit]:
-    """Return the limits that a policy has; of what, is not known where others changed it."""
-    rules, counted = entries(policy, "spec", "rateLimit", "global", "rules"), entries(_noted(policy), "rules")
-    counted += [{}] * (len(rules) - len(counted))
-    return [_Limit(rule, of_budget) for rule, of_budget in zip(rules, counted, strict=False)]
-
-
-def _noted(policy: Object | None) -> Object:
-    try:
-        return fields(json.loads(text(policy, "metadata", "annotations", constants.BUDGETS_ANNOTATION)))
-    except ValueError:
+    if not limits:
         return {}
-
-
-def _counted_by(rule: Object) -> tuple[object, ...]:
-    """Return what a rule counts, and how, whatever its limit is."""
-    headers = [header for selector in entries(rule, "clientSelectors") for header in entries(selector, "headers")]
-    matches = tuple((text(header, "type"), text(header, "name"), text(header, "value")) for header in headers)
-    cost = text(rule, "cost", "response", "metadata", "key")
-    return matches, cost, text(rule, "limit", "unit"), rule.get("shared") is True
+    counted = {"listener": listener_name(first.gateway), "rules": [limit.counted for limit in limits]}
+    value = json.dumps(counted, separators=(",", ":"), sort_keys=True)
+    return {"annotations": {constants.BUDGETS_ANNOTATION: value}}
 
 
 def _retry(group: Iterable[Route]) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.limits import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     selected_callers,
-    with_limits_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import joined_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed

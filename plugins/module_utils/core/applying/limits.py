@@ -1,0 +1,61 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Rate limits of policies (BackendTrafficPolicy of Envoy Gateway) while they change."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import BUDGETS_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import MOST_RULES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+
+
+class _Limit(NamedTuple):
+    """Rule of a policy, and what `BUDGETS_ANNOTATION` says of it."""
+
+    rule: Object
+    note: Object
+
+    @property
+    def counted(self) -> tuple[object, ...]:
+        """Requests or tokens that it counts, and how, whatever its limit is."""
+        selectors = entries(self.rule, "clientSelectors")
+        headers = [header for selector in selectors for header in entries(selector, "headers")]
+        matches = tuple((text(header, "type"), text(header, "name"), text(header, "value")) for header in headers)
+        cost = text(self.rule, "cost", "response", "metadata", "key")
+        return matches, cost, text(self.rule, "limit", "unit"), self.rule.get("shared") is True
+
+
+def with_limits_of(policy: Object, live: Object | None) -> Object | None:
+    """Return a policy that also has those limits of the live one that it drops. None where it drops none, or where one
+    object cannot hold them all."""
+    own, before = _limits(policy), _limits(live)
+    desired, known = {limit.counted: limit for limit in own}, {limit.counted for limit in before}
+    if known <= desired.keys():
+        return None
+    # Those of before stay in their places, by which they are counted.
+    kept = [desired.get(limit.counted, limit) for limit in before]
+    kept += [limit for limit in own if limit.counted not in known]
+    if len(kept) > MOST_RULES:
+        return None
+    metadata, note = fields(policy, "metadata"), _note(policy) or _note(live)
+    if note:
+        written = json.dumps({**note, "rules": [limit.note for limit in kept]}, separators=(",", ":"), sort_keys=True)
+        metadata = {**metadata, "annotations": {**fields(metadata, "annotations"), BUDGETS_ANNOTATION: written}}
+    limited = {"type": "Global", "global": {"rules": [limit.rule for limit in kept]}}
+    return {**policy, "metadata": metadata, "spec": {**fields(policy, "spec"), "rateLimit": limited}}
+
+
+def _limits(policy: Object | None) -> list[_Limit]:
+    """Return the limits that a policy has; of what, is not known where others changed it."""
+    rules, notes = entries(policy, "spec", "rateLimit", "global", "rules"), entries(_note(policy), "rules")
+    return [_Limit(rule, notes[index] if index < len(notes) else {}) for index, rule in enumerate(rules)]
+
+
+def _note(policy: Object | None) -> Object:
+    try:
+        return fields(json.loads(text(policy, "metadata", "annotations", BUDGETS_ANNOTATION)))
+    except ValueError:
+        return {}
