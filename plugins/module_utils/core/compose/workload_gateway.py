@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import proxies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 _METADATA = {"name": constants.WORKLOAD_GATEWAY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}
@@ -97,14 +97,14 @@ def _of_model_gateway(choices: GatewayChoices) -> tuple[Object, ...]:
     return *_proxied_class(choices, name, name), *(_as_chosen(each, choices) for each in proxies.host_objects())
 
 
-def _as_chosen(value: Object, choices: GatewayChoices) -> Object:
+def _as_chosen(proxy: Object, choices: GatewayChoices) -> Object:
     """Return an object for gateways in mode Model. An EnvoyProxy of its own hides some choices in that of its class."""
-    if value["kind"] != "EnvoyProxy":
-        return value
+    if identity(proxy)[1] != "EnvoyProxy":
+        return proxy
     own: dict[str, Any] = {"provider": {"kubernetes": {"envoyDeployment": {"replicas": choices.replicas}}}}
     if choices.drain_timeout is not None:
         own["shutdown"] = {"drainTimeout": f"{choices.drain_timeout}s"}
-    return {**value, "spec": merged(merged(value["spec"], own), choices.proxy)}
+    return {**proxy, "spec": merged(merged(proxy["spec"], own), choices.proxy)}
 
 
 def _proxied_class(choices: GatewayChoices, name: str, proxy: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -70,6 +70,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import (
     ROUTE,
     MovedGateway,
+    known_certificate,
     moved_gateways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
@@ -492,8 +493,7 @@ def _client_authority(context: Context, gateway: api.InferenceGateway) -> str:
     seen = context.observed_cluster(gateway.spec.cluster_name or "")
     observed = seen.objects.find("ConfigMap", constants.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA) if seen else None
     written_one = (gateway.status and gateway.status.client_ca_certificate) or ""
-    earlier = text(context.statuses.get(gateway.ref), "clientCACertificate")
-    return text(observed, "data", constants.CA_KEY) or earlier or written_one
+    return text(observed, "data", constants.CA_KEY) or known_certificate(context, gateway.ref) or written_one
 
 
 def _divided_budgets(

@@ -86,7 +86,7 @@ def moved_gateways(
         waits_for = _missing(context, before, ready, routes)
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
-            certificate = text(authority, "data", constants.CA_KEY) or _known_certificate(context, ref)
+            certificate = text(authority, "data", constants.CA_KEY) or known_certificate(context, ref)
             yield MovedGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(before))
             seen_here.add(name)
     for name in sorted(earlier.keys() - known - seen_here):
@@ -97,10 +97,10 @@ def _unread(context: Context, ref: Ref) -> Iterator[MovedGateway]:
     """Yield a gateway whose CA is known, if its cluster is one of the fleet that was not read.
 
     Where it is not known which one that is, it may be any."""
-    certificate = _known_certificate(context, ref)
-    copy = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
+    certificate = known_certificate(context, ref)
+    seen = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
     places = {place for place, value in context.earlier(ref) if place and identity(value)[1] == "Gateway"}
-    if named := text(copy, "spec", "clusterName"):
+    if named := text(seen, "spec", "clusterName"):
         places.add(named)
     unread = [
         cluster
@@ -121,7 +121,8 @@ def _is_unread(context: Context, cluster: str) -> bool:
     return was_observed(context.statuses.get(Ref(api.InferenceCluster.KIND, "", cluster)))
 
 
-def _known_certificate(context: Context, ref: Ref) -> str:
+def known_certificate(context: Context, ref: Ref) -> str:
+    """Return the certificate (PEM) of the CA of a gateway by its status, "" where that does not have it."""
     return text(context.statuses.get(ref), "clientCACertificate")
 
 

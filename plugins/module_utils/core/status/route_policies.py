@@ -39,27 +39,28 @@ Contested = Mapping[str, Sequence[Object]]
 """Policies by which routes may not be guarded as they should, by namespace."""
 
 
-def is_ours(policy: Object) -> bool:
+def is_ours(guard: Object) -> bool:
     """Return whether a policy is of a fleet."""
-    return label(policy, names.MANAGED_BY_LABEL) == names.MANAGED_BY
+    return label(guard, names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
-def trim_policy(policy: Object) -> dict[str, Any]:
+def trim_policy(guard: Object) -> dict[str, Any]:
     """Return what is observed of a policy: its targets, and of one of a fleet also what gateways say of it."""
-    found = trim(policy)
-    kept = ("name", "namespace", "generation", "labels") if is_ours(policy) else ("name", "namespace")
-    found["metadata"] = {key: value for key, value in found["metadata"].items() if key in kept}
-    found["spec"] = {key: value for key, value in fields(policy, "spec").items() if key in _TARGETS}
-    if not is_ours(policy):
-        found.pop("status", None)
-    return found
+    seen = trim(guard)
+    kept = ("name", "namespace", "generation", "labels") if is_ours(guard) else ("name", "namespace")
+    parts = {
+        **seen,
+        "metadata": {key: value for key, value in fields(seen, "metadata").items() if key in kept},
+        "spec": {key: value for key, value in fields(guard, "spec").items() if key in _TARGETS},
+    }
+    return parts if is_ours(guard) else {key: value for key, value in parts.items() if key != "status"}
 
 
-def guards(policy: Object | None, route: Object) -> bool:
+def guards(guard: Object | None, route: Object) -> bool:
     """Return True for a policy that is attached to a route or to a Gateway of it (GEP-713), or may be by its selectors
     of labels."""
-    return any(_attaches(target, policy, route) for target in _targets(policy)) or any(
-        _selects(selector, policy, route) for selector in entries(policy, "spec", "targetSelectors")
+    return any(_attaches(target, guard, route) for target in _targets(guard)) or any(
+        _selects(target, guard, route) for target in entries(guard, "spec", "targetSelectors")
     )
 
 
@@ -72,9 +73,9 @@ def contested(observed: Objects) -> Contested:
     """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
     found: dict[str, list[Object]] = {}
     for kind in KINDS:
-        for policy in observed.of_kind(kind):
-            if not is_ours(policy) or _refusal(policy):
-                found.setdefault(text(policy, "metadata", "namespace"), []).append(policy)
+        for guard in observed.of_kind(kind):
+            if not is_ours(guard) or _refusal(guard):
+                found.setdefault(text(guard, "metadata", "namespace"), []).append(guard)
     return found
 
 
@@ -82,33 +83,33 @@ def conflict(known: Contested, routes: Iterable[Object]) -> str:
     """Return why routes are not guarded as they should be, "" where they are or gateways have not said yet."""
     found: dict[tuple[str, str, str, str], str] = {}
     for route in routes if known else ():
-        attached = [policy for policy in _near(known, route) if guards(policy, route)]
-        refused = {identity(policy)[1] for policy in attached if is_ours(policy)}
-        for policy in attached:
-            if is_ours(policy):
-                found[identity(policy)] = f"{_shown(policy)} is not accepted: {_refusal(policy)}"
-            elif identity(policy)[1] in {SECURITY, *refused}:
-                found[identity(policy)] = foreign_message(policy)
+        attached = [guard for guard in _near(known, route) if guards(guard, route)]
+        refused = {identity(guard)[1] for guard in attached if is_ours(guard)}
+        for guard in attached:
+            if is_ours(guard):
+                found[identity(guard)] = f"{_shown(guard)} is not accepted: {_refusal(guard)}"
+            elif identity(guard)[1] in {SECURITY, *refused}:
+                found[identity(guard)] = foreign_message(guard)
     return "; ".join(message for __, message in sorted(found.items()))
 
 
 def foreign(known: Contested, route: Object) -> Iterator[Object]:
     """Yield the SecurityPolicies of others that are attached to a route."""
-    for policy in _near(known, route):
-        if identity(policy)[1] == SECURITY and not is_ours(policy) and guards(policy, route):
-            yield policy
+    for guard in _near(known, route):
+        if identity(guard)[1] == SECURITY and not is_ours(guard) and guards(guard, route):
+            yield guard
 
 
-def foreign_message(policy: Object) -> str:
+def foreign_message(guard: Object) -> str:
     """Return what is wrong with a policy of others on a route, and what to do."""
     return (
-        f"{_shown(policy)}, which is not of the fleet, is attached to a route or gateway of it, and may take the "
+        f"{_shown(guard)}, which is not of the fleet, is attached to a route or gateway of it, and may take the "
         "place of keys, rights and budgets there: remove it"
     )
 
 
-def _shown(policy: Object) -> str:
-    __, kind, namespace, name = identity(policy)
+def _shown(guard: Object) -> str:
+    __, kind, namespace, name = identity(guard)
     return f"{kind} {namespace}/{name}"
 
 
@@ -118,26 +119,27 @@ def _near(known: Contested, route: Object) -> Iterator[Object]:
         yield from known.get(namespace, ())
 
 
-def _refusal(policy: Object) -> str:
+def _refusal(guard: Object) -> str:
     """Return why a gateway does not accept a policy as it is now, "" where none says so."""
-    generation = number(policy, "metadata", "generation")
-    for ancestor in entries(policy, "status", "ancestors"):
+    generation = number(guard, "metadata", "generation")
+    for ancestor in entries(guard, "status", "ancestors"):
         if stated(entries(ancestor, "conditions"), "Accepted", generation) == "False":
-            said = condition_entry({"status": ancestor}, "Accepted")
-            return ": ".join(filter(None, (text(said, "reason"), cut(text(said, "message"))))) or "no reason is given"
+            accepted = condition_entry({"status": ancestor}, "Accepted")
+            said = filter(None, (text(accepted, "reason"), cut(text(accepted, "message"))))
+            return ": ".join(said) or "no reason is given"
     return ""
 
 
-def _targets(policy: Object | None) -> Iterator[Object]:
-    yield from entries(policy, "spec", "targetRefs")
-    if target := fields(policy, "spec", "targetRef"):
+def _targets(guard: Object | None) -> Iterator[Object]:
+    yield from entries(guard, "spec", "targetRefs")
+    if target := fields(guard, "spec", "targetRef"):
         yield target
 
 
-def _attaches(target: Object, policy: Object | None, route: Object) -> bool:
+def _attaches(target: Object, guard: Object | None, route: Object) -> bool:
     if text(target, "group") != constants.GATEWAY_GROUP:
         return False
-    namespace, name = text(policy, "metadata", "namespace"), text(target, "name")
+    namespace, name = text(guard, "metadata", "namespace"), text(target, "name")
     if text(target, "kind") == _HTTP_ROUTE:
         return (namespace, name) == identity(route)[2:]
     return text(target, "kind") == _GATEWAY and any(
@@ -147,16 +149,16 @@ def _attaches(target: Object, policy: Object | None, route: Object) -> bool:
     )
 
 
-def _selects(selector: Object, policy: Object | None, route: Object) -> bool:
+def _selects(target: Object, guard: Object | None, route: Object) -> bool:
     """Return whether a selector may select a route or a Gateway of it. Expressions, and the labels of the Gateway, are
     not compared."""
-    namespace = text(policy, "metadata", "namespace")
-    if text(selector, "kind") == _GATEWAY:
+    namespace = text(guard, "metadata", "namespace")
+    if text(target, "kind") == _GATEWAY:
         return any(place == namespace for place, __ in _parents(route))
     # The AI gateway gives an HTTPRoute the labels of its AIGatewayRoute.
-    labels, desired = fields(route, "metadata", "labels"), fields(selector, "matchLabels")
+    labels, desired = fields(route, "metadata", "labels"), fields(target, "matchLabels")
     is_near = namespace == text(route, "metadata", "namespace")
-    return text(selector, "kind") == _HTTP_ROUTE and is_near and desired.items() <= labels.items()
+    return text(target, "kind") == _HTTP_ROUTE and is_near and desired.items() <= labels.items()
 
 
 def _parents(route: Object) -> Iterator[tuple[str, Object]]:
