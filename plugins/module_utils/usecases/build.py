@@ -356,7 +356,7 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
 def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
     loaded, state, published, observed = _fleet(settings, before)
     decided = _plan(settings, loaded, observed, state)
-    left = left_copies((gateway.ref for gateway in decided.models.moved), state.applied)
+    left = left_copies((gateway.ref for gateway in decided.models.leaving), state.applied)
     return Outcome(decided, loaded, before=before, published=(*published, *left))
 
 
@@ -666,7 +666,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     loaded = outcome.loaded
     refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
-    refs |= {gateway.ref for gateway in outcome.plan.models.moved}
+    refs |= {gateway.ref for gateway in outcome.plan.models.leaving}
     return {
         object_path("status", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
         for ref in refs & set(statuses)

@@ -352,7 +352,7 @@ def _held(placement: Placement) -> list[str]:
 
 def _kept(plan: Plan) -> set[Ref]:
     """Return the resources of which all that is composed stays."""
-    return {*plan.context.fleet.held, *(gateway.ref for gateway in plan.models.moved)}
+    return {*plan.context.fleet.held, *(gateway.ref for gateway in plan.models.leaving)}
 
 
 def pending_reasons(pending: Pending, document: str = "plan.json") -> list[str]:

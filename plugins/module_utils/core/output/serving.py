@@ -22,8 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_THIS_RUN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import LeavingGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.model_traffic import RoutedModel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import MovedGateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import (
     model_gateway_status,
     refused_gateways,
@@ -274,23 +274,23 @@ def silence(plan: Plan, cluster: str) -> str:
 
 
 def gateways(plan: Plan) -> list[GatewayStatus]:
-    """Return the gateways in mode Model, by name, and then those that were moved or removed and stay for now."""
+    """Return the gateways in mode Model, by name, and then those that left the manifests and stay."""
     selected: dict[str, list[RoutedModel]] = {}
     for each in plan.models.routes:
         selected.setdefault(each.route.gateway.name, []).append(each)
     made = [_gateway(plan, each, selected.get(each.name, ())) for each in plan.context.fleet.model_gateways]
-    return [*made, *map(_leaving, plan.models.moved)]
+    return [*made, *map(_leaving, plan.models.leaving)]
 
 
-def _leaving(moved: MovedGateway) -> GatewayStatus:
+def _leaving(gateway: LeavingGateway) -> GatewayStatus:
     return api.construct(
         GatewayStatus,
-        name=moved.name,
-        cluster=moved.cluster,
-        address=moved.address,
-        models=moved.models,
-        services=moved.models,
-        message=moved.message,
+        name=gateway.name,
+        cluster=gateway.cluster,
+        address=gateway.address,
+        models=gateway.models,
+        services=gateway.models,
+        message=gateway.message,
         state="Leaving",
         configuration=None,
         when_unavailable=None,
@@ -355,8 +355,8 @@ def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
     for gateway in plan.context.fleet.model_gateways:
         if gateway.name not in plan.models.refused:
             found.setdefault(gateway.spec.cluster_name or "", []).append(gateway.name)
-    for moved in plan.models.moved:
-        found.setdefault(moved.cluster, []).append(moved.name)
+    for leaving in plan.models.leaving:
+        found.setdefault(leaving.cluster, []).append(leaving.name)
     return {cluster: sorted(names_) for cluster, names_ in found.items()}
 
 

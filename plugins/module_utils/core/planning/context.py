@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     assumed_address,
     was_observed,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import Ways
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import ServingIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 
 
@@ -55,9 +55,9 @@ class Context:
         return PriceBook(self.fleet.classes, self.catalogue, self.assumed)
 
     @cached_property
-    def ways(self) -> Ways:
-        """Return the ways from gateways in mode Model to endpoints."""
-        return Ways(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
+    def serving(self) -> ServingIndex:
+        """Return what gateways in mode Model serve."""
+        return ServingIndex(self.fleet.model_gateways, self.fleet.services.values(), self.fleet.clusters.values())
 
     @cached_property
     def selection(self) -> PolicySelection:
@@ -82,7 +82,7 @@ class Context:
             return ""
         metadata = deployment.spec.template.metadata
         labels = {**((metadata and metadata.labels) or {}), names.DEPLOYMENT_LABEL: deployment.name}
-        reached = self.ways.to(deployment.namespace, labels, placed=False)
+        reached = self.serving.find(deployment.namespace, labels, placed=False)
         return f"{deployment.namespace}/{deployment.name}" if reached else ""
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:

@@ -67,11 +67,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.cal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import (
     ROUTE,
-    MovedGateway,
+    LeavingGateway,
     known_certificate,
-    moved_gateways,
+    leaving_gateways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import missing_credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -110,7 +110,7 @@ class ModelTraffic:
     """Objects of gateways in mode Model by workload cluster, and what they serve.
 
     `control` are the ModelRoutes, `copies` the values of Secrets that gateways need on their clusters. `refused` are
-    gateways that are not composed, each with the reason; `moved` are those that stay though they left the manifests.
+    gateways that are not composed, each with the reason; `leaving` are those that stay though they left the manifests.
     `hosts` are the clusters with a gateway, `cluster_gateways` those where one listens for it; `sizes` are those of the
     configurations of gateways whose keys are known.
     """
@@ -120,7 +120,7 @@ class ModelTraffic:
     control: tuple[Object, ...] = ()
     copies: tuple[tuple[str, SecretCopy], ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
-    moved: tuple[MovedGateway, ...] = ()
+    leaving: tuple[LeavingGateway, ...] = ()
     warnings: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     cluster_gateways: frozenset[str] = frozenset()
@@ -140,20 +140,20 @@ def model_traffic(
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = LabelIndex([*endpoints, *context.fleet.external.values()])
-    served, spilled, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
+    served, overflowing, refusals = dict[str, list[RoutedModel]](), list[str](), list[str]()
     for cluster, gateway in serving.items():
         found = [_routed(context, service, gateway, index, cluster_gateways) for service in _services(context, gateway)]
         cluster_gateway = _cluster_gateway(context, cluster, platforms[cluster])
-        served[cluster], refused_budgets, spills = _with_overflow(context, found, cluster_gateway)
+        served[cluster], refused_budgets, overflows = _with_overflow(context, found, cluster_gateway)
         refusals += refused_budgets
-        spilled += [cluster] if spills else []
-    moved = tuple(moved_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
-    hosts = frozenset([*serving, *(gateway.cluster for gateway in moved)])
+        overflowing += [cluster] if overflows else []
+    leaving = tuple(leaving_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
+    hosts = frozenset([*serving, *(gateway.cluster for gateway in leaving)])
     # What takes the place of one on the same cluster has its CA, and is composed in its place.
-    stays = _kept(context, [gateway for gateway in moved if gateway.cluster not in serving])
-    clients = _clients(context, serving.values(), moved)
-    spilled += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]
-    inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), spilled)
+    stays = _kept(context, [gateway for gateway in leaving if gateway.cluster not in serving])
+    clients = _clients(context, serving.values(), leaving)
+    overflowing += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]
+    inside = _cluster_gateways(context, platforms, clients, hosts, clusters.values(), overflowing)
     for cluster, gateway in serving.items():
         if any(map(_listens, inside.get(cluster, ()))):
             inside[cluster] = [*inside[cluster], *overflow.cluster_gateway_answers(gateway)]
@@ -179,7 +179,7 @@ def model_traffic(
         control=tuple(written(model_route(each.route)) for each in routed),
         copies=tuple((name, copy) for name, gateway in serving.items() for copy in _copies(gateway, served[name])),
         refused=refused,
-        moved=moved,
+        leaving=leaving,
         warnings=(
             *refusals,
             *_without_room(routed),
@@ -190,7 +190,7 @@ def model_traffic(
             *key_warnings(context, asking),
             *unread_groups(_unread(context, unread)),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
-            *(gateway.warning for gateway in moved),
+            *(gateway.warning for gateway in leaving),
         ),
         hosts=hosts,
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
@@ -256,9 +256,9 @@ def _routes(served: Iterable[RoutedModel]) -> list[Object]:
     return [value for each in served for value in each.ai_routes]
 
 
-def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[str, Object]]:
-    """Return the objects of earlier runs on workload clusters that stay: of gateways that were moved, and of services
-    and gateways on clusters whose manifests have errors."""
+def _kept(context: Context, leaving: Iterable[LeavingGateway] = ()) -> list[tuple[str, Object]]:
+    """Return the objects of earlier runs on workload clusters that stay: of gateways that left the manifests, and
+    of services and gateways on clusters whose manifests have errors."""
     held = context.fleet.held
     refs = [ref for ref in held if ref.kind == "ModelService"]
     refs += [
@@ -266,7 +266,7 @@ def _kept(context: Context, moved: Iterable[MovedGateway] = ()) -> list[tuple[st
         for gateway in context.fleet.model_gateways
         if Ref("InferenceCluster", "", gateway.spec.cluster_name or "") in held
     ]
-    refs += [gateway.ref for gateway in moved]
+    refs += [gateway.ref for gateway in leaving]
     found = {(place, identity(value)): value for ref in sorted(refs) for place, value in context.earlier(ref) if place}
     return [(place, value) for (place, __), value in found.items()]
 
@@ -330,13 +330,13 @@ def _with_overflow(
         for namespace, routes in _by_namespace(known).items()
     }
     for each in served:
-        spilling = budgets.get(each.route.service.namespace, {})
+        in_namespace = budgets.get(each.route.service.namespace, {})
         accepts = functools.partial(_accepts, context, cluster_gateway.cluster, each.route.namespace)
         policies = context.selection.policies(each.route.service)
-        route = overflow.with_overflow(each.route, spilling, cluster_gateway, policies, accepts)
+        route = overflow.with_overflow(each.route, in_namespace, cluster_gateway, policies, accepts)
         objects = (*route_objects(route), *overflow.overflow_objects(route)) if route.overflow else each.objects
         found.append(replace(each, route=route, objects=objects))
-        refusals += overflow.refusals(route, spilling, cluster_gateway, policies if route.gateway.spec.auth else ())
+        refusals += overflow.refusals(route, in_namespace, cluster_gateway, policies if route.gateway.spec.auth else ())
     return found, refusals, any(budgets.values())
 
 
@@ -451,10 +451,10 @@ def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _clients(
-    context: Context, gateways: Iterable[api.InferenceGateway], moved: Iterable[MovedGateway]
+    context: Context, gateways: Iterable[api.InferenceGateway], leaving: Iterable[LeavingGateway]
 ) -> dict[str, str]:
     """Return the certificates (PEM) of the CAs by which clusters know gateways, by name, as far as they are known."""
-    found = {gateway.name: gateway.certificate for gateway in moved}
+    found = {gateway.name: gateway.certificate for gateway in leaving}
     found.update((gateway.name, _client_authority(context, gateway)) for gateway in gateways)
     return {name: certificate for name, certificate in found.items() if certificate}
 
@@ -465,10 +465,10 @@ def _cluster_gateways(
     clients: Mapping[str, str],
     hosts: frozenset[str],
     used: Iterable[str],
-    spilled: Collection[str],
+    overflowing: Collection[str],
 ) -> dict[str, Sequence[Object]]:
     """Return the objects by which gateways in mode Model reach clusters with engines, and those of their own clusters
-    that count budgets behind their cluster gateway (`spilled`)."""
+    that count budgets behind their cluster gateway (`overflowing`)."""
     if not hosts:
         return {}
     has_path = context.fleet.path_gateway is not None
@@ -476,7 +476,7 @@ def _cluster_gateways(
     found: dict[str, Sequence[Object]] = {}
     for name, platform in platforms.items():
         has_engines = bool(platform.resource.spec.node_pools) or name in with_replicas
-        if has_engines or name in spilled:
+        if has_engines or name in overflowing:
             plain = has_path and name in hosts and has_engines
             found[name] = mtls.cluster_gateway_objects(
                 platform.resource, clients, plain=plain, hosts_gateway=name in hosts

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.moved_gateways import ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity, label
 

@@ -181,10 +181,10 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[_Status]:
         yield _Subject.of(gateway), status
     for gateway in plan.context.fleet.model_gateways:
         yield _Subject.of(gateway), model_gateway_status(plan, gateway)
-    for moved in plan.models.moved:
-        subject = _Subject(api.InferenceGateway.group_version(), moved.ref)
-        before = _before(plan, moved.ref)
-        yield subject, leaving_gateway(moved.address, moved.certificate, moved.message, previous=before)
+    for leaving in plan.models.leaving:
+        subject = _Subject(api.InferenceGateway.group_version(), leaving.ref)
+        before = _before(plan, leaving.ref)
+        yield subject, leaving_gateway(leaving.address, leaving.certificate, leaving.message, previous=before)
 
 
 def model_gateway_status(plan: Plan, gateway: api.InferenceGateway) -> Status[InferenceGatewayStatus]:

@@ -85,7 +85,7 @@ def label_sets_of_placement(clusters: Iterable[InferenceCluster]) -> list[Mappin
     return [{}, *(dict(pairs) for pairs in sorted(given) if pairs)]
 
 
-class Way(NamedTuple):
+class Serving(NamedTuple):
     """Service by which a gateway in mode Model reaches something."""
 
     gateway: InferenceGateway
@@ -102,11 +102,11 @@ class Budgets(NamedTuple):
     divided: Collection[tuple[str, str]]
 
 
-class Ways:
-    """Ways from gateways in mode Model, by the labels of what they lead to. `gateways` are those that are made: of each
-    cluster the first one by name. `clusters` give labels to endpoints. `selection` are the services that `policies`
-    select, `endpoints` those of the manifests. `alone`: no gateway is in mode Path. `idle` are the names of gateways
-    that serve nothing."""
+class ServingIndex:
+    """Index, by labels, of what gateways in mode Model serve. `gateways` are those that are made: of each cluster the
+    first one by name. `clusters` give labels to endpoints. `selection` are the services that `policies` select,
+    `endpoints` those of the manifests. `alone`: no gateway is in mode Path. `idle` are the names of gateways that serve
+    nothing."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class Ways:
         self._with_openai: dict[tuple[str, str], bool] = {}
         self._given = label_sets_of_placement(clusters)
         self.idle = {each.name for each in self.gateways}
-        self._by_label: dict[tuple[str, str, str], list[Way]] = defaultdict(list)
+        self._by_label: dict[tuple[str, str, str], list[Serving]] = defaultdict(list)
         for service in services:
-            serving = self.of(service)
+            serving = self.gateways_of(service)
             self.idle.difference_update(each.name for each in serving)
             if not serving:
                 continue
@@ -143,9 +143,9 @@ class Ways:
                 # The deployment label is the most selective one.
                 key = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in known else next(iter(known), "")
                 place = (service.namespace, key, selector.get(key, ""))
-                self._by_label[place].append(Way(gateway, service, selector))
+                self._by_label[place].append(Serving(gateway, service, selector))
 
-    def of(self, service: ModelService) -> list[InferenceGateway]:
+    def gateways_of(self, service: ModelService) -> list[InferenceGateway]:
         """Return the gateways that serve a service."""
         return [gateway for gateway in self.gateways if gateway.serves(service.labels)]
 
@@ -174,30 +174,30 @@ class Ways:
             )
         return self._with_openai[key]
 
-    def to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
-        """Return a way to an endpoint with these labels, or with `placed` False to a replica that may be placed on any
+    def find(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Serving | None:
+        """Return what serves an endpoint with these labels, or with `placed` False a replica that may be placed on any
         cluster; None when there is none."""
         for given in () if placed else self._given[1:]:
-            way = self._to(namespace, {**given, **labels}, placed=False)
-            if way:
-                return way
-        return self._to(namespace, labels, placed=placed)
+            serving = self._find(namespace, {**given, **labels}, placed=False)
+            if serving:
+                return serving
+        return self._find(namespace, labels, placed=placed)
 
-    def _to(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Way | None:
+    def _find(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Serving | None:
         for key, value in (*sorted(labels.items()), ("", "")) if self._by_label else ():
-            for way in self._by_label.get((namespace, key, value), ()):
-                asked = way.selector.items()
+            for serving in self._by_label.get((namespace, key, value), ()):
+                asked = serving.selector.items()
                 if all(labels.get(name) == text or (not placed and name in _AFTER_PLACEMENT) for name, text in asked):
-                    return way
+                    return serving
         return None
 
 
 class Fleet(Protocol):
-    """Resources of a fleet, and the ways through its gateways in mode Model."""
+    """Resources of a fleet, and what its gateways in mode Model serve."""
 
     @property
-    def ways(self) -> Ways:
-        """Return the ways from all gateways in mode Model."""
+    def serving(self) -> ServingIndex:
+        """Return what all gateways in mode Model serve."""
 
     def complete(self, kind: str) -> bool:
         """Return True when there are resources of this kind and all are valid."""
@@ -251,7 +251,7 @@ def _gateway_services(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Probl
     selector = gateway.spec.service_selector
     if not selector or any(impossible_label(selector.match_labels)):
         return
-    if gateway.name in fleet.ways.idle and fleet.complete(_SERVICE):
+    if gateway.name in fleet.serving.idle and fleet.complete(_SERVICE):
         labels = {pair for service in fleet.of_kind(_SERVICE) for pair in service.labels.items()}
         hint = f"Labels of ModelServices are {_pairs(labels)}" if labels else "No ModelService has labels"
         asked = _pairs(selector.match_labels.items())
@@ -264,10 +264,10 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
     if gateway.mode != "Model" or gateway.spec.auth is not None or fleet.unknown(_POLICY):
         return
     # Where a policy selects a service, such a gateway refuses everyone.
-    services = [each for each in fleet.of_kind(_SERVICE) if not fleet.ways.selection.policies(each)]
-    ways = Ways([gateway], services)
+    services = [each for each in fleet.of_kind(_SERVICE) if not fleet.serving.selection.policies(each)]
+    alone = ServingIndex([gateway], services)
     keyed = [each for each in fleet.of_kind("ModelEndpoint") if each.spec.credential and not model_mode_obstacle(each)]
-    spent = [each.name for each in keyed if ways.to(each.namespace, each.labels, placed=True)]
+    spent = [each.name for each in keyed if alone.find(each.namespace, each.labels, placed=True)]
     if spent:
         message = f"has no auth, and sends the keys of ModelEndpoint {listed(spent)}: whoever reaches it spends them"
         yield warning(message, "spec", "Add auth, or serve only ModelServices without such endpoints")
@@ -275,7 +275,7 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
 
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway that lets everyone call what another gateway asks keys for."""
-    guarded = [each.name for each in fleet.ways.gateways if each.spec.auth is not None]
+    guarded = [each.name for each in fleet.serving.gateways if each.spec.auth is not None]
     if gateway.mode == "Model" and gateway.spec.auth is None and guarded:
         message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call all ModelServices "
         yield warning(f"{message}that it serves and no CallerPolicy selects", "spec", "Add auth")
@@ -286,14 +286,14 @@ def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
 
 def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what gateways in mode Model cannot take of a service, and what no gateway takes."""
-    serving = fleet.ways.of(service)
+    serving = fleet.serving.gateways_of(service)
     count = len(service.spec.endpoints)
     if serving and count > MOST_ENTRIES:
         message = f"has {count} items, and InferenceGateway {serving[0].name}, in mode Model, takes {MOST_ENTRIES}"
         hint = "Divide it into several ModelServices, or select more endpoints with each item"
         yield Problem(message, "spec.endpoints", hint=hint)
     # A gateway that serves nothing is likely to be meant for this service.
-    if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY) and not fleet.ways.idle:
+    if service.spec.timeouts is not None and not serving and fleet.complete(_GATEWAY) and not fleet.serving.idle:
         hint = "Add a gateway in mode Model that serves this service, or remove it"
         yield warning("has no effect: gateways in mode Model have time-outs", "spec.timeouts", hint)
     if serving:
@@ -333,10 +333,10 @@ def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield why a gateway in mode Model that should use an endpoint does not."""
     # An endpoint that no gateway can use is another problem.
     obstacle = None if endpoint_problem(endpoint) else model_mode_obstacle(endpoint)
-    way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
-    if obstacle and way:
+    serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True) if obstacle else None
+    if obstacle and serving:
         reason, _colon, hint = obstacle.reason.rpartition(": ")
-        message = f"is not usable by InferenceGateway {way.gateway.name}: {reason}"
+        message = f"is not usable by InferenceGateway {serving.gateway.name}: {reason}"
         yield warning(message, f"spec.{obstacle.field}", capitalized(hint))
 
 
@@ -344,16 +344,16 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
     """Yield an endpoint that does not understand clients of OpenAI, in a service whose other endpoints do."""
     if endpoint.spec.schema_name == OPENAI or model_mode_obstacle(endpoint):
         return
-    way = fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True)
-    if way and fleet.ways.has_openai(way.service):
-        service = f"ModelService {way.service.name}"
+    serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True)
+    if serving and fleet.serving.has_openai(serving.service):
+        service = f"ModelService {serving.service.name}"
         message = f"is not what other endpoints of {service} speak: clients of OpenAI's API get 400 from it"
         yield warning(message, "spec.api.schema", "Give it a ModelService of its own", endpoint.spec.schema_name)
 
 
 def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a namespace whose engines would have the paths of the APIs of gateways in mode Model."""
-    if resource.namespace in _API_PREFIXES and fleet.ways.gateways:
+    if resource.namespace in _API_PREFIXES and fleet.serving.gateways:
         message = "is a path of the API of gateways in mode Model: engines in it would get requests for other models"
         yield Problem(message, "metadata.namespace", resource.namespace, "Choose another namespace")
 
@@ -362,8 +362,8 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield engines that serve their model under other names than gateways in mode Model ask for."""
     metadata = deployment.spec.template.metadata
     labels = {**((metadata.labels if metadata else None) or {}), DEPLOYMENT_LABEL: deployment.name}
-    way = fleet.ways.to(deployment.namespace, labels, placed=False)
-    if way is None:
+    serving = fleet.serving.find(deployment.namespace, labels, placed=False)
+    if serving is None:
         return
     for engine_index, engine in enumerate(deployment.spec.template.spec.engines):
         for member_index, member in enumerate(engine.members):
@@ -371,7 +371,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
                 asked = f"{deployment.namespace}/{deployment.name}"
                 yield from _own_variable(member.template.spec.containers[0], path)
-                yield from _served_name(member.template.spec.containers[0], asked, way, path)
+                yield from _served_name(member.template.spec.containers[0], asked, serving, path)
 
 
 def _own_variable(container: Any, path: str) -> Iterator[Problem]:
@@ -382,11 +382,11 @@ def _own_variable(container: Any, path: str) -> Iterator[Problem]:
             yield Problem(message, f"{path}.env[{index}].name", _VARIABLE, "Remove it, or give it another name")
 
 
-def _served_name(container: Any, asked: str, way: Way, path: str) -> Iterator[Problem]:
+def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:
     served = engine_names.served_names(container, {_VARIABLE: asked})
     if served is None:
         return
-    answers = f"InferenceGateway {way.gateway.name} asks for {asked}, and gets 404 for every request"
+    answers = f"InferenceGateway {serving.gateway.name} asks for {asked}, and gets 404 for every request"
     if served.refused:
         message = f"gives SGLang {served.refused} names with {_FLAG}, and it takes one: it does not start"
         yield Problem(message, f"{path}.{_place(container, _FLAG)}", hint=f"Write {_FLAG}=$({_VARIABLE}) alone")
@@ -454,16 +454,16 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     """Yield a policy without services, and one for callers that no gateway knows."""
     selector = policy.spec.services
     place = "spec.services.matchLabels" if selector else "spec"
-    services = fleet.ways.selection.services(policy)
+    services = fleet.serving.selection.services(policy)
     is_possible = not selector or not any(impossible_label(selector.match_labels))
     if not services and is_possible and not fleet.unknown(_SERVICE):
         yield _selects_nothing(policy, fleet, place)
     if not services or not fleet.complete(_GATEWAY):
         return
-    serving = {gateway.name: gateway for service in services for gateway in fleet.ways.of(service)}
+    serving = {gateway.name: gateway for service in services for gateway in fleet.serving.gateways_of(service)}
     paths = [each.name for each in fleet.of_kind(_GATEWAY) if each.mode == "Path"]
     # Gateways in mode Path beside one with auth have a warning of their own.
-    is_guarded = any(gateway.spec.auth for gateway in fleet.ways.gateways)
+    is_guarded = any(gateway.spec.auth for gateway in fleet.serving.gateways)
     beside = "" if is_guarded or not paths else f"; whoever reaches InferenceGateway {some(paths)} may call them"
     if not serving:
         hint = "Add a gateway in mode Model, with auth, that serves them"
@@ -474,7 +474,7 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
             message = f"selects services of InferenceGateway {name}, which has no auth: it refuses all their callers"
             yield warning(f"{message}{beside}", place, f"Add auth to InferenceGateway {name}")
     yield from _overflows(policy, services)
-    known = fleet.ways.budgets(policy.namespace)
+    known = fleet.serving.budgets(policy.namespace)
     yield from _crowded(policy, known)
     divided = divided_budgets(rights(policy, (), services), known.rights, {service.name for service in services})
     for index, budget in enumerate(policy.spec.budgets or ()):
@@ -505,7 +505,7 @@ def _selects_nothing(policy: CallerPolicy, fleet: Fleet, place: str) -> Problem:
 
 def _open_to_all(services: Iterable[ModelService], fleet: Fleet) -> str:
     """Return the end of a message about a policy that selects nothing: which of these services no policy selects."""
-    left = [each.model_name for each in services if not fleet.ways.selection.policies(each)]
+    left = [each.model_name for each in services if not fleet.serving.selection.policies(each)]
     return "" if not left or fleet.unknown(_POLICY) else f"; every caller with a key may call {some(left)}"
 
 

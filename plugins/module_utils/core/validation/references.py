@@ -70,7 +70,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.e
     replica_engines,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
-    Ways,
+    ServingIndex,
     deployment_served_name,
     impossible_labels,
     label_sets_of_placement,
@@ -274,10 +274,10 @@ class _Fleet:
         return self._selected[pairs]
 
     @cached_property
-    def ways(self) -> Ways:
-        """Return the ways from all gateways in mode Model."""
+    def serving(self) -> ServingIndex:
+        """Return what all gateways in mode Model serve."""
         read = ("InferenceGateway", "ModelService", "InferenceCluster", "CallerPolicy", "ModelEndpoint")
-        return Ways(*(self.of_kind(kind) for kind in read))
+        return ServingIndex(*(self.of_kind(kind) for kind in read))
 
     @cached_property
     def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:

@@ -40,7 +40,7 @@ def endpoint_name(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
 
 def service_name(service: ModelService, fleet: Fleet) -> Iterator[Problem]:
     """Yield the name of a service whose route on a gateway's cluster would have the name of a replica's."""
-    if fleet.ways.of(service):
+    if fleet.serving.gateways_of(service):
         yield from _of_replica(service, fleet, "whose HTTPRoute it would replace on the cluster of a gateway")
 
 

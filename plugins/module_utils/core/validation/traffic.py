@@ -34,7 +34,7 @@ def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
     spec = endpoint.spec
     place = f"spec.{spec.backend_field}"
     finding = endpoint_problem(endpoint)
-    obstacle = model_mode_obstacle(endpoint) if finding and fleet.ways.alone else None
+    obstacle = model_mode_obstacle(endpoint) if finding and fleet.serving.alone else None
     if obstacle:
         finding = obstacle.reason
     if finding:
@@ -44,8 +44,8 @@ def endpoint_target(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
     yield from _unsent(spec.backend_url, place)
     path = urlsplit(spec.backend_url).path
     # In mode Model the path is the prefix of the API.
-    if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/") and not fleet.ways.alone:
-        ignored = "gateways in mode Path ignore" if fleet.ways.gateways else "is ignored"
+    if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/") and not fleet.serving.alone:
+        ignored = "gateways in mode Path ignore" if fleet.serving.gateways else "is ignored"
         hint = "Set spec.rewritePath to the path prefix of requests"
         yield warning(f"has a path, which {ignored}: only its host and port are used", place, hint)
     yield from _odd_paths(endpoint, fleet)
@@ -64,7 +64,7 @@ def _odd_paths(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
         ("api.prefix", given) if given is not None else (spec.backend_field, urlsplit(spec.backend_url).path)
     )
     odd = _odd_part(prefix)
-    if odd and (fleet.ways.alone or fleet.ways.to(endpoint.namespace, endpoint.labels, placed=True)):
+    if odd and (fleet.serving.alone or fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True)):
         yield Problem(f"has {odd} in the path of the API{_ODD}", f"spec.{field}", hint=_HINT_ODD)
 
 

@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
-    DEFAULT_TIERS,
+    DEFAULT_PRIORITIES,
     listener_name,
     retries,
 )
@@ -299,8 +299,8 @@ def _annotations(first: Route, limits: Sequence[_Limit]) -> dict[str, Any]:
 
 def _retry(group: Iterable[Route]) -> dict[str, Any]:
     """Return the retries of routes with more or fewer priorities than those of the gateway's own policy reach."""
-    most = max(route.tiers for route in group)
-    return {} if most == DEFAULT_TIERS else {"retry": {"numRetries": retries(most)}}
+    most = max(route.priority_count for route in group)
+    return {} if most == DEFAULT_PRIORITIES else {"retry": {"numRetries": retries(most)}}
 
 
 @dataclass(frozen=True)

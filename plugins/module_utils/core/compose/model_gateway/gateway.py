@@ -24,7 +24,7 @@ HEALTH = f"{NAME}-healthz"
 
 ATTEMPTS = 2
 """Attempts for each priority: a single failure must not send a request to the next priority, which may cost money."""
-DEFAULT_TIERS = 2
+DEFAULT_PRIORITIES = 2
 """Priorities that the retries of the gateway's own policy reach."""
 
 _NOT_OF_CALLERS = (
@@ -37,9 +37,9 @@ _NOT_OF_CALLERS = (
 """Headers that gateways write, so none is taken from a caller."""
 
 
-def retries(tiers: int) -> int:
+def retries(priorities: int) -> int:
     """Return the number of retries by which a request reaches every one of so many priorities."""
-    return ATTEMPTS * tiers - 1
+    return ATTEMPTS * priorities - 1
 
 
 def listener_name(gateway: api.InferenceGateway) -> str:
@@ -131,7 +131,7 @@ def _failover(gateway: api.InferenceGateway) -> Object:
             "targetRefs": parts.gateway_target(NAME),
             "retry": {
                 "numAttemptsPerPriority": ATTEMPTS,
-                "numRetries": retries(DEFAULT_TIERS),
+                "numRetries": retries(DEFAULT_PRIORITIES),
                 "retryOn": {
                     # Status codes count only with the last of these.
                     "triggers": ["connect-failure", "refused-stream", "reset", "retriable-status-codes"],

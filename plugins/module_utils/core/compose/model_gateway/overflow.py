@@ -76,12 +76,12 @@ def overflowing(
     used = {route.service.name: route for route in routes if route.used}
     found: dict[str, list[tuple[api.CallerPolicy, Budget]]] = {}
     for policy in policies:
-        spilling = [(policy, each) for each in _spilling(policy)]
-        selected = selection.services(policy) if spilling else ()
+        counted_behind = [(policy, each) for each in _overflowing_budgets(policy)]
+        selected = selection.services(policy) if counted_behind else ()
         covered = [service.name for service in selected if service.name in used]
-        if any(used[name].tiers > 1 for name in covered):
+        if any(used[name].priority_count > 1 for name in covered):
             for name in covered:
-                found.setdefault(name, []).extend(spilling)
+                found.setdefault(name, []).extend(counted_behind)
     return found
 
 
@@ -97,16 +97,16 @@ def with_overflow(
 
     `accepts`: whether the cluster gateway has accepted the AIGatewayRoute of a name in the route's namespace.
     Requests take the detour from then on; until then the gateway refuses those beyond the budget."""
-    spilling = found.get(route.service.name, ())
-    if not spilling or cluster_gateway.problem:
+    counted_behind = found.get(route.service.name, ())
+    if not counted_behind or cluster_gateway.problem:
         return route
-    budgets = frozenset((policy.name, budget.name) for policy, budget in spilling)
+    budgets = frozenset((policy.name, budget.name) for policy, budget in counted_behind)
     detour = Overflow(
         cluster_gateway,
         budgets,
         is_ready=accepts(_route_name(route, 0)),
-        names_callers=any(counts_tokens_of_callers(policy, [budget]) for policy, budget in spilling),
-        counts_tokens=any(budget.unit != "Requests" for __, budget in spilling),
+        names_callers=any(counts_tokens_of_callers(policy, [budget]) for policy, budget in counted_behind),
+        counts_tokens=any(budget.unit != "Requests" for __, budget in counted_behind),
     )
     if not detour.is_ready:
         return replace(route, overflow=detour)
@@ -124,7 +124,7 @@ def refusals(
     if not route.used or len({entry.priority for entry in route.service.spec.endpoints}) < 2:
         return
     reason = ""
-    if route.tiers < 2:
+    if route.priority_count < 2:
         reason = "no endpoint of a next priority can be used"
     elif found.get(route.service.name) and cluster_gateway.problem:
         reason = cluster_gateway.problem
@@ -134,14 +134,14 @@ def refusals(
         )
         reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{_route_name(route, 0)} yet"
     for policy in policies if reason else ():
-        for budget in _spilling(policy):
+        for budget in _overflowing_budgets(policy):
             yield (
                 f"ModelService {route.service.namespace}/{route.service.name}: requests beyond budget {budget.name} of "
                 f"CallerPolicy {policy.name} are refused and do not go to the next priority: {reason}"
             )
 
 
-def _spilling(policy: api.CallerPolicy) -> list[Budget]:
+def _overflowing_budgets(policy: api.CallerPolicy) -> list[Budget]:
     return [each for each in policy.spec.budgets or () if each.when_spent == "Overflow"]
 
 

@@ -71,8 +71,8 @@ class Route:
         from 0 over the priorities that have any. By priority, then as the service has them."""
         written = self.service.spec.endpoints
         weighted = [member for member in self.resolution.members if member.weight]
-        tiers = sorted({written[member.entry].priority for member in weighted})
-        found = [(each.endpoint, each.weight, tiers.index(written[each.entry].priority)) for each in weighted]
+        priorities = sorted({written[member.entry].priority for member in weighted})
+        found = [(each.endpoint, each.weight, priorities.index(written[each.entry].priority)) for each in weighted]
         return sorted(found, key=lambda each: each[2])
 
     @cached_property
@@ -83,7 +83,7 @@ class Route:
     @cached_property
     def first(self) -> Sequence[str]:
         """Names of the backends of the first priority."""
-        return [self.backend_name(endpoint) for endpoint, __, tier in self.used if not tier]
+        return [self.backend_name(endpoint) for endpoint, __, priority in self.used if not priority]
 
     @property
     def knowing_callers(self) -> list[api.ModelEndpoint]:
@@ -110,9 +110,9 @@ class Route:
         return sorted(found, key=lambda cluster_gateway: cluster_gateway.cluster)
 
     @property
-    def tiers(self) -> int:
+    def priority_count(self) -> int:
         """Number of priorities in use."""
-        return len({tier for *__, tier in self.used})
+        return len({priority for *__, priority in self.used})
 
     @property
     def labels(self) -> dict[str, str]:
@@ -233,15 +233,15 @@ def ai_route(route: Route, name: str, listener: Mapping[str, str], rules: Sequen
 
 def _references(route: Route) -> Sequence[Mapping[str, Any]]:
     references = []
-    for endpoint, weight, tier in route.used:
+    for endpoint, weight, priority in route.used:
         name = route.backend_name(endpoint)
-        is_behind = route.overflow and route.overflow.is_ready and not tier
+        is_behind = route.overflow and route.overflow.is_ready and not priority
         way = backends.detour_name(name) if is_behind else name
-        references.append(reference(way, weight, tier, route.targets[name].model))
+        references.append(reference(way, weight, priority, route.targets[name].model))
     return references
 
 
-def reference(name: str, weight: int, tier: int, model: str) -> dict[str, Any]:
+def reference(name: str, weight: int, priority: int, model: str) -> dict[str, Any]:
     """Return the reference of a rule to a backend, which has a name of its own for the model unless that is ""."""
     override = {"modelNameOverride": model} if model else {}
-    return {"name": name, "weight": weight, "priority": tier, **override}
+    return {"name": name, "weight": weight, "priority": priority, **override}

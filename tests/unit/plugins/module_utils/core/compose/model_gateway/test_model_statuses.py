@@ -327,7 +327,7 @@ def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_servic
     for there in ([], [gateway("inference-gateway", "", **{"modelplane.ai/gateway": "rim"})], RIM):
         built = moved(hub=[*HUB, SERVED], rim=there, east=EAST)
         assert built("AIGatewayRoute", "chat")["metadata"]["labels"]["modelplane.ai/gateway"] == "eu"
-        assert [each.ref for each in built.plan.models.moved] == [OLD]
+        assert [each.ref for each in built.plan.models.leaving] == [OLD]
         held = plan_output.document(built.plan).held
         assert [(each.kind, each.name) for each in held] == [("InferenceGateway", "eu")]
         (warning,) = (each for each in built.plan.warnings if "has left the manifests" in each)
@@ -340,7 +340,7 @@ def test_a_gateway_that_was_moved_stays_until_the_new_one_answers_for_its_servic
         assert (plan_output.document(built.plan).gateways or [])[-1].message == leaving
     built = moved(hub=[*HUB, SERVED], rim=[*RIM, ACCEPTED], east=EAST)
     assert "hub" not in built.objects or not built.of("AIGatewayRoute")
-    assert built.plan.models.moved == ()
+    assert built.plan.models.leaving == ()
 
 
 def test_listeners_of_a_gateway_that_was_moved_take_routes_of_its_own_namespace() -> None:
@@ -406,7 +406,7 @@ def test_clusters_forget_a_gateway_that_is_not_there_or_whose_cluster_has_left_t
     built = left(hub, was_on)
     assert built_clients(built) == certificate("clients of new")
     assert ("InferenceGateway", "eu") not in shown(built)
-    assert not built.plan.models.moved
+    assert not built.plan.models.leaving
 
 
 def test_a_gateway_that_takes_the_place_of_one_on_a_cluster_that_is_not_read_is_let_in() -> None:
@@ -422,8 +422,8 @@ def built_clients(built: Built) -> str:
 
 def test_a_gateway_stays_for_no_service_that_has_left_and_for_no_gateway_that_never_comes() -> None:
     other = service(name="other")
-    assert moved(other, hub=[*HUB, SERVED], rim=RIM, east=EAST).plan.models.moved == ()
-    assert moved(gateways=False, hub=[*HUB, SERVED], rim=[], east=EAST).plan.models.moved == ()
+    assert moved(other, hub=[*HUB, SERVED], rim=RIM, east=EAST).plan.models.leaving == ()
+    assert moved(gateways=False, hub=[*HUB, SERVED], rim=[], east=EAST).plan.models.leaving == ()
 
 
 NOW = "2026-11-27T14:00:00Z"

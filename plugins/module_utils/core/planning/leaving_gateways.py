@@ -29,7 +29,7 @@ ROUTE = "AIGatewayRoute"
 
 
 @dataclass(frozen=True)
-class MovedGateway:
+class LeavingGateway:
     """Gateway that stays on a cluster. `certificate`: that of the CA (PEM) by which clusters know it. `waits_for`: what
     has to be there before it is removed. `address` is "" where it has none; `models` is how many it routes."""
 
@@ -61,9 +61,9 @@ class MovedGateway:
         return f"until {self.waits_for}"
 
 
-def moved_gateways(
+def leaving_gateways(
     context: Context, serving: Mapping[str, api.InferenceGateway], routes: Mapping[str, Sequence[Object]]
-) -> Iterator[MovedGateway]:
+) -> Iterator[LeavingGateway]:
     """Yield the gateways that stay. `serving` are those of the manifests, `routes` their AIGatewayRoutes, by cluster.
 
     One that is known by its status alone stays until its cluster is read, as it may serve there. Without any gateway in
@@ -87,13 +87,13 @@ def moved_gateways(
         if waits_for:
             authority = seen.objects.find("ConfigMap", names.SYSTEM_NAMESPACE, constants.MODEL_GATEWAY_CA)
             certificate = text(authority, "data", constants.CA_KEY) or known_certificate(context, ref)
-            yield MovedGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(before))
+            yield LeavingGateway(ref.name, cluster, certificate, waits_for, first_address(gateway), len(before))
             seen_here.add(name)
     for name in sorted(earlier.keys() - known - seen_here):
         yield from _unread(context, earlier[name])
 
 
-def _unread(context: Context, ref: Ref) -> Iterator[MovedGateway]:
+def _unread(context: Context, ref: Ref) -> Iterator[LeavingGateway]:
     """Yield a gateway whose CA is known, if its cluster is one of the fleet that was not read.
 
     Where it is not known which one that is, it may be any."""
@@ -110,7 +110,7 @@ def _unread(context: Context, ref: Ref) -> Iterator[MovedGateway]:
     if certificate and unread:
         routes = list(_routes_of(Objects(context.kept(ref, unread[0])), names.label_value(ref.name)))
         address = text(context.statuses[ref], "address")
-        yield MovedGateway(ref.name, unread[0], certificate, f"cluster {unread[0]} is read", address, len(routes))
+        yield LeavingGateway(ref.name, unread[0], certificate, f"cluster {unread[0]} is read", address, len(routes))
 
 
 def _is_unread(context: Context, cluster: str) -> bool:
