@@ -160,7 +160,7 @@ def published_copies(loaded: Loaded, known: Sequence[Object]) -> list[Object]:
 
 
 def left_copies(refs: Iterable[Ref], applied: Callable[[Ref], Object | None]) -> list[Object]:
-    """The copies of resources that have left the manifests, and stay for now: what is known of them is their status."""
+    """The copies of resources that have left the manifests and are still there, kept for the status in them."""
     found = (there for ref in refs if (there := applied(ref)) and _is_published(there))
     return [_cleaned(there, _STATE_METADATA) for there in found]
 

@@ -86,7 +86,7 @@ class EarlierObjects:
         for name in self._by_namespace.get(namespace, ()):
             written = self._files[name]
             values = pattern.findall(written)
-            # What was changed by hand may be written in other ways: it is parsed for each value.
+            # Files that were edited by hand may be written in other ways: they are parsed for each value.
             for value in set(values) if len(values) == written.count(label) else [_ANY]:
                 found.setdefault(value, []).append(name)
         return found

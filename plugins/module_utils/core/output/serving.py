@@ -350,7 +350,7 @@ def _gateway_state(plan: Plan, gateway: api.InferenceGateway) -> tuple[GatewaySt
 
 
 def hosted_gateways(plan: Plan) -> dict[str, list[str]]:
-    """Return the gateways in mode Model that each cluster runs, those included that were moved and stay for now."""
+    """Return the gateways in mode Model that each cluster runs, with those that are leaving."""
     found: dict[str, list[str]] = {}
     for gateway in plan.context.fleet.model_gateways:
         if gateway.name not in plan.models.refused:

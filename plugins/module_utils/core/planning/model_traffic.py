@@ -149,7 +149,7 @@ def model_traffic(
         overflowing += [cluster] if overflows else []
     leaving = tuple(leaving_gateways(context, serving, {name: _routes(routes) for name, routes in served.items()}))
     hosts = frozenset([*serving, *(gateway.cluster for gateway in leaving)])
-    # What takes the place of one on the same cluster has its CA, and is composed in its place.
+    # A gateway of the manifests on the same cluster has the CA of the leaving one, and replaces its objects.
     stays = _kept(context, [gateway for gateway in leaving if gateway.cluster not in serving])
     clients = _clients(context, serving.values(), leaving)
     overflowing += [place for place, value in stays if overflow.is_behind_cluster_gateway(value)]

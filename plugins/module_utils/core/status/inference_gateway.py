@@ -122,8 +122,8 @@ def model_gateway(
 def leaving_gateway(
     address: str, certificate: str, message: str, previous: Mapping[str, Any] | None = None
 ) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway that has left the manifests, and stays for now: by it, it is known until
-    then. `certificate` is that of the CA (PEM) by which clusters know it."""
+    """Return the status of an InferenceGateway that has left the manifests, and stays until another one serves in its
+    place. Later runs know it by this status. `certificate` is that of the CA (PEM) by which clusters know it."""
     wire = {"address": address, "clientCACertificate": certificate}
     fields = InferenceGatewayStatus.model_validate({key: value for key, value in wire.items() if value})
     return Status((hold("Ready", earlier(None, previous), unknown("Ready", message)),), fields)

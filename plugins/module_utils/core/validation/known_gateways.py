@@ -51,7 +51,7 @@ def cluster_status(cluster: Any, _fleet: object) -> Iterator[Problem]:
 def _address(value: str | None, path: str) -> Iterator[Problem]:
     if value and not _ADDRESS.fullmatch(value):
         hint = "Copy the address in the status of its Gateway"
-        # What is before an @ may be a password.
+        # The part before an @ may be a password.
         yield Problem("must be an address or a DNS name", path, "" if "@" in value else short(value), hint)
 
 

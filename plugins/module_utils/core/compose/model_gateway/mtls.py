@@ -64,7 +64,7 @@ def service_address(address: str) -> str:
         *__, last = labels = name.split(".")
         is_name = len(name) <= 253 and all(map(names.is_dns_label, labels)) and not last.isdigit()
         return name if is_name else ""
-    # What endpoints of Services cannot be; "%" begins a zone of IPv6 addresses.
+    # API servers refuse these as endpoints of Services; "%" begins a zone of IPv6 addresses.
     is_of_machine = found.is_loopback or found.is_link_local or found.is_unspecified or "%" in name
     return "" if is_of_machine or found.is_multicast else name
 
