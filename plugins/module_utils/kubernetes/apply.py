@@ -47,6 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -480,9 +481,9 @@ class _Run:
     def _send(self, pending: Sequence[tuple[Object, Object | None]], known: Mapping[Key, Result]) -> list[Result]:
         broken = {key.name for key, found in known.items() if key.kind == NAMESPACE and found.action == "failed"}
         unapplied = [(self._desired[key], found.before) for key, found in known.items() if found.action == "failed"]
-        made: set[str] = set()
-        results = []
-        definitions: list[Object] = []
+        made, results, definitions = set[str](), list[Result](), list[Object]()
+        detours = Detours(self.client, self._desired.values(), FOLLOW_SECONDS, self.options.progress)
+        check_mode = self.options.check_mode
         for value, before in pending:
             key = Key.of(value)
             if definitions and key.kind != DEFINITION:
@@ -497,12 +498,15 @@ class _Run:
             if refusal := self.guards.refusal(value, before, unapplied):
                 results.append(result(value, "failed", refusal, before=before))
                 continue
-            if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
+            if delay := "" if check_mode else detours.delay(value, before):
+                results.append(result(value, "skipped", delay, before=before))
+                continue
+            if self.secrets.narrow and (key.group, key.kind) == SECRET and not check_mode:
                 self.secrets.open(key.namespace)
             found = self._sent(value, before)
             if found.action == "failed":
                 unapplied.append((value, before))
-            if found.after is not None and not self.options.check_mode:
+            if found.after is not None and not check_mode:
                 state = readiness(found.after)
                 found = replace(found, ready=state.ready, message=found.message or state.message)
             # One of another owner is there all the same.
@@ -511,8 +515,7 @@ class _Run:
             if key.kind == DEFINITION and found.action in CHANGES:
                 definitions.append(value)
             results.append(found)
-        if definitions:
-            self._established(definitions)
+        self._established(definitions)
         return results
 
     def _sent(self, value: Object, before: Object | None) -> Result:
@@ -531,7 +534,8 @@ class _Run:
             for key, route in self._desired.items()
             if key.kind in ROUTES and key.namespace not in stuck and any(guards(value, route) for value in values)
         ]
-        behind = wait_applied(self.client, routes, FOLLOW_SECONDS, self.options.progress)
+        changed = [key for key in map(Key.of, routes) if known[key].action in CHANGES]
+        behind = wait_applied(self.client, routes, changed, FOLLOW_SECONDS, self.options.progress)
         stuck |= dict.fromkeys(behind, FOLLOWED)
         for value in values:
             key = Key.of(value)
@@ -546,7 +550,8 @@ class _Run:
     def _failed(self, known: Mapping[Key, Result]) -> set[str]:
         """Return the namespaces in which a route or a policy could not be applied."""
         failed = [key for key, found in known.items() if found.action == "failed"]
-        return {key.namespace for key in failed if key.kind in ROUTES or is_policy(self._desired[key])}
+        delayed = {key.namespace for key, found in known.items() if found.action == "skipped" and key.kind in ROUTES}
+        return delayed | {key.namespace for key in failed if key.kind in ROUTES or is_policy(self._desired[key])}
 
     def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
@@ -562,7 +567,7 @@ class _Run:
         self._made.append(result(value, "created", after=after))
 
     def _established(self, definitions: Sequence[Object]) -> None:
-        if self.options.check_mode:
+        if self.options.check_mode or not definitions:
             return
         wait_ready(self.client, definitions, _DEFINITION_SECONDS, explain=False)
         self.client.forget_discovery()

@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import GONE, prune
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import FOLLOWED, wait_followed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Result, result
 
 APPLIED = "the routes and policies of its namespace can be applied"
 """End of a sentence that says what is waited for where one of them failed."""
@@ -50,7 +50,7 @@ class Pruning:
 
     def run(self, gone: Iterable[Object]) -> list[Result]:
         """Prune these objects, in their order within a stage, but for what gateways still use."""
-        failed = {key.namespace for key in self._desired_routes() if self.known[key].action == "failed"}
+        failed = {key.namespace for key in self._desired_routes() if self.known[key].action in ("failed", "skipped")}
         self.stuck |= dict.fromkeys(failed, APPLIED)
         rest = self._without_routes(list(gone))
         self._keep([value for value in rest if _place(value) in self.stuck], self.stuck)
@@ -77,6 +77,9 @@ class Pruning:
         found = [value for value in gone if Key.of(value).kind in routes.KINDS]
         first = [value for value in found if not is_behind_cluster_gateway(value)]
         second = [value for value in found if is_behind_cluster_gateway(value)]
+        known = [self.known[key] for key in self._desired_routes()]
+        desired = [found.after for found in known if found.after]
+        changed = [found.key for found in known if found.action in CHANGES]
         for stage in (first, second) if second else (first,):
             before = len(self.done)
             self._prune(value for value in stage if Key.of(value).namespace not in self.stuck)
@@ -84,10 +87,9 @@ class Pruning:
             gone = self._left(gone)
             if not self.check_mode:
                 awaited = [key for key in map(Key.of, gone) if key.namespace not in self.stuck]
-                behind = wait_followed(
-                    self.client, self._desired_routes(), removed, awaited, self.seconds, self.progress
-                )
+                behind = wait_followed(self.client, desired, changed, removed, awaited, self.seconds, self.progress)
                 self.stuck |= dict.fromkeys(behind, FOLLOWED)
+                changed = []
         return gone
 
     def _reached(self) -> list[Object]:

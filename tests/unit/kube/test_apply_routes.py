@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
@@ -41,13 +42,16 @@ def routed(place: Place) -> Place:
 
 
 @pytest.fixture
-def ai_routed(routed: Place, tmp_path: Path) -> Place:
+def ai_routed(routed: Place, tmp_path: Path) -> Iterator[Place]:
     for each in definitions():
         if each["spec"]["names"]["kind"] in ("AIGatewayRoute", "BackendTrafficPolicy", "SecurityPolicy"):
             (tmp_path / f"{each['metadata']['name']}.json").write_text(json.dumps(each))
     routed.plane.install_crds(tmp_path)
     routed.client.forget_discovery()
-    return routed
+    yield routed
+    # As the garbage collector does after AIGatewayRoutes.
+    for name in ("web", "behind"):
+        routed.plane.objects.delete("gateway.networking.k8s.io/v1", "HTTPRoute", name, routed.namespace)
 
 
 def ai_route(place: Place, to: str, **more: Any) -> Object:
@@ -55,10 +59,12 @@ def ai_route(place: Place, to: str, **more: Any) -> Object:
     return thing("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute", "web", place.namespace, spec=spec)
 
 
-def write(place: Place, to: str) -> None:
+def write(place: Place, to: str, name: str = "web", **spec: Any) -> None:
     """Write the HTTPRoute of the AI gateway, which does not have our label."""
     written = route(place, backendRefs=[{**BACKEND, "name": to}])
     del written["metadata"]["labels"]
+    written["metadata"]["name"] = name
+    written["spec"].update(spec)
     place.plane.objects.apply(written)
 
 
@@ -165,7 +171,7 @@ def following(work: Callable[[], None]) -> tuple[Progress, list[str]]:
         waited.append(awaited)
 
         def seen(_text: str) -> None:
-            if len(waited) == 1:
+            if waited[-1] == awaited:
                 work()
             waited.append("asked")
 
@@ -174,26 +180,21 @@ def following(work: Callable[[], None]) -> tuple[Progress, list[str]]:
     return progress, waited
 
 
-def report(place: Place) -> None:
-    """Report as a controller does that it has processed the route as it is."""
-    generation = place.get(route(place))["metadata"]["generation"]  # type: ignore[index]
-    accepted = {
-        "type": "Accepted",
-        "status": "True",
-        "reason": "Accepted",
-        "message": "",
-        "lastTransitionTime": "2026-03-05T10:00:00Z",
-        "observedGeneration": generation,
-    }
+def report(place: Place, name: str = "web") -> None:
+    """Report as a controller does that it has processed a route as it is."""
+    there = place.plane.objects.get("gateway.networking.k8s.io/v1", "HTTPRoute", name, place.namespace)
+    assert there
+    common = {"status": "True", "message": "", "lastTransitionTime": "2026-03-05T10:00:00Z"}
+    common["observedGeneration"] = there["metadata"]["generation"]
     parent = {
-        "parentRef": {"name": "gateway", "namespace": SYSTEM},
+        "parentRef": there["spec"]["parentRefs"][0],
         "controllerName": "example.com/gateway",
-        "conditions": [accepted],
+        "conditions": [{"type": kind, "reason": kind, **common} for kind in ("Accepted", "ResolvedRefs")],
     }
     place.plane.objects.patch(
         "gateway.networking.k8s.io/v1",
         "HTTPRoute",
-        "web",
+        name,
         {"status": {"parents": [parent]}},
         place.namespace,
         subresource="status",
@@ -265,14 +266,80 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     place.apply([namespace, settings, ai_route(place, "between")])
     monkeypatch.undo()
 
+    followed = []
+
     def follow() -> None:
-        assert place.get(ai_route(place, "between"))["spec"] == ai_route(place, "between")["spec"]  # type: ignore[index]
-        write(place, "between")
+        followed.append(leads_to(place))
+        write(place, followed[-1])
 
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
+    assert followed == ["between", "before"]
     assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
     assert actions(applied)["ConfigMap/settings"] == "deleted"
+
+
+def leads_to(place: Place) -> str:
+    """Return where the AIGatewayRoute leads."""
+    there = place.get(ai_route(place, ""))
+    assert there
+    return str(there["spec"]["rules"][0]["backendRefs"][0]["name"])
+
+
+def test_a_policy_goes_once_the_ai_gateway_follows_the_route_that_it_guarded(ai_routed: Place) -> None:
+    """Else requests are in no budget until then."""
+    place = ai_routed
+    namespace = thing("v1", "Namespace", place.namespace)
+    place.apply([namespace, limits(place, "Day"), ai_route(place, "direct")])
+    write(place, "direct")
+
+    def follow() -> None:
+        assert (leads_to(place), limited(place)) == ("detour", ["5 per Day"])
+        write(place, "detour")
+
+    progress, waited = following(follow)
+    applied = place.apply([namespace, ai_route(place, "detour")], progress=progress)
+    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert actions(applied)["BackendTrafficPolicy/web"] == "deleted"
+
+
+def test_a_route_leads_to_the_cluster_gateway_once_that_accepts_the_way(
+    ai_routed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else requests get 503 there, and for a while the gateway sends all to the next priority."""
+    place = ai_routed
+    namespace, limit = thing("v1", "Namespace", place.namespace), limits(place, "Day")
+    place.apply([namespace, limit, ai_route(place, "web")])
+    write(place, "web")
+    way = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])
+    way["metadata"]["name"] = "behind"
+    desired = [namespace, limits(place), way, ai_route(place, detour_name("web"))]
+    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
+    assert "skipped" not in actions(place.apply(desired, check_mode=True)).values()
+    for action in ("created", "unchanged"):
+        applied = place.apply(desired)
+        found = {f"{each.kind}/{each.name}": each for each in applied.results}
+        delayed = found["AIGatewayRoute/web"]
+        key = f"AIGatewayRoute {place.namespace}/behind"
+        assert (found["AIGatewayRoute/behind"].action, delayed.action) == (action, "skipped")
+        assert delayed.message == f"it stays as it is until the cluster gateway accepts {key}"
+        assert (leads_to(place), limited(place)) == ("web", ["5 per Day"])
+    monkeypatch.undo()
+
+    def follow() -> None:
+        leads = leads_to(place)
+        if leads == "web":
+            write(place, "web", name="behind", parentRefs=way["spec"]["parentRefs"])
+            report(place, "behind")
+        else:
+            write(place, leads)
+
+    progress, waited = following(follow)
+    applied = place.apply(desired, progress=progress)
+    assert waited.count("gateways to follow the routes of 1 namespace") == 2
+    assert (actions(applied)["AIGatewayRoute/web"], leads_to(place)) == ("updated", detour_name("web"))
+    assert limited(place) == []
+    assert set(actions(place.apply(desired)).values()) == {"unchanged"}
 
 
 def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(
@@ -304,14 +371,14 @@ def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> No
 def test_routes_that_the_ai_gateway_writes_are_waited_for(routed: Place) -> None:
     place = routed
     place.apply([thing("v1", "Namespace", place.namespace), config("settings", place.namespace), route(place)])
-    routes = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
+    routes = [ai_route(place, "next")]
     gone = [Key("", "Service", place.namespace, "web")]
-    progress, waited = following(lambda: place.plane.objects.apply(route(place, "next")) and None)
-    assert wait_followed(place.client, routes, [], gone, 60, progress) == set()
+    progress, waited = following(lambda: write(place, "next"))
+    assert wait_followed(place.client, routes, [], [], gone, 60, progress) == set()
     assert waited[-1] == "asked"
-    assert wait_followed(place.client, routes, [], gone, 0) == set()
-    after = [Key("", "Service", place.namespace, "next")]
-    assert wait_followed(place.client, routes, [], after, 0) == {place.namespace}
+    assert wait_followed(place.client, routes, [], [], gone, 0) == set()
+    after = [Key(BACKEND["group"], "Backend", place.namespace, "next")]
+    assert wait_followed(place.client, routes, [], [], after, 0) == {place.namespace}
 
 
 def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
@@ -328,7 +395,7 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
         collected.append(True)
 
     progress, waited = following(collect)
-    assert wait_followed(place.client, [], removed, gone, 60, progress) == set()
+    assert wait_followed(place.client, [], [], removed, gone, 60, progress) == set()
     assert (collected, waited[-1]) == ([True], "asked")
 
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
+    is_behind_cluster_gateway,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 NAMESPACE = "Namespace"
 DEFINITION = "CustomResourceDefinition"
+_BEHIND = "AIGatewayRoute behind a cluster gateway"
 
 _STAGES = (
     (NAMESPACE,),
@@ -27,6 +31,7 @@ _STAGES = (
     ("Gateway",),
     # All other kinds: filters and policies that routes refer to.
     (),
+    (_BEHIND,),
     ("HTTPRoute", "AIGatewayRoute"),
 )
 _OTHERS = _STAGES.index(())
@@ -49,7 +54,8 @@ those of a Job, whose work is no longer desired."""
 
 def rank(value: Object) -> int:
     """Return the stage of an object: objects of lower stages are applied before it, and deleted after it."""
-    return _RANK.get(identity(value)[1], _OTHERS)
+    kind = _BEHIND if is_behind_cluster_gateway(value) else identity(value)[1]
+    return _RANK.get(kind, _OTHERS)
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:

@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    number,
+    stated,
+    text,
+)
 
 HTTP_ROUTE, AI_ROUTE = "HTTPRoute", "AIGatewayRoute"
 KINDS = frozenset({HTTP_ROUTE, AI_ROUTE})
 """Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
+_ROUTED = ("Accepted", "ResolvedRefs")
 
 
 def references(route: Object) -> frozenset[tuple[str, str]]:
@@ -42,6 +50,17 @@ def is_behind(route: Object) -> bool:
             latest[place] = max(latest.get(place, 0), seen)
     parents = (_parent(parent, own) for parent in entries(route, "spec", "parentRefs"))
     return any(latest.get(parent, generation) < generation for parent in parents)
+
+
+def is_accepted(route: Object) -> bool:
+    """Return True for an HTTPRoute by which all of its Gateways route as it is now, with all that it refers to."""
+    generation, own = number(route, "metadata", "generation"), text(route, "metadata", "namespace")
+    accepted = {
+        _parent(fields(parent, "parentRef"), own)
+        for parent in entries(route, "status", "parents")
+        if all(stated(entries(parent, "conditions"), kind, generation) == "True" for kind in _ROUTED)
+    }
+    return all(_parent(parent, own) in accepted for parent in entries(route, "spec", "parentRefs"))
 
 
 def _parent(reference: Object, own: str) -> tuple[str, str, str]:

@@ -42,6 +42,12 @@ def test_what_is_needed_comes_first(first: str, then: str) -> None:
     assert ordered([thing(then), thing(first)])[0]["kind"] == first
 
 
+def test_a_route_behind_the_cluster_gateway_comes_before_those_that_lead_there() -> None:
+    behind = {**thing("AIGatewayRoute", "z"), "spec": {"parentRefs": [{"name": "cluster-gateway"}]}}
+    objects = [thing("AIGatewayRoute"), thing("HTTPRoute"), behind, thing("BackendTrafficPolicy")]
+    assert ordered(objects)[:2] == [thing("BackendTrafficPolicy"), behind]
+
+
 def test_the_order_does_not_depend_on_how_objects_are_given() -> None:
     objects = [thing(kind, name) for kind, _ in FIRST_AND_THEN for name in "ab"]
     shuffled = random.Random(1).sample(objects, len(objects))

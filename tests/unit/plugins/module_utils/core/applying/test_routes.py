@@ -7,7 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import is_behind, references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import (
+    is_accepted,
+    is_behind,
+    references,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 
 GROUP = "gateway.networking.k8s.io"
@@ -84,3 +88,30 @@ def test_a_route_is_behind_while_a_gateway_that_knows_it_has_not_processed_it(pa
     to = [{"name": name, "namespace": "system"} for name in ("edge", "other")]
     route = {"metadata": {"namespace": "team", "generation": 2}, "spec": {"parentRefs": to}}
     assert is_behind({**route, "status": {"parents": parents}}) is behind
+
+
+def stated(kind: str = "Accepted", status: str = "True", generation: int = 2) -> dict[str, Any]:
+    return {"type": kind, "status": status, "observedGeneration": generation}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "accepted"),
+    [
+        ([stated(), stated("ResolvedRefs")], True),
+        ([], False),
+        ([stated()], False),
+        # Before its filters are there.
+        ([stated(), stated("ResolvedRefs", "False")], False),
+        ([stated(status="False"), stated("ResolvedRefs")], False),
+        ([stated(generation=1), stated("ResolvedRefs", generation=1)], False),
+    ],
+)
+def test_a_route_is_accepted_once_all_of_its_gateways_say_so_of_what_it_is_now(
+    conditions: list[Any], accepted: bool
+) -> None:
+    to = [{"name": name, "namespace": "system"} for name in ("edge", "other")]
+    route = {"metadata": {"namespace": "team", "generation": 2}, "spec": {"parentRefs": to}}
+    one, other = ({"parentRef": parent, "conditions": conditions} for parent in to)
+    assert is_accepted({**route, "status": {"parents": [one, other]}}) is accepted
+    assert not is_accepted({**route, "status": {"parents": [one]}})
+    assert not is_accepted(route)
