@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 T = TypeVar("T")
 _AreBehind = Callable[[str, Sequence[Object]], bool]
-"""Whether of the HTTPRoutes of a namespace one is behind."""
+"""Test of a namespace and its HTTPRoutes: whether one of them is behind."""
 
 FOLLOWED = "gateways follow the routes of its namespace"
 """End of a sentence that says what is waited for."""
