@@ -341,7 +341,7 @@ def test_a_stream_outlives_the_pod_of_the_gateway_that_it_began_on(cluster: Cont
         assert cluster.ask(f"{path}/models").status == 200, "the new pod answers"
         # Three seconds: with a grace of one it is cut, as the test below shows.
         wait_until(lambda: stream.lines >= began + 60 or not stream.is_alive())
-        assert (stream.is_alive(), old.ended) == (True, False)
+        assert (stream.is_alive(), old.ended) == (True, False), f"{stream.last!r} {stream.error} {old.tail()}"
         held.released.set()
         stream.join(30)
         assert stream.last == LAST
