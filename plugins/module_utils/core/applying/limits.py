@@ -8,7 +8,9 @@ import json
 from typing import NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import BUDGETS_ANNOTATION
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import MOST_RULES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
+    MOST_RULES,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 

@@ -22,20 +22,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
     ClusterGateways,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
     AT_GATEWAY,
     DIVIDED,
     FEWER_RULES,
     UNDIVIDED,
+    budget_objects,
+    counts_tokens_of_callers,
+    divided_budgets,
+    too_many_rules,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     KeySecret,
     NamespaceRights,
     Rights,
-    caller_objects,
-    counts_tokens_of_callers,
-    divided_budgets,
+    authorizations,
     rights,
     selected_callers,
-    too_many_rules,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     CALLERS_SECRET,
@@ -220,7 +223,8 @@ def _gateway_objects(
     for each in served:
         yield from each.objects
     for namespace, routes in _by_namespace(served).items():
-        yield from caller_objects(routes, known[namespace])
+        yield from authorizations(routes, known[namespace])
+        yield from budget_objects(routes, known[namespace])
         yield from overflow.overflow_budget_objects(routes, known[namespace])
 
 

@@ -27,19 +27,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_names import ServedNames
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
     AT_GATEWAY,
     DIVIDED,
     DIVIDED_SERVICES,
     FEWER_RULES,
     UNDIVIDED,
     UNDIVIDED_SERVICES,
-    NamespaceRights,
     TooManyRules,
     divided_budgets,
     divided_services,
-    rights,
     too_many_rules,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    NamespaceRights,
+    rights,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     composed_gateways,

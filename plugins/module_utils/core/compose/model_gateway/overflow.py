@@ -34,12 +34,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import (
     Overflow,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
-    NamespaceRights,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
     RateLimiter,
-    Rights,
     counting_objects,
     counts_tokens_of_callers,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
+    NamespaceRights,
+    Rights,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
     gateway_metadata,

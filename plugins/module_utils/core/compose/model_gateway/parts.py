@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
@@ -42,6 +42,11 @@ def named(kind: str, name: str, group: str = "") -> dict[str, str]:
 def gateway_target(name: str) -> list[dict[str, str]]:
     """Return the targetRefs of a policy for a whole Gateway."""
     return [named("Gateway", name, constants.GATEWAY_GROUP)]
+
+
+def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
+    """Return the targetRefs of a policy for AIGatewayRoutes, of each of which the AI gateway makes an HTTPRoute."""
+    return [named("HTTPRoute", name, constants.GATEWAY_GROUP) for name in routes]
 
 
 def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:

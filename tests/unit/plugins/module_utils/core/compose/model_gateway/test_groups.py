@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.budgets import (
+    RateLimiter,
+    counting_objects,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     NamespaceRights,
-    RateLimiter,
     Rights,
-    counting_objects,
     rights,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import Route
