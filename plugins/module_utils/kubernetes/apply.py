@@ -34,7 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, with_rules_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import KINDS as ROUTES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
     TLS_SECRET,
@@ -47,7 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours, took
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -74,8 +74,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.prunin
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import (
     FOLLOW_SECONDS,
     FOLLOWED,
-    wait_applied,
-    wait_rewritten,
+    RouteChanges,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_guards import RouteGuards
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_pruning import APPLIED, Pruning
@@ -229,13 +228,14 @@ class _Run:
         self.sender = Sender(client, options.check_mode, options.force)
         self.secrets = SecretAccess(client, check_mode=options.check_mode)
         self.guards = RouteGuards(client)
+        self.routes = RouteChanges(client, FOLLOW_SECONDS, options.progress)
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
         self._made: list[Result] = []
         self._desired: dict[Key, Object] = {}
         self._known: dict[Key, Result] = {}
         self._pending: list[tuple[Object, Object | None]] = []
-        self._counting: set[Key] = set()
+        self._both: set[Key] = set()
         self._gone: list[Object] = []
         self._shared: list[Object] = []
 
@@ -263,7 +263,7 @@ class _Run:
         behind = self._behind_before()
         self._record_intent([Key.of(value) for value, __ in self._pending], desired)
         known.update((found.key, found) for found in self._send(self._pending, known))
-        known.update((found.key, found) for found in self._drop_limits(known))
+        known.update((found.key, found) for found in self._drop(known))
         removed = self._prune(self._gone, known, behind)
         self._record_outcome(desired, known, removed)
         removed += self._prune_shared(self._shared)
@@ -482,8 +482,8 @@ class _Run:
         broken = {key.name for key, found in known.items() if key.kind == NAMESPACE and found.action == "failed"}
         unapplied = [(self._desired[key], found.before) for key, found in known.items() if found.action == "failed"]
         made, results, definitions = set[str](), list[Result](), list[Object]()
-        detours = Detours(self.client, self._desired.values(), FOLLOW_SECONDS, self.options.progress)
-        check_mode = self.options.check_mode
+        done, check_mode = dict(known), self.options.check_mode
+        detours = Detours(self.routes, self._desired.values(), () if check_mode else pending)
         for value, before in pending:
             key = Key.of(value)
             if definitions and key.kind != DEFINITION:
@@ -495,11 +495,9 @@ class _Run:
             if key.namespace in self.sender.new_namespaces - made:
                 made.add(key.namespace)
                 self._make_namespace(key.namespace, pending)
-            if refusal := self.guards.refusal(value, before, unapplied):
+            if refusal := self.guards.refusal(value, before, unapplied) or detours.refusal(value, done):
                 results.append(result(value, "failed", refusal, before=before))
-                continue
-            if delay := "" if check_mode else detours.delay(value, before):
-                results.append(result(value, "skipped", delay, before=before))
+                done[key] = results[-1]
                 continue
             if self.secrets.narrow and (key.group, key.kind) == SECRET and not check_mode:
                 self.secrets.open(key.namespace)
@@ -514,44 +512,46 @@ class _Run:
                 broken.add(key.name)
             if key.kind == DEFINITION and found.action in CHANGES:
                 definitions.append(value)
+            if key.kind in ROUTES and found.action in CHANGES:
+                self.routes.changed.add(key)
+            done[key] = found
             results.append(found)
         self._established(definitions)
         return results
 
     def _sent(self, value: Object, before: Object | None) -> Result:
-        kept = None if self.options.check_mode else with_limits_of(value, before)
-        if kept:
-            self._counting.add(Key.of(value))
-        return self.sender.send(kept or value, before)
+        both = None if self.options.check_mode else with_limits_of(value, before) or with_rules_of(value, before)
+        if both:
+            self._both.add(Key.of(value))
+        return self.sender.send(both or value, before)
 
-    def _drop_limits(self, known: Mapping[Key, Result]) -> Iterator[Result]:
-        """Apply the policies that drop limits without these, where gateways follow the routes of their namespaces: what
-        is counted elsewhere by a changed route is counted here until then."""
-        values = [self._desired[key] for key in sorted(self._counting) if known[key].action != "failed"]
+    def _drop(self, known: Mapping[Key, Result]) -> Iterator[Result]:
+        """Apply what drops limits or detours without these, where gateways follow the routes of its namespace: until
+        then requests are counted here, or take these detours, although a route has changed."""
+        values = [self._desired[key] for key in sorted(self._both) if known[key].action != "failed"]
         stuck = dict.fromkeys(self._failed(known), APPLIED)
         routes = [
             route
             for key, route in self._desired.items()
-            if key.kind in ROUTES and key.namespace not in stuck and any(guards(value, route) for value in values)
+            if key.kind in ROUTES and key.namespace not in stuck
+            if any(guards(value, route) or took(known[key].before, known[Key.of(value)].before) for value in values)
         ]
-        changed = [key for key in map(Key.of, routes) if known[key].action in CHANGES]
-        behind = wait_applied(self.client, routes, changed, FOLLOW_SECONDS, self.options.progress)
-        stuck |= dict.fromkeys(behind, FOLLOWED)
+        stuck |= dict.fromkeys(self.routes.wait_applied(routes), FOLLOWED)
         for value in values:
             key = Key.of(value)
             first = known[key]
             if key.namespace in stuck:
                 action = first.action if first.action in CHANGES else "skipped"
-                yield replace(first, action=action, message=f"its limits of before count until {stuck[key.namespace]}")
+                kept = "its rules of before stay" if key.kind in ROUTES else "its limits of before count"
+                yield replace(first, action=action, message=f"{kept} until {stuck[key.namespace]}")
             else:
-                self._counting.remove(key)
+                self._both.remove(key)
                 yield replace(self.sender.send(value, first.after), before=first.before)
 
     def _failed(self, known: Mapping[Key, Result]) -> set[str]:
         """Return the namespaces in which a route or a policy could not be applied."""
         failed = [key for key, found in known.items() if found.action == "failed"]
-        delayed = {key.namespace for key, found in known.items() if found.action == "skipped" and key.kind in ROUTES}
-        return delayed | {key.namespace for key in failed if key.kind in ROUTES or is_policy(self._desired[key])}
+        return {key.namespace for key in failed if key.kind in ROUTES or is_policy(self._desired[key])}
 
     def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
@@ -574,10 +574,9 @@ class _Run:
 
     def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result], behind: Iterable[str]) -> list[Result]:
         routes = [value for key, value in self.live.objects.items() if key.kind in ROUTES and key not in known]
-        stuck = dict.fromkeys(behind, FOLLOWED)
-        check, progress = self.options.check_mode, self.options.progress
-        failed = self._failed(known)
-        return Pruning(self.client, self.store, known, routes, stuck, failed, FOLLOW_SECONDS, check, progress).run(gone)
+        stuck, failed = dict.fromkeys(behind, FOLLOWED), self._failed(known)
+        check_mode = self.options.check_mode
+        return Pruning(self.client, self.store, known, routes, stuck, failed, self.routes, check_mode).run(gone)
 
     def _behind_before(self) -> set[str]:
         """Return the namespaces in which the AI gateway has not worked on the last change of a route that changes now,
@@ -587,7 +586,7 @@ class _Run:
         gone = {Key.of(value).namespace for value in self._gone}
         routes = [before for __, before in self._pending if before and text(before, "kind") == AI_ROUTE]
         routes = [value for value in routes if Key.of(value).namespace in gone]
-        return wait_rewritten(self.client, routes, FOLLOW_SECONDS, self.options.progress)
+        return self.routes.wait_rewritten(routes)
 
     def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
         """Return the namespaces that this fleet no longer has, and that stay as another record has them."""
@@ -617,7 +616,7 @@ class _Run:
         gone = {found.key for found in removed if found.action in GONE}
         record = {key: entry for key, entry in before.items() if self._stays(key, desired, gone)}
         for key, found in known.items():
-            is_applied = found.action != "failed" and key not in self._counting
+            is_applied = found.action != "failed" and key not in self._both
             if is_applied and found.after is not None and _is_ours(found.after):
                 digests = (desired_digest(desired[key]), _owned_digest(found.after))
                 record[key] = Entry(text(desired[key], "apiVersion"), *digests)

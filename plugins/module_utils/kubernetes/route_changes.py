@@ -6,13 +6,14 @@ to, or what guarded them, is deleted."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying import routes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards, is_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -32,79 +33,126 @@ _POLL_SECONDS = 0.25
 _API_VERSION = "gateway.networking.k8s.io/v1"
 
 
-def wait_followed(
-    client: Client,
-    desired: Iterable[Object],
-    changed: Iterable[Key],
-    removed: Iterable[Key],
-    gone: Iterable[Key],
-    seconds: float,
-    progress: Progress = unseen,
-) -> set[str]:
-    """Wait until gateways send nothing to what is to be deleted (`gone`), and know no routes any more that were
-    `removed`. Return the namespaces of `desired` routes that still lead there when the time is over. `changed` are
-    those that have changed just now.
+@dataclass
+class RouteChanges:
+    """Changes of routes that a run makes on one server, for which gateways get `seconds` at a time.
 
-    An HTTPRoute leads to such an object while it refers to it, as the AI gateway rewrites it from the AIGatewayRoute of
-    its name, and until the gateway's controller has processed it. Where HTTPRoutes cannot be read, none is awaited. One
-    of a removed route leads nowhere once its backends are deleted, so it keeps nothing."""
-    targets = _by_namespace(gone, lambda key: (key.kind, key.name))
-    values = [value for value in desired if Key.of(value).namespace in targets]
-    places = _Places(
-        targets,
-        _by_namespace(map(Key.of, values), lambda key: key.name),
-        _by_namespace((key for key in removed if key.namespace in targets), lambda key: key.name),
-        _unwritten(values),
-    )
-    namespaces = places.desired.keys() | places.removed.keys()
-    settles = bool(places.removed) or any(key.namespace in targets for key in changed)
-    left = _waited(client, namespaces, places.are_behind, seconds, progress, settles=settles)
-    return _behind(client, left, replace(places, removed={}).are_behind)
+    `changed` are routes that it has changed or removed. Where HTTPRoutes cannot be read, none is awaited, and proxies
+    get their time all the same."""
 
+    client: Client
+    seconds: float = FOLLOW_SECONDS
+    progress: Progress = unseen
+    changed: set[Key] = field(default_factory=set)
+    _settled: set[Key] = field(default_factory=set)
 
-def wait_rewritten(client: Client, values: Sequence[Object], seconds: float, progress: Progress = unseen) -> set[str]:
-    """Wait until the AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are now, before they change.
-    Return the namespaces of those that it has not when the time is over.
+    def wait_followed(self, desired: Iterable[Object], removed: Iterable[Key], gone: Iterable[Object]) -> set[str]:
+        """Wait until gateways send nothing to what is to be deleted (`gone`), and know no routes any more that were
+        `removed`. Return the namespaces of `desired` routes that still lead there when the time is over.
 
-    Where one change takes back another, an HTTPRoute from before both equals that after both, and the AI gateway may
-    yet write the one in between."""
-    is_unwritten = _unwritten(values)
+        An HTTPRoute leads to such an object while it refers to it, as the AI gateway rewrites it from the
+        AIGatewayRoute of its name, and until the gateway's controller has processed it. One of a removed route leads
+        nowhere once its backends are deleted, so it keeps nothing."""
+        values = list(gone)
+        targets = _by_namespace(map(Key.of, values), lambda key: (key.kind, key.name))
+        known = [route for route in desired if Key.of(route).namespace in targets]
+        left = [key for key in removed if key.namespace in targets]
+        places = _Places(
+            targets,
+            _by_namespace(map(Key.of, known), lambda key: key.name),
+            _by_namespace(left, lambda key: key.name),
+            _unwritten(self._rewritten(known, [value for value in values if is_policy(value)])),
+        )
+        self.changed.update(left)
+        namespaces = places.desired.keys() | places.removed.keys()
+        behind = self._waited(namespaces, places.are_behind)
+        self._settle(namespaces, behind)
+        return self._behind(behind, replace(places, removed={}).are_behind)
 
-    def are_behind(_namespace: str, found: Sequence[Object]) -> bool:
-        return any(map(is_unwritten, found))
+    def wait_rewritten(self, values: Sequence[Object]) -> set[str]:
+        """Wait until the AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are now, before they change.
+        Return the namespaces of those that it has not when the time is over.
 
-    return _waited(client, {Key.of(value).namespace for value in values}, are_behind, seconds, progress)
+        Where one change takes back another, an HTTPRoute from before both equals that after both, and the AI gateway
+        may yet write the one in between."""
+        is_unwritten = _unwritten(values)
 
+        def are_behind(_namespace: str, found: Sequence[Object]) -> bool:
+            return any(map(is_unwritten, found))
 
-def wait_applied(
-    client: Client, values: Sequence[Object], changed: Iterable[Key], seconds: float, progress: Progress = unseen
-) -> set[str]:
-    """Wait until gateways route by these routes as they are now. Return the namespaces of those by which they do not
-    when the time is over. `changed` are those that have changed just now."""
-    places = {(Key.of(value).namespace, Key.of(value).name) for value in values}
-    is_unwritten = _unwritten(values)
+        return self._waited({Key.of(value).namespace for value in values}, are_behind)
 
-    def are_behind(namespace: str, found: Sequence[Object]) -> bool:
-        known = (route for route in found if (namespace, Key.of(route).name) in places)
-        return any(is_unwritten(route) or routes.is_behind(route) for route in known)
+    def wait_applied(self, values: Sequence[Object]) -> set[str]:
+        """Wait until gateways route by these routes as they are now. Return the namespaces of those by which they do
+        not when the time is over."""
+        places = {(Key.of(value).namespace, Key.of(value).name) for value in values}
+        namespaces = {namespace for namespace, __ in places}
+        is_unwritten = _unwritten(values)
 
-    namespaces = {namespace for namespace, __ in places}
-    settles = any(key.namespace in namespaces for key in changed)
-    return _waited(client, namespaces, are_behind, seconds, progress, settles=settles)
+        def are_behind(namespace: str, found: Sequence[Object]) -> bool:
+            known = (route for route in found if (namespace, Key.of(route).name) in places)
+            return any(is_unwritten(route) or routes.is_behind(route) for route in known)
 
+        behind = self._waited(namespaces, are_behind)
+        self._settle(namespaces, behind)
+        return behind
 
-def wait_accepted(client: Client, values: Sequence[Object], seconds: float, progress: Progress = unseen) -> bool:
-    """Wait until gateways have accepted these AIGatewayRoutes of one namespace as they are now. Return whether they
-    have when the time is over."""
-    is_unwritten = _unwritten(values)
-    names = {Key.of(value).name for value in values}
+    def wait_accepted(self, values: Sequence[Object]) -> set[Key]:
+        """Wait until gateways have accepted these AIGatewayRoutes as they are now. Return those that they have not when
+        the time is over."""
+        awaited = _by_namespace(map(Key.of, values), lambda key: key)
+        is_unwritten = _unwritten(values)
+        missing: dict[str, set[Key]] = {}
 
-    def are_behind(_namespace: str, found: Sequence[Object]) -> bool:
-        accepted = (route for route in found if routes.is_accepted(route) and not is_unwritten(route))
-        return not names <= {Key.of(route).name for route in accepted}
+        def are_behind(namespace: str, found: Sequence[Object]) -> bool:
+            accepted = (route for route in found if routes.is_accepted(route) and not is_unwritten(route))
+            known = {Key.of(route).name for route in accepted}
+            missing[namespace] = {key for key in awaited[namespace] if key.name not in known}
+            return bool(missing[namespace])
 
-    namespaces = {Key.of(value).namespace for value in values}
-    return not _waited(client, namespaces, are_behind, seconds, progress, settles=True)
+        behind = self._waited(awaited.keys(), are_behind)
+        self._settle(awaited.keys(), behind)
+        return {key for namespace in behind for key in missing[namespace]}
+
+    def _waited(self, namespaces: Iterable[str], are_behind: _AreBehind) -> set[str]:
+        """Return the namespaces in which an HTTPRoute is behind when the time is over."""
+        deadline = time.monotonic() + self.seconds
+        left = self._behind(namespaces, are_behind)
+        if not left:
+            return set()
+        awaited = f"gateways to follow the routes of {count(len(left), 'namespace')}"
+        with self.progress(self.client.name, awaited, "seconds") as seen:
+            while left and time.monotonic() < deadline:
+                seen(listed(sorted(left)))
+                time.sleep(_POLL_SECONDS)
+                left = self._behind(left, are_behind)
+        return left
+
+    def _behind(self, namespaces: Iterable[str], are_behind: _AreBehind) -> set[str]:
+        found = set()
+        for namespace in namespaces:
+            try:
+                values = self.client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
+            except (Forbidden, NotServed):
+                continue
+            if are_behind(namespace, values):
+                found.add(namespace)
+        return found
+
+    def _settle(self, namespaces: Iterable[str], behind: Iterable[str]) -> None:
+        """Give proxies time where routes have changed and gateways have followed."""
+        followed = set(namespaces).difference(behind)
+        fresh = {key for key in self.changed - self._settled if key.namespace in followed}
+        if fresh:
+            time.sleep(min(SETTLE_SECONDS, self.seconds))
+            self._settled |= fresh
+
+    def _rewritten(self, known: Iterable[Object], policies: Sequence[Object]) -> Iterator[Object]:
+        """Yield the routes that the AI gateway has to write first: those that this run has changed, and those that are
+        guarded by policies which are to be deleted."""
+        for route in known:
+            if Key.of(route) in self.changed or any(guards(policy, route) for policy in policies):
+                yield route
 
 
 def _unwritten(values: Iterable[Object]) -> Callable[[Object], bool]:
@@ -120,43 +168,6 @@ def _unwritten(values: Iterable[Object]) -> Callable[[Object], bool]:
         return found != written.get((Key.of(route).namespace, Key.of(route).name), found)
 
     return is_unwritten
-
-
-def _waited(
-    client: Client,
-    namespaces: Iterable[str],
-    are_behind: _AreBehind,
-    seconds: float,
-    progress: Progress,
-    *,
-    settles: bool = False,
-) -> set[str]:
-    """Return the namespaces in which an HTTPRoute is behind after so many seconds. `settles`: proxies may be behind
-    when none is."""
-    deadline = time.monotonic() + seconds
-    first = left = _behind(client, namespaces, are_behind)
-    if left:
-        awaited = f"gateways to follow the routes of {count(len(left), 'namespace')}"
-        with progress(client.name, awaited, "seconds") as seen:
-            while left and time.monotonic() < deadline:
-                seen(listed(sorted(left)))
-                time.sleep(_POLL_SECONDS)
-                left = _behind(client, left, are_behind)
-    if settles or first:
-        time.sleep(min(SETTLE_SECONDS, seconds))
-    return left
-
-
-def _behind(client: Client, namespaces: Iterable[str], are_behind: _AreBehind) -> set[str]:
-    found = set()
-    for namespace in namespaces:
-        try:
-            values = client.list(_API_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
-        except (Forbidden, NotServed):
-            continue
-        if are_behind(namespace, values):
-            found.add(namespace)
-    return found
 
 
 @dataclass(frozen=True)
@@ -176,7 +187,7 @@ class _Places:
         name = Key.of(route).name
         if name not in self.desired.get(namespace, ()):
             return name in self.removed.get(namespace, ())
-        leads = bool(routes.references(route) & self.targets[namespace])
+        leads = not routes.references(route).isdisjoint(self.targets[namespace])
         return leads or self.is_unwritten(route) or routes.is_behind(route)
 
 

@@ -14,14 +14,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
     is_behind_cluster_gateway,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards, is_policy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import GONE, prune
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import FOLLOWED, wait_followed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Result, result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import FOLLOWED, RouteChanges
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, result
 
 APPLIED = "the routes and policies of its namespace can be applied"
 """End of a sentence that says what is waited for where one of them failed."""
@@ -34,7 +33,7 @@ class Pruning:
 
     `known` are the results of what is desired, `removed` the routes that are not, also those that are being deleted
     already. `stuck` are namespaces in which nothing is deleted, each with what that waits for, `failed` those in which
-    a route or a policy could not be applied. `seconds`: how long gateways may take to follow. `done` are the results.
+    a route or a policy could not be applied. `changes` are those of the run so far. `done` are the results.
     """
 
     client: Client
@@ -43,14 +42,13 @@ class Pruning:
     removed: Sequence[Object]
     stuck: dict[str, str]
     failed: Collection[str]
-    seconds: float
+    changes: RouteChanges
     check_mode: bool = False
-    progress: Progress = unseen
     done: list[Result] = field(default_factory=list)
 
     def run(self, gone: Iterable[Object]) -> list[Result]:
         """Prune these objects, in their order within a stage, but for what gateways still use."""
-        failed = {key.namespace for key in self._desired_routes() if self.known[key].action in ("failed", "skipped")}
+        failed = {key.namespace for key in self._desired_routes() if self.known[key].action == "failed"}
         self.stuck |= dict.fromkeys(failed, APPLIED)
         rest = self._without_routes(list(gone))
         self._keep([value for value in rest if _place(value) in self.stuck], self.stuck)
@@ -77,19 +75,17 @@ class Pruning:
         found = [value for value in gone if Key.of(value).kind in routes.KINDS]
         first = [value for value in found if not is_behind_cluster_gateway(value)]
         second = [value for value in found if is_behind_cluster_gateway(value)]
-        known = [self.known[key] for key in self._desired_routes()]
-        desired = [found.after for found in known if found.after]
-        changed = [found.key for found in known if found.action in CHANGES]
+        known = (self.known[key].after for key in self._desired_routes())
+        desired = [route for route in known if route]
         for stage in (first, second) if second else (first,):
             before = len(self.done)
             self._prune(value for value in stage if Key.of(value).namespace not in self.stuck)
             removed = [found.key for found in self.done[before:]]
             gone = self._left(gone)
             if not self.check_mode:
-                awaited = [key for key in map(Key.of, gone) if key.namespace not in self.stuck]
-                behind = wait_followed(self.client, desired, changed, removed, awaited, self.seconds, self.progress)
+                awaited = [value for value in gone if Key.of(value).namespace not in self.stuck]
+                behind = self.changes.wait_followed(desired, removed, awaited)
                 self.stuck |= dict.fromkeys(behind, FOLLOWED)
-                changed = []
         return gone
 
     def _reached(self) -> list[Object]:

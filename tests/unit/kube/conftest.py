@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import anchor, client, place
+from ansible_collections.modelplane.fleet.tests.unit.kube.routing import ai_routed, routed
 
-__all__ = ["anchor", "client", "place"]
+__all__ = ["ai_routed", "anchor", "client", "place", "routed"]

@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, Seen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import wait_followed
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
-from ansible_collections.modelplane.fleet.tests.kube.model_gateways import definitions
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import RouteChanges
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,
@@ -28,50 +22,18 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     service,
     thing,
 )
-
-GATEWAY = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "gateway"}
-BACKEND = {"group": "gateway.envoyproxy.io", "kind": "Backend"}
-WEB = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "web"}
-
-
-@pytest.fixture
-def routed(place: Place) -> Place:
-    place.plane.install_crds(GATEWAY_API)
-    place.client.forget_discovery()
-    return place
-
-
-@pytest.fixture
-def ai_routed(routed: Place, tmp_path: Path) -> Iterator[Place]:
-    for each in definitions():
-        if each["spec"]["names"]["kind"] in ("AIGatewayRoute", "BackendTrafficPolicy", "SecurityPolicy"):
-            (tmp_path / f"{each['metadata']['name']}.json").write_text(json.dumps(each))
-    routed.plane.install_crds(tmp_path)
-    routed.client.forget_discovery()
-    yield routed
-    # As the garbage collector does after AIGatewayRoutes.
-    for name in ("web", "behind"):
-        routed.plane.objects.delete("gateway.networking.k8s.io/v1", "HTTPRoute", name, routed.namespace)
-
-
-def ai_route(place: Place, to: str, **more: Any) -> Object:
-    spec = {"rules": [{"backendRefs": [{"name": to}]}], **more}
-    return thing("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute", "web", place.namespace, spec=spec)
-
-
-def write(place: Place, to: str, name: str = "web", **spec: Any) -> None:
-    """Write the HTTPRoute of the AI gateway, which does not have our label."""
-    written = route(place, backendRefs=[{**BACKEND, "name": to}])
-    del written["metadata"]["labels"]
-    written["metadata"]["name"] = name
-    written["spec"].update(spec)
-    place.plane.objects.apply(written)
-
-
-def route(place: Place, to: str = "web", **rule: Any) -> Object:
-    rules = [{"backendRefs": [{"name": to, "port": 80}], **rule}]
-    spec = {"parentRefs": [{"name": "gateway", "namespace": SYSTEM}], "rules": rules}
-    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", "web", place.namespace, spec=spec)
+from ansible_collections.modelplane.fleet.tests.unit.kube.routing import (
+    GATEWAY,
+    WEB,
+    ai_route,
+    following,
+    leads_to,
+    limited,
+    limits,
+    report,
+    route,
+    write,
+)
 
 
 def policies(place: Place) -> Object:
@@ -162,45 +124,6 @@ def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(routed: P
     assert actions(place.apply(objects[:2]))["Service/web"] == "deleted"
 
 
-def following(work: Callable[[], None]) -> tuple[Progress, list[str]]:
-    """A gateway's controller that works as soon as it is waited for, and what that was."""
-    waited: list[str] = []
-
-    @contextlib.contextmanager
-    def progress(_cluster: str, awaited: str, _usual: str = "") -> Iterator[Seen]:
-        waited.append(awaited)
-
-        def seen(_text: str) -> None:
-            if waited[-1] == awaited:
-                work()
-            waited.append("asked")
-
-        yield seen
-
-    return progress, waited
-
-
-def report(place: Place, name: str = "web") -> None:
-    """Report as a controller does that it has processed a route as it is."""
-    there = place.plane.objects.get("gateway.networking.k8s.io/v1", "HTTPRoute", name, place.namespace)
-    assert there
-    common = {"status": "True", "message": "", "lastTransitionTime": "2026-03-05T10:00:00Z"}
-    common["observedGeneration"] = there["metadata"]["generation"]
-    parent = {
-        "parentRef": there["spec"]["parentRefs"][0],
-        "controllerName": "example.com/gateway",
-        "conditions": [{"type": kind, "reason": kind, **common} for kind in ("Accepted", "ResolvedRefs")],
-    }
-    place.plane.objects.patch(
-        "gateway.networking.k8s.io/v1",
-        "HTTPRoute",
-        name,
-        {"status": {"parents": [parent]}},
-        place.namespace,
-        subresource="status",
-    )
-
-
 def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) -> None:
     place = routed
     namespace, next_one = thing("v1", "Namespace", place.namespace), service("next", place.namespace)
@@ -216,24 +139,6 @@ def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) 
     applied = place.apply([namespace, next_one, route(place, "next")], progress=progress)
     assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
     assert (actions(applied)["Service/web"], place.get(web)) == ("deleted", None)
-
-
-def test_a_route_behind_the_cluster_gateway_goes_once_no_route_leads_there(ai_routed: Place) -> None:
-    """Its HTTPRoute and the filters of that go in any order, so that it would answer 500 meanwhile."""
-    place = ai_routed
-    namespace, web = thing("v1", "Namespace", place.namespace), service("web", place.namespace)
-    behind = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])
-    place.apply([namespace, web, behind, route(place)])
-    report(place)
-
-    def follow() -> None:
-        assert place.get(behind) is not None
-        report(place)
-
-    progress, waited = following(follow)
-    applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
-    assert (actions(applied)["AIGatewayRoute/web"], place.get(behind)) == ("deleted", None)
 
 
 def test_a_gateway_that_does_not_follow_is_waited_for_once(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,76 +175,13 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
 
     def follow() -> None:
         followed.append(leads_to(place))
-        write(place, followed[-1])
+        write(place, *followed[-1])
 
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
-    assert followed == ["between", "before"]
+    assert followed == [["between"], ["before"]]
     assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
     assert actions(applied)["ConfigMap/settings"] == "deleted"
-
-
-def leads_to(place: Place) -> str:
-    """Return where the AIGatewayRoute leads."""
-    there = place.get(ai_route(place, ""))
-    assert there
-    return str(there["spec"]["rules"][0]["backendRefs"][0]["name"])
-
-
-def test_a_policy_goes_once_the_ai_gateway_follows_the_route_that_it_guarded(ai_routed: Place) -> None:
-    """Else requests are in no budget until then."""
-    place = ai_routed
-    namespace = thing("v1", "Namespace", place.namespace)
-    place.apply([namespace, limits(place, "Day"), ai_route(place, "direct")])
-    write(place, "direct")
-
-    def follow() -> None:
-        assert (leads_to(place), limited(place)) == ("detour", ["5 per Day"])
-        write(place, "detour")
-
-    progress, waited = following(follow)
-    applied = place.apply([namespace, ai_route(place, "detour")], progress=progress)
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
-    assert actions(applied)["BackendTrafficPolicy/web"] == "deleted"
-
-
-def test_a_route_leads_to_the_cluster_gateway_once_that_accepts_the_way(
-    ai_routed: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else requests get 503 there, and for a while the gateway sends all to the next priority."""
-    place = ai_routed
-    namespace, limit = thing("v1", "Namespace", place.namespace), limits(place, "Day")
-    place.apply([namespace, limit, ai_route(place, "web")])
-    write(place, "web")
-    way = ai_route(place, "web", parentRefs=[{"name": "cluster-gateway", "namespace": SYSTEM}])
-    way["metadata"]["name"] = "behind"
-    desired = [namespace, limits(place), way, ai_route(place, detour_name("web"))]
-    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
-    assert "skipped" not in actions(place.apply(desired, check_mode=True)).values()
-    for action in ("created", "unchanged"):
-        applied = place.apply(desired)
-        found = {f"{each.kind}/{each.name}": each for each in applied.results}
-        delayed = found["AIGatewayRoute/web"]
-        key = f"AIGatewayRoute {place.namespace}/behind"
-        assert (found["AIGatewayRoute/behind"].action, delayed.action) == (action, "skipped")
-        assert delayed.message == f"it stays as it is until the cluster gateway accepts {key}"
-        assert (leads_to(place), limited(place)) == ("web", ["5 per Day"])
-    monkeypatch.undo()
-
-    def follow() -> None:
-        leads = leads_to(place)
-        if leads == "web":
-            write(place, "web", name="behind", parentRefs=way["spec"]["parentRefs"])
-            report(place, "behind")
-        else:
-            write(place, leads)
-
-    progress, waited = following(follow)
-    applied = place.apply(desired, progress=progress)
-    assert waited.count("gateways to follow the routes of 1 namespace") == 2
-    assert (actions(applied)["AIGatewayRoute/web"], leads_to(place)) == ("updated", detour_name("web"))
-    assert limited(place) == []
-    assert set(actions(place.apply(desired)).values()) == {"unchanged"}
 
 
 def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(
@@ -372,13 +214,13 @@ def test_routes_that_the_ai_gateway_writes_are_waited_for(routed: Place) -> None
     place = routed
     place.apply([thing("v1", "Namespace", place.namespace), config("settings", place.namespace), route(place)])
     routes = [ai_route(place, "next")]
-    gone = [Key("", "Service", place.namespace, "web")]
+    gone = [service("web", place.namespace)]
     progress, waited = following(lambda: write(place, "next"))
-    assert wait_followed(place.client, routes, [], [], gone, 60, progress) == set()
+    assert RouteChanges(place.client, 60, progress).wait_followed(routes, [], gone) == set()
     assert waited[-1] == "asked"
-    assert wait_followed(place.client, routes, [], [], gone, 0) == set()
-    after = [Key(BACKEND["group"], "Backend", place.namespace, "next")]
-    assert wait_followed(place.client, routes, [], [], after, 0) == {place.namespace}
+    assert RouteChanges(place.client, 0).wait_followed(routes, [], gone) == set()
+    after = [thing("gateway.envoyproxy.io/v1alpha1", "Backend", "next", place.namespace)]
+    assert RouteChanges(place.client, 0).wait_followed(routes, [], after) == {place.namespace}
 
 
 def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
@@ -387,7 +229,7 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
     place.plane.objects.apply(thing("v1", "Namespace", place.namespace))
     place.plane.objects.apply(route(place))
     removed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
-    gone = [Key("gateway.envoyproxy.io", "SecurityPolicy", place.namespace, "web")]
+    gone = [thing("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "web", place.namespace)]
     collected: list[bool] = []
 
     def collect() -> None:
@@ -395,7 +237,7 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
         collected.append(True)
 
     progress, waited = following(collect)
-    assert wait_followed(place.client, [], [], removed, gone, 60, progress) == set()
+    assert RouteChanges(place.client, 60, progress).wait_followed([], removed, gone) == set()
     assert (collected, waited[-1]) == ([True], "asked")
 
 
@@ -519,20 +361,6 @@ def test_what_guards_a_route_stays_while_the_route_or_what_it_leads_to_cannot_be
     place.plane.wait_for("all is deleted", gone)
 
 
-def limits(place: Place, *units: str, requests: int = 5) -> Object:
-    """Return a policy on the route with a limit for each of these units of time."""
-    rules = [{"limit": {"requests": requests, "unit": unit}} for unit in units]
-    spec: Object = {"targetRefs": [WEB], "mergeType": "StrategicMerge", "retry": {"numRetries": 2}}
-    spec |= {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
-    return thing("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy", "web", place.namespace, spec=spec)
-
-
-def limited(place: Place) -> list[str]:
-    there = place.get(limits(place))
-    rules = there["spec"].get("rateLimit", {"global": {"rules": []}})["global"]["rules"] if there else []
-    return [f"{rule['limit']['requests']} per {rule['limit']['unit']}" for rule in rules]
-
-
 def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_elsewhere(
     ai_routed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -590,7 +418,7 @@ def test_a_route_does_not_change_before_what_it_is_counted_by(ai_routed: Place) 
         "failed",
         "failed",
     )
-    assert place.get(ai_route(place, ""))["spec"] == ai_route(place, "detour")["spec"]  # type: ignore[index]
+    assert leads_to(place) == ["detour"]
     # What was counted before does not keep it.
     wrong = limits(place)
     wrong["metadata"]["annotations"] = {"no key": ""}

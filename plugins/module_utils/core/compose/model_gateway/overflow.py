@@ -58,8 +58,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
-_MOST_ENDPOINTS = 15
-"""Endpoints of a route, which has a rule for each (CustomResourceDefinition of AIGatewayRoutes)."""
+MOST_DETOURS = 15
+"""Rules of an AIGatewayRoute, which are as many endpoints here (its CustomResourceDefinition)."""
 _UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
 _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
 """The listener that asks for certificates, and no other."""
@@ -201,7 +201,7 @@ def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> 
 def _parts(route: Route) -> list[Sequence[str]]:
     """Return the backends of the first priority for each AIGatewayRoute."""
     first = route.first
-    return [first[start : start + _MOST_ENDPOINTS] for start in range(0, len(first), _MOST_ENDPOINTS)]
+    return [first[start : start + MOST_DETOURS] for start in range(0, len(first), MOST_DETOURS)]
 
 
 def _route_name(route: Route, index: int) -> str:
