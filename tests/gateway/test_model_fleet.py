@@ -632,6 +632,24 @@ def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
     assert Counter(load.statuses) == {200: len(load.statuses)}
 
 
+def test_an_endpoint_behind_the_cluster_gateway_changes_while_requests_go_on(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, engines: Mapping[str, Engine]
+) -> None:
+    """And none goes to the next priority for that."""
+    [first, *_] = fleet.resource("ModelService", "spill-ample")["spec"]["endpoints"]
+    paid = len(engines["paid"].seen)
+    with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
+        for old, new in (("north", "south"), ("south", "north")):
+            load.more(gateway_cluster)
+            first["selector"]["matchLabels"]["engine"] = new
+            fleet.install()
+            before = len(engines[old].seen)
+            load.more(gateway_cluster)
+            assert len(engines[old].seen) == before
+    assert Counter(load.statuses) == {200: len(load.statuses)}
+    assert len(engines["paid"].seen) == paid
+
+
 # Last, as the models move to another port
 
 
