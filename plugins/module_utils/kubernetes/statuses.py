@@ -59,9 +59,11 @@ def _same(desired: Object, live: Object) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """A value in which the order of maps in lists does not matter: conditions are found by their type."""
+    """A value in which the order of maps in lists does not matter: conditions are found by their type. Nobody owns a
+    list of maps that is empty, so what is empty counts as missing."""
     if isinstance(value, dict):
-        return {key: _canonical(held) for key, held in value.items()}
+        held = {key: _canonical(each) for key, each in value.items()}
+        return {key: each for key, each in held.items() if each not in ({}, [])}
     if isinstance(value, (list, tuple)):
         items = [_canonical(item) for item in value]
         return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))

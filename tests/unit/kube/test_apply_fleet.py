@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
     cluster_locked,
     holder_name,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, Sender
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
@@ -44,6 +45,7 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.rights import manifest
 
 Object = dict[str, Any]
 
+CRDS = Path(__file__).parents[3] / "roles/control_plane/files/crds"
 PLANTED = "planted-secret-value"
 ENCODED = base64.b64encode(PLANTED.encode()).decode()
 _NUMBERS = itertools.count(1)
@@ -276,6 +278,26 @@ def test_status_is_written_where_it_differs_and_changes_nothing_else(folder: Fol
     since = control.audit_position()
     assert not folder.run()["changed"]
     assert control.write_requests(since) == []
+
+
+def test_a_status_with_an_empty_list_is_written_once(folder: Folder) -> None:
+    control = folder.fleet.control
+    control.install_crds(CRDS / "inferenceclusters.modelplane.ai.yaml")
+    kubeconfig = {"name": f"{folder.name}-kubeconfig", "key": "kubeconfig"}
+    spec = {"cluster": {"source": "Existing", "existing": {"secretRef": kubeconfig}}}
+    cluster = thing("modelplane.ai/v1alpha1", "InferenceCluster", folder.name, spec=spec)
+    control.objects.apply(cluster)
+    del cluster["spec"]
+    pools = [{"name": "gpu", "nodes": 1}]
+    with connect(Connection("control", kubeconfig=str(folder.login))) as client:
+        for given in ([], pools, []):
+            status = {**cluster, "status": {"namespace": "modelplane-system", "gpuPools": given}}
+            assert [each.action for each in apply_statuses(client, [status], check_mode=False)] == ["updated"]
+            assert apply_statuses(client, [status], check_mode=False) == []
+            live = control.get(cluster["apiVersion"], "InferenceCluster", folder.name)
+            assert live
+            assert live["status"].get("gpuPools", []) == given
+    control.objects.delete(cluster["apiVersion"], "InferenceCluster", folder.name)
 
 
 def test_a_cluster_that_the_build_does_not_know_is_not_emptied(folder: Folder) -> None:
