@@ -297,7 +297,9 @@ def test_a_status_with_an_empty_list_is_written_once(folder: Folder) -> None:
             live = control.get(cluster["apiVersion"], "InferenceCluster", folder.name)
             assert live
             assert live["status"].get("gpuPools", []) == given
-    control.objects.delete(cluster["apiVersion"], "InferenceCluster", folder.name)
+    definition = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "inferenceclusters.modelplane.ai")
+    control.objects.delete(*definition)
+    control.wait_until_gone(lambda: control.objects.get(*definition) is None)
 
 
 def test_a_cluster_that_the_build_does_not_know_is_not_emptied(folder: Folder) -> None:
