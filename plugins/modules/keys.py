@@ -38,6 +38,7 @@ options:
     description:
       - The names of callers, each with lower case letters, digits and C(-).
       - Required for V(rotated) and V(revoked).
+      - One that has no key is an error for V(rotated), and a warning for V(retired) and V(revoked).
     type: list
     elements: str
     default: []
@@ -49,6 +50,7 @@ options:
   labels:
     description:
       - Labels of the Secret, besides those that it always has. Labels that are not named here stay.
+      - Values are text, as in manifests. In YAML and JSON, V(true), V(1.10) and the like are text in quotes only.
     type: dict
     default: {}
   grace:
@@ -64,8 +66,8 @@ options:
     default: false
   path:
     description:
-      - A file for new keys that only the user can read, a YAML mapping of callers to keys. It must not exist, and is
-        made only when there is a new key.
+      - A file for new keys that only the user can read, a YAML mapping of callers to keys. It must not exist, its
+        folder must, and it is made only when there is a new key.
     type: path
   show:
     description:
@@ -227,7 +229,7 @@ def work(module: AnsibleModule) -> None:
     params = module.params
     # A key given as a name is in the arguments, which Ansible shows with -vvv.
     module.no_log_values.update(filter(caller_keys.is_key, [params["secret"], *params["callers"]]))
-    labels = {str(key): str(value) for key, value in params["labels"].items()}
+    labels = params["labels"]
     if problems := [*caller_keys.problems(params["secret"], params["callers"], labels), *_problems(module)]:
         module.fail_json(msg="\n".join(problems))
     now = datetime.datetime.now(datetime.UTC)
@@ -243,6 +245,9 @@ def work(module: AnsibleModule) -> None:
     except (ApiError, ArgumentsError, AccessError, caller_keys.KeysError) as error:
         hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
         module.fail_json(msg=f"{error}{hint}")
+    known = {caller for each in done.everything for caller in caller_keys.ring_of(each).callers}
+    for caller in done.change.without:
+        module.warn(caller_keys.without_key(caller, request.state, known))
     if params["show"]:
         show: Callable[[str], None] = getattr(module, _SHOW)
         for caller, key in done.keys.items():

@@ -13,15 +13,14 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import meta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import entry_path, nearest, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 
 NEXT_SUFFIX = ".next"
@@ -40,8 +39,6 @@ TIMES_ANNOTATION = "modelplane.ai/key-times"
 
 State = Literal["present", "rotated", "retired", "revoked"]
 _OWN_LABELS = {names.MANAGED_BY_LABEL: names.MANAGED_BY, KEYS_LABEL: KEYS_LABEL_VALUE}
-_KEY = re.compile(meta.KEY.removesuffix("$"))
-_VALUE = re.compile(meta.VALUE.removesuffix("$"))
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -95,15 +92,16 @@ class Request:
 @dataclass(frozen=True)
 class Change:
     """The keys as they become. `made`: callers that get a key; `removed`: callers that lose one; `waiting`: callers
-    whose next key is not there for long enough."""
+    whose next key is not there for long enough; `without`: callers that have no key to retire or to revoke."""
 
     ring: Ring
     made: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
 
-def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> Iterator[str]:
+def problems(secret: str, callers: Iterable[str], labels: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the names of a Secret and of callers, and with labels. No line has a key."""
     rule = "must be lower case letters, digits and -, beginning and ending with a letter or digit, up to 63 characters"
     revoke = "The key may be in logs now: revoke it"
@@ -122,12 +120,20 @@ def problems(secret: str, callers: Iterable[str], labels: Mapping[str, str]) -> 
     for key, value in labels.items():
         if key == names.MANAGED_BY_LABEL or key.startswith(names.RESERVED_PREFIX):
             yield f"labels has {short_value(key)}, which the fleet sets itself: remove it"
-        elif not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or len(value) > names.LABEL_LIMIT:
-            yield (
-                f"labels has {short_value(key)}: {short_value(value)}, and must be a key and a value that Kubernetes "
-                f"takes: letters, digits, -, _ and ., up to {names.LABEL_LIMIT} characters; the key may have a DNS "
-                "prefix and /"
-            )
+        elif value is None:
+            # In a manifest it would be left out, and who asks for a label means to select by it.
+            yield f'{entry_path("labels", key)}: Has no value. Write a text in quotes ("" for an empty one).'
+        else:
+            try:
+                api.read_part({"name": "keys", "labels": {key: value}}, ObjectMeta)
+            except api.InvalidResource as error:
+                yield from map(str, error.problems)
+
+
+def without_key(caller: str, state: State, known: Iterable[str]) -> str:
+    """Return a message for a caller that has no key, with that of the callers with one whose name is most like it."""
+    near = nearest(caller, known)
+    return f"{caller} has no key to {state.removesuffix('d')}{f'. Did you mean {near}?' if near else ''}"
 
 
 def ring_of(secret: Object | None) -> Ring:
@@ -158,8 +164,10 @@ def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
         times.pop(entry, None)
         return values.pop(entry, None) is not None
 
-    if request.state == "rotated" and (without := sorted(set(request.callers) - set(ring.callers))):
-        raise KeysError("\n".join(f"{caller} has no key to rotate: make one with state=present" for caller in without))
+    without = () if request.state == "present" else tuple(sorted(set(request.callers) - set(ring.callers)))
+    if request.state == "rotated" and without:
+        lines = (without_key(caller, request.state, ring.callers) for caller in without)
+        raise KeysError("\n".join([*lines, "state=present makes a key for a caller that has none"]))
     everyone = ring.callers if request.state == "retired" and not request.callers else request.callers
     for caller in dict.fromkeys(everyone):
         own, following = entries_of(caller)
@@ -179,7 +187,7 @@ def changed(ring: Ring, request: Request, fresh: Mapping[str, str]) -> Change:
                 times[own] = times[following]
             drop(following)
             removed.append(caller)
-    return Change(Ring(values, times), tuple(made), tuple(removed), tuple(waiting))
+    return Change(Ring(values, times), tuple(made), tuple(removed), tuple(waiting), without)
 
 
 def secret_object(name: str, ring: Ring, labels: Mapping[str, str], live: Object | None) -> Object:

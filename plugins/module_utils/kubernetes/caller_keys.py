@@ -60,8 +60,9 @@ class Done:
 def ensure(
     control: Client, name: str, request: Request, labels: Mapping[str, str], *, check_mode: bool, path: str = ""
 ) -> Done:
-    """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist. Raises
-    ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in another one."""
+    """Change the keys in the Secret `name`, and write new ones to the file `path`, which must not exist, in a folder
+    that does. Raises ApiError and KeysError, also for a Secret that is not ours, and for callers whose keys are in
+    another one."""
     fresh = {
         caller: caller_keys.KEY_PREFIX + secrets.token_urlsafe(caller_keys.KEY_BYTES) for caller in request.callers
     }
@@ -73,6 +74,8 @@ def ensure(
         keys = {caller: fresh[caller] for caller in change.made}
         if caller_keys.same(before, desired) or (before is None and not change.made):
             return Done(change, before, before, _sorted(before, others), {})
+        if path and keys:
+            _check_file(path)
         if check_mode:
             return Done(change, before, desired, _sorted(desired, others), {})
         with contextlib.suppress(*_OVERTAKEN), _kept(path, keys):
@@ -142,11 +145,20 @@ def _kept(path: str, keys: Mapping[str, str]) -> Iterator[None]:
         raise KeysError(f"{error}. {unknown}") from error
 
 
+def _check_file(path: str) -> None:
+    """Raise KeysError where no new file can be made, which check mode says as well."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.lexists(path):
+        raise KeysError(f"{path} exists, and may have keys that no one else has: name a new file")
+    if not os.path.isdir(folder):
+        raise KeysError(f"{path} cannot be written: {folder} is no folder. Make it, or name a file in another one")
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise KeysError(f"{path} cannot be written: you may not write to folder {folder}. Name a file in another one")
+
+
 def _create(path: str, content: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise KeysError(f"{path} exists, and may have keys that no one else has: name a new file") from None
     except OSError as error:
         raise KeysError(f"{path} cannot be written: {error.strerror}") from None
     try:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -160,12 +162,84 @@ def test_a_new_key_is_in_a_file_or_on_the_terminal_and_not_in_the_result(ring: K
     assert (refused["failed"], "exists" in refused["msg"]) == (True, True)
     assert set(ring.held()) == {ring.acme}
     assert not ring.module("present", ring.acme, path=str(file))["failed"]
-    assert "cannot be written" in ring.module("rotated", ring.acme, path=str(tmp_path / "none" / "new"))["msg"]
 
     shown = ring.module("rotated", ring.acme, show=True, no_log=False)
     following = ring.held()[f"{ring.acme}.next"]
     assert [following in line for line in shown.pop("shown_once")] == [True]
     assert following not in json.dumps(shown)
+
+
+@pytest.mark.parametrize("state", ["present", "rotated"])
+@pytest.mark.parametrize("place", ["there", "dangling", "none/new", "there/new"])
+def test_a_file_that_cannot_be_made_ends_check_mode_as_well_before_a_key_is_made(
+    ring: Keyring, tmp_path: Path, state: str, place: str
+) -> None:
+    (tmp_path / "there").write_text("theirs")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    path = tmp_path / place
+    if state == "rotated":
+        ring.module("present", ring.acme)
+    before = ring.held()
+    checked, done = (ring.module(state, ring.acme, path=str(path), check_mode=mode) for mode in (True, False))
+    assert (checked["failed"], checked["msg"]) == (True, done["msg"])
+    assert f"{path} exists" in done["msg"] or f"{path.parent} is no folder" in done["msg"]
+    assert ring.held() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["dangling", "there"]
+    assert (tmp_path / "there").read_text() == "theirs"
+
+
+@contextmanager
+def read_only_folder() -> Iterator[Path]:
+    """Folder that the block may read, and not write: root, which may write everything, is no one meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="keys-") as folder:
+        Path(folder).chmod(0o555)
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.seteuid(65534)
+        try:
+            yield Path(folder)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            Path(folder).chmod(0o755)
+
+
+def test_a_folder_that_may_not_be_written_ends_check_mode_as_well_before_a_key_is_made(ring: Keyring) -> None:
+    request = Request("present", [ring.acme], NOW)
+    with closing(ring.client()) as control:
+        # Reads the certificates, which only root may read.
+        ring.ensure(control, "revoked", ring.acme)
+        with read_only_folder() as folder:
+            for check_mode in (True, False):
+                with pytest.raises(KeysError, match=f"you may not write to folder {folder}"):
+                    ensure(control, ring.name, request, {}, check_mode=check_mode, path=str(folder / "new"))
+            assert list(folder.iterdir()) == []
+    assert ring.live() is None
+
+
+@pytest.mark.parametrize(("state", "verb"), [("revoked", "revoke"), ("retired", "retire")])
+def test_a_caller_without_a_key_is_a_warning_with_the_one_that_it_resembles(
+    ring: Keyring, state: str, verb: str
+) -> None:
+    ring.module("present", ring.initech)
+    for check_mode in (True, False):
+        found = ring.module(state, f"{ring.initech}x", check_mode=check_mode)
+        assert (found["failed"], found["changed"]) == (False, False)
+        assert found["warnings"] == [f"{ring.initech}x has no key to {verb}. Did you mean {ring.initech}?"]
+    assert list(ring.held()) == [ring.initech]
+    assert ring.module("retired", ring.initech)["warnings"] == []
+    assert ring.module("revoked", ring.initech)["warnings"] == []
+
+
+def test_labels_that_are_no_text_are_refused_before_a_key_is_made(ring: Keyring) -> None:
+    wrong = ring.module("present", ring.acme, labels={"team": None, "ok": True, "version": 1.10, "a b": "c"})
+    assert [line.partition(":")[0] for line in wrong["msg"].splitlines()] == [
+        'labels["team"]',
+        'labels["ok"]',
+        'labels["version"]',
+        'labels["a b"]',
+    ]
+    assert ring.live() is None
 
 
 def test_a_task_that_would_show_keys_fails_before_one_is_made(ring: Keyring) -> None:
@@ -177,7 +251,7 @@ def test_a_task_that_would_show_keys_fails_before_one_is_made(ring: Keyring) -> 
 
 def test_wrong_arguments_are_named_together(ring: Keyring) -> None:
     wrong = ring.module("rotated", secret="No Name", grace=-1, labels={"a b": ""})["msg"].splitlines()
-    assert [line.split()[0] for line in wrong] == ["secret", "labels", "callers", "grace"]
+    assert [line.split()[0] for line in wrong] == ["secret", 'labels["a', "callers", "grace"]
     assert "has no key to rotate" in ring.module("rotated", ring.acme)["msg"]
 
 
@@ -343,6 +417,10 @@ def test_a_key_is_in_the_secret_and_where_it_was_given_out_and_nowhere_else(
     assert "exists" in planted.run(state="rotated", callers=[acme], force=True, file=file, rc=2)
     assert ring.held() == {acme: first, f"{acme}.next": following}
     assert ring.name in planted.run()
+    # Callers without a state, which would change nothing for them.
+    assert "without fleet_keys_state" in planted.run(callers=[acme], rc=2)
+    assert "without fleet_keys_state" in planted.run(callers=acme, state=None, rc=2)
+    assert ring.name in planted.run("--tags", "list", callers=[acme])
     # A key in place of the name of a caller.
     for arguments in ((), own_process):
         assert "callers[1] is a key" in planted.run(*arguments, state="revoked", callers=[acme, first], rc=2)

@@ -144,11 +144,38 @@ def test_a_key_in_place_of_a_name_is_not_repeated(key: str) -> None:
         {"a b": "c"},
         {"a": "b c"},
         {"a": "b" * 64},
+        {"a" * 254 + "/b": "c"},
     ],
 )
 def test_labels(labels: dict[str, str]) -> None:
     assert len(list(caller_keys.problems("keys", [], labels))) == 1
     assert not list(caller_keys.problems("keys", ["a", "0-9"], {"example.org/audience": "customers", "b": ""}))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, 'Has no value. Write a text in quotes ("" for an empty one).'),
+        (True, "Must be text, is true or false (got true). Put it in quotes."),
+        (1.1, 'Must be text, is a decimal number (got 1.1). Quote it: "1.1" (or "1.10", if you wrote that).'),
+        (3, 'Must be text, is a number (got 3). Quote it: "3".'),
+        (["a"], 'Must be text, is a list. Write "a", without a list.'),
+    ],
+)
+def test_a_value_of_a_label_that_is_no_text_is_refused_as_in_manifests(value: object, said: str) -> None:
+    assert list(caller_keys.problems("keys", [], {"team": value, "b": "c"})) == [f'labels["team"]: {said}']
+
+
+@pytest.mark.parametrize("state", ["retired", "revoked"])
+def test_callers_that_have_no_key_to_retire_or_to_revoke(state: str) -> None:
+    assert after(ONE, state, "initech", "acme").without == ("initech",)
+    assert after(TWO, state, "acme").without == ()
+    assert after(ONE, "present", "initech").without == ()
+
+
+def test_a_misspelt_caller_to_rotate_is_named_with_the_one_that_it_resembles() -> None:
+    with pytest.raises(KeysError, match=r"^acm has no key to rotate\. Did you mean acme\?\n"):
+        after(ONE, "rotated", "acm")
 
 
 def test_a_secret_keeps_what_others_gave_it() -> None:
