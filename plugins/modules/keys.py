@@ -248,7 +248,7 @@ def work(module: AnsibleModule) -> None:
     known = {caller for each in done.everything for caller in caller_keys.ring_of(each).callers}
     for caller in done.change.without:
         module.warn(caller_keys.without_key(caller, request.state, known))
-    if params["show"]:
+    if params["show"] and done.keys:
         show: Callable[[str], None] = getattr(module, _SHOW)
         for caller, key in done.keys.items():
             show(f"New key of {caller}, shown this once: {key}")
