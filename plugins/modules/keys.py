@@ -229,7 +229,7 @@ def work(module: AnsibleModule) -> None:
     params = module.params
     # A key given as a name is in the arguments, which Ansible shows with -vvv.
     module.no_log_values.update(filter(caller_keys.is_key, [params["secret"], *params["callers"]]))
-    labels = params["labels"]
+    labels = {str(key): value for key, value in params["labels"].items()}
     if problems := [*caller_keys.problems(params["secret"], params["callers"], labels), *_problems(module)]:
         module.fail_json(msg="\n".join(problems))
     now = datetime.datetime.now(datetime.UTC)
