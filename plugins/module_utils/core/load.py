@@ -17,10 +17,11 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, key_in_place
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key, without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.pasted_keys import pasted_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,
@@ -258,7 +259,7 @@ class _Loader:
             return
         problem, foreign = _recognise(item)
         if foreign:
-            self._ignored.append(f"{item.document.file}:{item.line}: {foreign}")
+            self._ignored.append(f"{item.document.file}:{item.line}: {without_keys(foreign)}")
             if problem is None:
                 return
         ref = _ref(item.value)
@@ -292,13 +293,19 @@ class _Loader:
 
     def _validate(self, item: _Item, ref: Ref | None) -> None:
         """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
+        pasted = list(pasted_keys(item.value))
+        places = {problem.path for problem in pasted}
+
+        def refuse(problems: Iterable[Problem]) -> None:
+            # What else is wrong with a key is of no interest.
+            self._refuse(item, ref, [*pasted, *(each for each in problems if each.path not in places)])
+
         try:
             canonical = conversion.canonical(item.value)
         except conversion.ConversionError as error:
-            self._refuse(item, ref, error.problems)
+            refuse(error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
-        named = [key_in_place("a resource", "metadata.name")] if _is_named_by_a_key(item.value) else []
 
         def written(problem: Problem) -> Problem:
             return replace(problem, path=conversion.written_path(canonical.origin, problem.path))
@@ -308,14 +315,13 @@ class _Loader:
                 canonical.document, lambda problem: self._problems.append(item.locate(written(problem), ref))
             )
         except api.InvalidResource as error:
-            others = [problem for problem in error.problems if not named or problem.path != named[0].path]
-            self._refuse(item, ref, map(written, [*named, *others]))
+            refuse(map(written, error.problems))
             if ref is not None and _of_another_kind(error.problems):
                 self._unread.append(replace(_unidentified(item.value), kind=""))
             self._checked_later.append((item, ref, canonical))
             return
-        if named:
-            self._refuse(item, ref, named)
+        if pasted:
+            refuse(())
             return
         self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
 
@@ -463,12 +469,6 @@ def _near_group(group: str) -> str:
     return nearest(lowered, _GROUPS, MISSPELT)
 
 
-def _is_named_by_a_key(value: Mapping[str, Any]) -> bool:
-    metadata = value.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return isinstance(name, str) and holds_key(name)
-
-
 def _ref(value: Any) -> Ref | None:
     """The identity that an object of ours gives itself, None when it cannot be read. A key is none: messages and files
     would repeat it."""
@@ -483,8 +483,8 @@ def _ref(value: Any) -> Ref | None:
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)
-    # Of a namespace that is no text, a guess would let go of what is in the right one.
-    if namespace is not None and not isinstance(namespace, str):
+    # Of a namespace that is none, a guess would let go of what is in the right one.
+    if namespace is not None and (not isinstance(namespace, str) or holds_key(namespace)):
         return None
     return Ref(model.KIND, namespace or "default", name)
 

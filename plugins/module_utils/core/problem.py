@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import sentence
 
 Severity = Literal["error", "warning"]
@@ -28,7 +29,8 @@ class Ref:
 class Problem:
     """One thing that is wrong: what (`message`), where, the value that is wrong, and what to do about it (`hint`).
 
-    As a text, message and hint are sentences; the message itself is the rest of one that begins with the field.
+    As a text, message and hint are sentences, and no key of a known form is in it; the message itself is the rest of
+    one that begins with the field.
 
     `path` is the field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document.
     `value` is the offending value in short form (never of a secret), empty where there is none.
@@ -65,13 +67,16 @@ class Problem:
         said = sentence(f"{self.message}{got}")
         if self.hint:
             said = f"{said} {sentence(self.hint)}"
-        return f"{where}: {said}" if where else said
+        return without_keys(f"{where}: {said}" if where else said)
 
 
-def key_in_place(of: str, path: str) -> Problem:
-    """Return the problem of a key where the name of something is due. It does not repeat the key."""
-    hint = "Write the name, and revoke the key: everyone who reads this manifest has it"
-    return Problem(f"is a key, and not the name of {of}", path, hint=hint)
+def pasted_key(path: str) -> Problem:
+    """Return the problem of a key where something else is due. It does not repeat the key."""
+    hint = (
+        "Write what belongs here, keep keys in Secrets of the cluster, and revoke this one: everyone who reads this "
+        "manifest has it"
+    )
+    return Problem("is a key, or has one in it", path, hint=hint)
 
 
 def warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:

@@ -7,6 +7,9 @@ from __future__ import annotations
 import re
 
 MASK = "********"
+SHORTEST_KEY = 12
+"""Characters of the shortest key of a known form."""
+
 _NAME = re.compile(r"token|secret|pass|pwd|key|credential|auth|private|cert|dsn", re.IGNORECASE)
 # `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
 _FLAG = re.compile(r"(?P<flag>(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
@@ -100,7 +103,12 @@ def _masked_text(line: str) -> str:
     line = _USER_INFO.sub(f"://{MASK}@", line)
     line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
     line = _QUERY.sub(rf"\g<name>{MASK}", line)
-    return _KNOWN.sub(lambda found: MASK if _is_a_key(found) else found[0], line)
+    return without_keys(line)
+
+
+def without_keys(text: str) -> str:
+    """Return a text with a mask in place of each key of a known form. All else stays."""
+    return _KNOWN.sub(lambda found: MASK if _is_a_key(found) else found[0], text)
 
 
 def holds_key(text: str) -> bool:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, without_keys
 
 SHOWN_CHARACTERS = 60
 """Longest part of an offending value that a message repeats."""
@@ -77,6 +77,8 @@ def entry_path(base: str, key: object) -> str:
 
 
 def _cut(key: str) -> str:
+    # A key of a caller or provider that is cut may not be known as one.
+    key = without_keys(key)
     return key[: KEY_CHARACTERS - 1] + "…"
 
 

@@ -36,6 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import yaml_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import resolve
 
 MAX_DEPTH = 100
@@ -603,4 +604,5 @@ def _short_tag(tag: str) -> str:
 
 
 def _short(text: str) -> str:
+    text = without_keys(text)
     return text if len(text) <= 60 else text[:57] + "..."

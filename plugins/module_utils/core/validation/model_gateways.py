@@ -60,8 +60,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     DEPLOYMENT_LABEL,
     REPLICA_INDEX_LABEL,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, key_in_place, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     capitalized,
     field_path,
@@ -216,9 +215,6 @@ def model_gateway(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     keys = gateway.spec.auth and gateway.spec.auth.api_key.secret_selector
     yield from _impossible(gateway.spec.service_selector, "spec.serviceSelector")
     yield from _impossible(keys, "spec.auth.apiKey.secretSelector")
-    for index, certificate in enumerate(gateway.spec.tls.certificate_refs if gateway.spec.tls else ()):
-        if holds_key(certificate.name):
-            yield key_in_place("a Secret", f"spec.tls.certificateRefs[{index}].name")
     yield from _gateway_twice(gateway, fleet)
     yield from _gateway_services(gateway, fleet)
     yield from _gateway_keys(gateway, fleet)
@@ -316,19 +312,8 @@ def _idle_timeout(service: ModelService) -> Iterator[Problem]:
 
 def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what gateways in mode Model make of an endpoint that is not what was meant."""
-    yield from _endpoint_secret(endpoint)
     yield from _endpoint_usable(endpoint, fleet)
     yield from _endpoint_schema(endpoint, fleet)
-
-
-def _endpoint_secret(endpoint: ModelEndpoint) -> Iterator[Problem]:
-    """Yield a key in the place of what says where it is."""
-    if endpoint.spec.credential is None:
-        return
-    secret = endpoint.spec.credential.api_key.secret_ref
-    for field, name, of in (("name", secret.name, "a Secret"), ("key", secret.key, "an entry of a Secret")):
-        if holds_key(name):
-            yield key_in_place(of, f"spec.credential.apiKey.secretRef.{field}")
 
 
 def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -546,7 +531,7 @@ def policy_callers(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     yield from _spent_with_others(policy.spec.budgets or ())
     for index, caller in enumerate(policy.spec.callers or ()):
         if is_key(caller.name):
-            yield key_in_place("a caller", f"spec.callers[{index}].name")
+            yield pasted_key(f"spec.callers[{index}].name")
         if caller.name.endswith(NEXT_SUFFIX):
             known = caller_of(caller.name)
             message = f"is the name of a next key, and not of a caller: names must not end in {NEXT_SUFFIX}"

@@ -40,12 +40,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
     Problem,
     Ref,
     Severity,
-    key_in_place,
     warning,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import holds_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.annotations import (
@@ -423,9 +421,7 @@ def _gateway_cluster(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 def _cluster_name(name: str, fleet: _Fleet) -> Iterator[Problem]:
-    if holds_key(name):
-        yield key_in_place("an InferenceCluster", "spec.clusterName")
-    elif not fleet.exists("InferenceCluster", "", name):
+    if not fleet.exists("InferenceCluster", "", name):
         hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
         message = "names an InferenceCluster that does not exist"
         yield _dangling("InferenceCluster", message, "spec.clusterName", short(name), hint, fleet)

@@ -169,7 +169,7 @@ def test_a_key_in_the_place_of_a_name_is_refused_and_not_repeated(key: str, wron
     loaded = fleet(service=text, again=text)
     errors = [each for each in loaded.errors if each.path == "metadata.name"]
     assert [(each.file, each.line) for each in errors] == [("service.yaml", 3), ("again.yaml", 3)]
-    assert {(each.message, each.ref) for each in errors} == {("is a key, and not the name of a resource", None)}
+    assert {(each.message, each.ref) for each in errors} == {("is a key, or has one in it", None)}
     assert ("spec.wrong" in [each.path for each in loaded.errors]) is bool(wrong)
     assert "ModelService" not in [each.ref.kind for each in loaded.resources]
     assert not loaded.can_be_held

@@ -1,0 +1,40 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Keys of callers and providers that were pasted into manifests, in whatever place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import path_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import SHORTEST_KEY, holds_key
+
+# What an engine is started with, which may need a key (variables, headers, flags), and what programs write of objects.
+_NOT_JUDGED = frozenset({"annotations", "args", "command", "managedFields", "value"})
+
+
+def pasted_keys(document: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the keys in `metadata` and `spec` of a document of a known kind: as values, and as names of fields. The
+    paths have these names still, and are shown without."""
+    for field in ("metadata", "spec"):
+        for loc in _places(document.get(field), (field,)):
+            yield pasted_key(path_of(api.KINDS[document["kind"]], loc))
+
+
+def _places(value: object, loc: Loc) -> Iterator[Loc]:
+    if isinstance(value, str):
+        if len(value) >= SHORTEST_KEY and holds_key(value):
+            yield loc
+    elif isinstance(value, dict):
+        for name, below in value.items():
+            if len(name) >= SHORTEST_KEY and holds_key(name):
+                yield (*loc, name)
+            elif name not in _NOT_JUDGED:
+                yield from _places(below, (*loc, name))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _places(below, (*loc, index))
