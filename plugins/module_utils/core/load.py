@@ -384,6 +384,13 @@ _RENDER = {
     "part of a Helm chart": "Read what `helm template` prints instead",
 }
 
+_SECRET = Problem(
+    "is a Secret with values, and Secrets are not applied from manifests",
+    hint="Make it on the cluster (kubectl create secret) and remove it here. Keys do not belong into Git: revoke "
+    "what got there",
+    severity="warning",
+)
+
 
 def _recognise(item: _Item) -> tuple[Problem | None, str]:
     """Return what is wrong with apiVersion and kind, and the object in words when it is none of ours."""
@@ -421,6 +428,8 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
             problem = Problem(
                 "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
             )
+        elif (api_version, kind) == ("v1", "Secret") and (value.get("data") or value.get("stringData")):
+            problem = _SECRET
         return problem, printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
     if known is None:
         return _unknown_kind(kind), ""

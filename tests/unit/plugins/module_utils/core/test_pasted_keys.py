@@ -126,3 +126,26 @@ def test_messages_about_other_things_do_not_repeat_it(text: str, key: str) -> No
     shown = "".join([*map(str, loaded.problems), *loaded.ignored])
     assert shown
     assert SHOWN not in shown
+
+
+@pytest.mark.parametrize("values", ["stringData: {apiKey: KEY}", "data: {apiKey: c2stcHJvag==}"])
+def test_a_secret_among_manifests_is_said_not_to_be_applied(values: str) -> None:
+    secret = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: openai, namespace: team}}\n{values}\n"
+    loaded = load_text(f"{ENDPOINT}---\n{secret.replace('KEY', OPENAI)}")
+    warning = only(loaded.warnings)
+    assert (warning.file, warning.line, warning.document) == ("0.yaml", 6, 2)
+    assert str(warning) == (
+        "0.yaml:6, document 2: Is a Secret with values, and Secrets are not applied from manifests. Make it on the "
+        "cluster (kubectl create secret) and remove it here. Keys do not belong into Git: revoke what got there."
+    )
+    assert loaded.ignored == ("0.yaml:6: v1 Secret team/openai",)
+    assert not loaded.errors
+    items = "\n".join(f"  {line}" for line in secret.splitlines())
+    (listed,) = load_text(f"apiVersion: v1\nkind: List\nitems:\n-{items[1:]}\n").warnings
+    assert (listed.message, listed.path) == (warning.message, "items[0]")
+
+
+def test_a_secret_without_values_is_ignored_like_any_object() -> None:
+    for values in ("", "data: {}\n", "type: Opaque\nstringData:\n"):
+        loaded = load_text(f"apiVersion: v1\nkind: Secret\nmetadata: {{name: openai}}\n{values}")
+        assert (loaded.problems, loaded.ignored) == ((), ("0.yaml:1: v1 Secret openai",))
