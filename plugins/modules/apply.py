@@ -72,8 +72,8 @@ options:
     description:
       - Whether to remove objects that are no longer desired.
       - CustomResourceDefinitions are never removed, since all objects of their kinds would be deleted as well. A
-        Namespace with objects that this fleet did not apply is kept. While a route cannot be applied, or gateways do not
-        follow it, for which they get 20 seconds, nothing is removed in its namespace.
+        Namespace with objects that this fleet did not apply is kept. While a route cannot be applied, or gateways do
+        not follow it, for which they get 20 seconds, nothing is removed in its namespace.
     type: bool
     default: true
   force:
@@ -240,7 +240,8 @@ clusters:
       elements: dict
       returned: when the cluster could be worked with
     kept:
-      description: A line for each object that stays although it is, or a part of it is, no longer desired, with the reason.
+      description:
+        - A line for each object that stays although it, or a part of it, is no longer desired, with the reason.
       type: list
       elements: str
       returned: when the cluster could be worked with

@@ -429,7 +429,8 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
                 "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
             )
         elif (api_version, kind) == ("v1", "Secret") and (value.get("data") or value.get("stringData")):
-            problem = _SECRET
+            # SOPS encrypts the values of files that are committed.
+            problem = None if "sops" in value else _SECRET
         return problem, printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
     if known is None:
         return _unknown_kind(kind), ""

@@ -13,8 +13,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import SHORTEST_KEY, holds_key
 
-# What an engine is started with, which may need a key (variables, headers, flags), and what programs write of objects.
-_NOT_JUDGED = frozenset({"annotations", "args", "command", "managedFields", "value"})
+# What an engine is started with, which may need a key (variables, headers, flags), what programs write of objects, and
+# the URL of an endpoint in mode Path, which works with one.
+_NOT_JUDGED = frozenset({"annotations", "args", "command", "managedFields", "url", "value"})
 
 
 def pasted_keys(document: Mapping[str, Any]) -> Iterator[Problem]:
