@@ -59,7 +59,7 @@ def _same(desired: Object, live: Object) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """A value in which the order of maps in lists does not matter: conditions are found by their type. Nobody owns a
+    """A value in which the order of maps in lists does not matter: conditions are found by their type. No one owns a
     list of maps that is empty, so what is empty counts as missing."""
     if isinstance(value, dict):
         held = {key: _canonical(each) for key, each in value.items()}

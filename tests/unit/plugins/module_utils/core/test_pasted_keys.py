@@ -145,6 +145,6 @@ def test_a_secret_among_manifests_is_said_not_to_be_applied(values: str) -> None
 
 
 def test_a_secret_without_values_is_ignored_like_any_object() -> None:
-    for values in ("", "data: {}\n", "type: Opaque\nstringData:\n", "data: {apiKey: ENC[abc]}\nsops: {}\n"):
+    for values in ("", "data: {}\n", "type: Opaque\nstringData:\n", 'data: {apiKey: "ENC[abc]"}\nsops: {}\n'):
         loaded = load_text(f"apiVersion: v1\nkind: Secret\nmetadata: {{name: openai}}\n{values}")
         assert (loaded.problems, loaded.ignored) == ((), ("0.yaml:1: v1 Secret openai",))
