@@ -129,6 +129,7 @@ class ServingIndex:
         self._budgets: dict[str, Budgets] = {}
         self._endpoints = LabelIndex(each for each in endpoints if each.spec.schema_name == OPENAI)
         self._with_openai: dict[tuple[str, str], bool] = {}
+        self._beside_openai: dict[tuple[str, frozenset[tuple[str, str]]], Sequence[str]] = {}
         self._given = label_sets_of_placement(clusters)
         self.idle = {each.name for each in self.gateways}
         self._by_label: dict[tuple[str, str, str], list[Serving]] = defaultdict(list)
@@ -179,18 +180,25 @@ class ServingIndex:
         """Return what serves an endpoint with these labels, or with `placed` False a replica that may be placed on any
         cluster; None when there is none."""
         for given in () if placed else self._given[1:]:
-            serving = self._find(namespace, {**given, **labels}, placed=False)
+            serving = next(self._all(namespace, {**given, **labels}, placed=False), None)
             if serving:
                 return serving
-        return self._find(namespace, labels, placed=placed)
+        return next(self._all(namespace, labels, placed=placed), None)
 
-    def _find(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Serving | None:
+    def beside_openai(self, namespace: str, labels: Mapping[str, str]) -> Sequence[str]:
+        """Return the names of services that select endpoints with these labels, and some that speak OpenAI."""
+        key = (namespace, frozenset(labels.items()))
+        if key not in self._beside_openai:
+            services = (each.service for each in self._all(namespace, labels, placed=True))
+            self._beside_openai[key] = sorted({each.name for each in services if self.has_openai(each)})
+        return self._beside_openai[key]
+
+    def _all(self, namespace: str, labels: Mapping[str, str], *, placed: bool) -> Iterator[Serving]:
         for key, value in (*sorted(labels.items()), ("", "")) if self._by_label else ():
             for serving in self._by_label.get((namespace, key, value), ()):
                 asked = serving.selector.items()
                 if all(labels.get(name) == text or (not placed and name in _AFTER_PLACEMENT) for name, text in asked):
-                    return serving
-        return None
+                    yield serving
 
 
 class Fleet(Protocol):
@@ -274,12 +282,13 @@ def _gateway_keys(gateway: InferenceGateway, fleet: Fleet) -> Iterator[Problem]:
 def _gateway_superseded(gateway: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield a gateway that lets everyone call what another gateway asks keys for."""
     guarded = [each.name for each in fleet.serving.gateways if each.spec.auth is not None]
+    message = f"asks callers for no key, unlike InferenceGateway {some(guarded, 3)}: whoever reaches it may call "
     if gateway.mode == "Model" and gateway.spec.auth is None and guarded:
-        message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call all ModelServices "
+        message += "all ModelServices "
         yield warning(f"{message}that it serves and no CallerPolicy selects", "spec", "Add auth")
-    if gateway.mode == "Path" and guarded:
-        message = f"asks callers for no key, as {some(guarded, 3)} does: whoever reaches it may call every ModelService"
-        yield warning(message, "spec.backend", "Remove it once all clients have moved to the other gateway")
+    if gateway.is_of_control_cluster and guarded:
+        hint = "Remove it once all clients have moved to the other gateway"
+        yield warning(f"{message}every ModelService", "spec.backend", hint)
 
 
 def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
@@ -331,10 +340,10 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
     """Yield an endpoint that does not understand clients of OpenAI, in a service whose other endpoints do."""
     if endpoint.spec.schema_name == OPENAI or model_mode_obstacle(endpoint):
         return
-    serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True)
-    if serving and fleet.serving.has_openai(serving.service):
-        service = f"ModelService {serving.service.name}"
-        message = f"is not what other endpoints of {service} speak: clients of OpenAI's API get 400 from it"
+    services = fleet.serving.beside_openai(endpoint.namespace, endpoint.labels)
+    if services:
+        of = f"ModelService {some(services, 3)}"
+        message = f"is not what other endpoints of {of} speak: clients of OpenAI's API get 400 from it"
         yield warning(message, "spec.api.schema", "Give it a ModelService of its own", endpoint.spec.schema_name)
 
 
@@ -448,7 +457,7 @@ def policy_services(policy: CallerPolicy, fleet: Fleet) -> Iterator[Problem]:
     if not services or not fleet.complete(_GATEWAY):
         return
     serving = {gateway.name: gateway for service in services for gateway in fleet.serving.gateways_of(service)}
-    paths = [each.name for each in fleet.of_kind(_GATEWAY) if each.mode == "Path"]
+    paths = [each.name for each in fleet.of_kind(_GATEWAY) if each.is_of_control_cluster]
     # Gateways in mode Path beside one with auth have a warning of their own.
     is_guarded = any(gateway.spec.auth for gateway in fleet.serving.gateways)
     beside = "" if is_guarded or not paths else f"; whoever reaches InferenceGateway {some(paths)} may call them"

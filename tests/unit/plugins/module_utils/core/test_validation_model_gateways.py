@@ -81,7 +81,7 @@ def labelled(text: str) -> str:
             "warning",
             "spec.backend",
             4,
-            "asks callers for no key, as edge does",
+            "asks callers for no key, unlike InferenceGateway edge: whoever reaches it may call",
             "Remove it once all clients",
             id="gateway without keys beside one with them",
         ),
@@ -491,6 +491,21 @@ def test_endpoints_are_not_compared_with_all_others() -> None:
     assert count <= asked <= 10 * count
 
 
+def test_other_services_of_an_endpoint_hide_no_mixed_one() -> None:
+    """The service that has the endpoint to itself comes first, by its name and in the manifests."""
+    alone = change(ONLY_SAAS, "name: qwen", "name: claude")
+    texts = {"a": alone, "service": SERVICE + SAAS, "b": change(SERVICE + SAAS, "name: qwen", "name: rwen")}
+    for order in (("a", "service", "b"), ("b", "service", "a")):
+        found = only(fleet(gateway=GATEWAY, **{each: texts[each] for each in order}, endpoint=ANTHROPIC).problems)
+        assert found.path == "spec.api.schema"
+        assert "other endpoints of ModelService qwen, rwen speak" in found.message
+
+
+def test_a_gateway_of_mode_path_that_is_not_used_asks_no_one_for_keys() -> None:
+    loaded = fleet(gateway=GATEWAY, path=change(PATH_GATEWAY, "name: default", "name: defaultt"))
+    assert only(loaded.problems).path == "metadata.name"
+
+
 def test_a_misspelt_cluster_is_one_error() -> None:
     problem = only(fleet(gateway=change(GATEWAY, "clusterName", "clustername")).problems)
     assert (problem.path, problem.message) == ("spec.clustername", "is not a known field")
@@ -516,7 +531,7 @@ def test_an_open_gateway_beside_one_with_keys() -> None:
         [each for each in fleet(gateway=GATEWAY, other=other, east=east).problems if each.file == "other.yaml"]
     )
     assert (found.severity, found.path, found.hint) == ("warning", "spec", "Add auth")
-    assert found.message.startswith("asks callers for no key, as edge does")
+    assert found.message.startswith("asks callers for no key, unlike InferenceGateway edge: whoever reaches it may")
 
 
 @pytest.mark.parametrize(
