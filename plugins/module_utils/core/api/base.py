@@ -145,6 +145,8 @@ class Model(BaseModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     MIN_PROPERTIES: ClassVar[int] = 0
+    # Fields that stay as they were written without a value, so that rules between resources see it.
+    KEPT_NULLS: ClassVar[frozenset[str]] = frozenset()
     # What to say about keys that people write here although there is no such field.
     NOT_HERE: ClassVar[Mapping[str, str]] = {}
 

@@ -51,6 +51,11 @@ class Caller(Model):
 class Budget(Model):
     """Limit of what callers may use in a window of time."""
 
+    @classmethod
+    def hint_of_null(cls, field: str, _content: Mapping[str, Any]) -> str:
+        """Return what to write where the field by which callers share a budget has no value."""
+        return "Write Policy or Caller, or remove it for a budget of each caller" if field == "scope" else ""
+
     name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
         min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the budget."
     )

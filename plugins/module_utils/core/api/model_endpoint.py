@@ -175,6 +175,9 @@ def _one_address(spec: Any) -> list[Violation]:
 class ModelEndpointSpec(Spec):
     """Address of the backend."""
 
+    # Gateways in mode Path pass on what the caller sent, as without the field.
+    KEPT_NULLS: ClassVar[frozenset[str]] = frozenset({"credential"})
+
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("ME-3",),
@@ -245,6 +248,11 @@ class ModelEndpointSpec(Spec):
     tls: EndpointTLS | None = Field(
         default=None, description="How the backend proves who it is; absent is by its host's name."
     )
+
+    @property
+    def lacks_credential(self) -> bool:
+        """True where `credential` is written, and has no value."""
+        return self.credential is None and "credential" in self.model_fields_set
 
     @property
     def backend_url(self) -> str:

@@ -242,6 +242,8 @@ def _without_nulls(kind: type[Model], read_in: Plain, warn: Callable[[Problem], 
             if warn:
                 message = "has no value, and is left out, as API servers do"
                 warn(Problem(message, path=path_of(kind, loc), hint=_VALUE, severity="warning"))
+        if parent is not None and parent.model and loc[-1] in parent.model.KEPT_NULLS:
+            continue
         place: Any = read_in.content
         for part in loc[:-1]:
             place = place[part]

@@ -321,8 +321,16 @@ def _idle_timeout(service: ModelService) -> Iterator[Problem]:
 
 def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield what gateways in mode Model make of an endpoint that is not what was meant."""
+    yield from _endpoint_credential(endpoint, fleet)
     yield from _endpoint_usable(endpoint, fleet)
     yield from _endpoint_schema(endpoint, fleet)
+
+
+def _endpoint_credential(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a credential without a value: the backend would be called without its key."""
+    if endpoint.spec.lacks_credential and fleet.serving.gateways:
+        hint = "Write apiKey, or remove it for a backend that asks for no key"
+        yield Problem("has no value", "spec.credential", hint=hint)
 
 
 def _endpoint_usable(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:

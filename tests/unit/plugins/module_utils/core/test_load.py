@@ -17,7 +17,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores import man
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from little_fleet import CACHE, CLASS, CLUSTER, DEPLOYMENT, FLEET, POLICY, SERVICE, change, fleet, load_text, only
+from little_fleet import (
+    CACHE,
+    CLASS,
+    CLUSTER,
+    DEPLOYMENT,
+    FLEET,
+    GATEWAY,
+    PATH_GATEWAY,
+    POLICY,
+    SERVICE,
+    change,
+    endpoint,
+    fleet,
+    load_text,
+    only,
+)
 
 # Seconds after which work that should be bounded is taken to have no end; how fast it is, is measured elsewhere.
 ENDLESS = 60
@@ -121,6 +136,27 @@ def test_a_policy_is_not_wider_by_a_field_without_a_value(field: str, hint: str)
     (found,) = load_text(text).errors
     assert (found.path, found.line, found.message) == (f"spec.{field}", 4, "has no value")
     assert hint in found.hint
+
+
+def test_callers_share_a_budget_that_has_a_scope_without_a_value_only_if_it_is_said() -> None:
+    budget = "{name: a, unit: Requests, limit: 1, per: Day, scope: }"
+    (found,) = load_text(f"{POLICY.rstrip()[:-1]}, budgets: [{budget}]}}").errors
+    assert (found.path, found.line, found.message) == ("spec.budgets[0].scope", 4, "has no value")
+    assert "for a budget of each caller" in found.hint
+
+
+@pytest.mark.parametrize("written", ["credential: ", "credential: null"])
+def test_a_gateway_in_mode_model_calls_no_backend_without_its_key_by_a_field_without_a_value(written: str) -> None:
+    keyless = endpoint(f"{{url: 'https://a.example', model: a, {written}}}")
+    (found,) = fleet(gateway=GATEWAY, endpoint=keyless).problems
+    assert (found.severity, found.path, found.message) == ("error", "spec.credential", "has no value")
+    assert (found.file, found.line) == ("endpoint.yaml", 4)
+    assert "Write apiKey, or remove it" in found.hint
+    # In mode Path it is as if it were not there.
+    plain = fleet(path=PATH_GATEWAY, endpoint=keyless)
+    assert not plain.problems
+    (known,) = (each for each in plain.resources if each.ref.kind == "ModelEndpoint")
+    assert "credential" not in api.wire(known)["spec"]
 
 
 @pytest.mark.parametrize(
