@@ -324,6 +324,7 @@ def model_endpoint(endpoint: Any, fleet: Fleet) -> Iterator[Problem]:
     yield from _endpoint_credential(endpoint, fleet)
     yield from _endpoint_usable(endpoint, fleet)
     yield from _endpoint_schema(endpoint, fleet)
+    yield from _endpoint_name_of_model(endpoint, fleet)
 
 
 def _endpoint_credential(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
@@ -353,6 +354,19 @@ def _endpoint_schema(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]
         of = f"ModelService {some(services, 3)}"
         message = f"is not what other endpoints of {of} speak: clients of OpenAI's API get 400 from it"
         yield warning(message, "spec.api.schema", "Give it a ModelService of its own", endpoint.spec.schema_name)
+
+
+def _endpoint_name_of_model(endpoint: ModelEndpoint, fleet: Fleet) -> Iterator[Problem]:
+    """Yield a provider that gets the name of a service, and not its own one of the model."""
+    spec = endpoint.spec
+    is_provider = spec.credential is not None and spec.backend_url.lower().startswith("https://")
+    if spec.model is not None or not is_provider or model_mode_obstacle(endpoint):
+        return
+    serving = fleet.serving.find(endpoint.namespace, endpoint.labels, placed=True)
+    if serving:
+        message = f"has no model: InferenceGateway {serving.gateway.name} asks the backend for "
+        message += f"{serving.service.model_name}, a name that it hardly knows"
+        yield warning(message, "spec", "Add model, the backend's own name of the model")
 
 
 def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:

@@ -172,5 +172,5 @@ OPEN = change(GATEWAY, AUTH, "")
 EXPOSED = change(GATEWAY, "west", "west, serviceSelector: {matchLabels: {exposed: yes-please}}")
 SHOWN = change(SERVICE, "name: qwen, namespace: team", "name: shown, namespace: team, labels: {exposed: yes-please}")
 SAAS = "  - selector: {matchLabels: {provider: saas}}\n"
-KEYED = endpoint("{origin: 'https://a.example', credential: {apiKey: {secretRef: {name: a}}}}")
+KEYED = endpoint("{origin: 'https://a.example', model: a, credential: {apiKey: {secretRef: {name: a}}}}")
 HERE = CLUSTER + "  placement: {metadata: {labels: {where: here}}}\n"

@@ -54,7 +54,7 @@ def entries(number: int) -> str:
 
 
 ANTHROPIC = endpoint(
-    "{origin: 'https://a.example', api: {schema: Anthropic}, credential: {apiKey: {secretRef: {name: a}}}}"
+    "{origin: 'https://a.example', api: {schema: Anthropic}, model: a, credential: {apiKey: {secretRef: {name: a}}}}"
 )
 OF_API = " in the path of the API"
 ONLY_SAAS = change(SERVICE, "modelplane.ai/deployment: qwen", "provider: saas")
@@ -129,6 +129,15 @@ def labelled(text: str) -> str:
             "has no auth, and sends the keys of ModelEndpoint saas: whoever reaches it spends them",
             "Add auth, or serve only ModelServices without such endpoints",
             id="everyone spends the key of a provider",
+        ),
+        pytest.param(
+            {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": change(KEYED, "model: a, ", "")},
+            "warning",
+            "spec",
+            4,
+            "has no model: InferenceGateway edge asks the backend for team/qwen, a name that it hardly knows",
+            "Add model, the backend's own name of the model",
+            id="provider without its name of the model",
         ),
         pytest.param(
             {
@@ -464,6 +473,9 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": KEYED},
         {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
         {"gateway": OPEN, "endpoint": KEYED},
+        # Its name of the model does not matter where no gateway in mode Model uses it.
+        {"gateway": GATEWAY, "endpoint": change(KEYED, "model: a, ", "")},
+        {"path": PATH_GATEWAY, "service": SERVICE + SAAS, "endpoint": change(KEYED, "model: a, ", "")},
         {"gateway": GATEWAY, "endpoint": change(ENDPOINT, "name: saas", "name: qwen-0123456789x")},
         {"gateway": GATEWAY, "endpoint": change(ENDPOINT, "name: saas", "name: other-0123456789")},
     ],
