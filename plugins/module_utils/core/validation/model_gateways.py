@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import OPENAI
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_route import MOST_ENTRIES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import NEXT_SUFFIX, caller_of, is_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, engine_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_problem,
     model_mode_obstacle,
@@ -71,6 +72,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 )
 
 _FLAG, _CONFIG, _VARIABLE = engine_names.SERVED_NAME, "--config", constants.SERVED_NAME_VARIABLE
+# https://docs.vllm.ai/en/stable/cli/serve.html, https://docs.sglang.ai/advanced_features/server_arguments.html
+_KEY_FLAG, _KEY_VARIABLE = re.compile(r"(?:^|\s)--api[-_]key(?=[=\s]|$)"), "VLLM_API_KEY"
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _POLICY = "CallerPolicy"
@@ -389,6 +392,7 @@ def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
                 path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
                 asked = f"{deployment.namespace}/{deployment.name}"
                 yield from _own_variable(member.template.spec.containers[0], path)
+                yield from _own_key(member.template.spec.containers[0], serving, path)
                 yield from _served_name(member.template.spec.containers[0], asked, serving, path)
 
 
@@ -398,6 +402,24 @@ def _own_variable(container: Any, path: str) -> Iterator[Problem]:
         if variable.name == _VARIABLE:
             message = "is set by the fleet, to the name that gateways in mode Model ask for"
             yield Problem(message, f"{path}.env[{index}].name", _VARIABLE, "Remove it, or give it another name")
+
+
+def _own_key(container: Any, serving: Serving, path: str) -> Iterator[Problem]:
+    """Yield a key that an engine asks for, as no request through gateways in mode Model has one. It is not repeated."""
+    program = engine_flags.program(engine_flags.CommandLine.of(container))
+    places = [
+        f"{field}[{index}]"
+        for field in ("args", "command")
+        for index, word in _words(container, field)
+        if program and _KEY_FLAG.search(word)
+    ]
+    for index, variable in enumerate(container.env or ()):
+        if program == "vllm" and variable.name == _KEY_VARIABLE and (variable.value or variable.value_from):
+            places.append(f"env[{index}]")
+    for place in places:
+        message = f"makes the engine ask for a key: InferenceGateway {serving.gateway.name} passes on none, and gets "
+        hint = "Remove it: the gateway asks callers for keys"
+        yield warning(f"{message}401 for every request", f"{path}.{place}", hint)
 
 
 def _served_name(container: Any, asked: str, serving: Serving, path: str) -> Iterator[Problem]:

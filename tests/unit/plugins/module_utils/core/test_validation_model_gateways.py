@@ -56,6 +56,7 @@ def entries(number: int) -> str:
 ANTHROPIC = endpoint(
     "{origin: 'https://a.example', api: {schema: Anthropic}, model: a, credential: {apiKey: {secretRef: {name: a}}}}"
 )
+RIGHT_NAME = "--served-model-name=team/qwen"
 OF_API = " in the path of the API"
 ONLY_SAAS = change(SERVICE, "modelplane.ai/deployment: qwen", "provider: saas")
 
@@ -442,6 +443,25 @@ def labelled(text: str) -> str:
             "Name a Secret of yours",
             id="the key of the gateway",
         ),
+        *(
+            pytest.param(
+                {"gateway": GATEWAY, "deployment": engine(fields)},
+                "warning",
+                f"spec.template.spec.engines[0].members[0].template.spec.containers[0].{place}",
+                20,
+                "makes the engine ask for a key: InferenceGateway edge passes on none, and gets 401 for every request",
+                "Remove it: the gateway asks callers for keys",
+                id=f"key of an engine: {fields}",
+            )
+            for fields, place in (
+                ("args: [--model=a, --api-key=h1dden]", "args[1]"),
+                ("args: [--api_key, h1dden]", "args[0]"),
+                (f"command: [sh, -c, 'exec vllm serve a {RIGHT_NAME} --api-key h1dden']", "command[2]"),
+                (f"command: [python3, -m, sglang.launch_server, --api-key, h1dden, {RIGHT_NAME}]", "command[3]"),
+                ("env: [{name: VLLM_API_KEY, value: h1dden}]", "env[0]"),
+                ("env: [{name: VLLM_API_KEY, valueFrom: {secretKeyRef: {name: a, key: b}}}]", "env[0]"),
+            )
+        ),
     ],
 )
 def test_problems(changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str) -> None:
@@ -473,6 +493,10 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
         {"gateway": GATEWAY, "service": SERVICE + SAAS, "endpoint": KEYED},
         {"gateway": OPEN, "service": SERVICE + SAAS, "endpoint": ENDPOINT},
         {"gateway": OPEN, "endpoint": KEYED},
+        # Callers' keys reach engines by gateways in mode Path; others have no such flag.
+        {"path": PATH_GATEWAY, "deployment": engine("args: [--api-key=a]")},
+        {"gateway": GATEWAY, "deployment": engine("args: [--api-key-file=a], env: [{name: VLLM_API_KEY, value: ''}]")},
+        {"gateway": GATEWAY, "deployment": change(DEPLOYMENT, "image: vllm}", "image: a, args: [--api-key=a]}")},
         # Its name of the model does not matter where no gateway in mode Model uses it.
         {"gateway": GATEWAY, "endpoint": change(KEYED, "model: a, ", "")},
         {"path": PATH_GATEWAY, "service": SERVICE + SAAS, "endpoint": change(KEYED, "model: a, ", "")},
