@@ -310,6 +310,27 @@ def service_routes(service: Any, fleet: Fleet) -> Iterator[Problem]:
         yield from _idle_timeout(service)
 
 
+def endpoints_elsewhere(service: ModelService, selector: Mapping[str, str], fleet: Fleet) -> str:
+    """Return the hint for a selector that matches no endpoint in the namespace of a service that gateways in mode Model
+    serve: where endpoints with these labels are. Empty where there are none, and for other services."""
+    if not fleet.serving.gateways_of(service):
+        return ""
+    asked = {name: value for name, value in selector.items() if name not in _AFTER_PLACEMENT}.items()
+    found = {each.namespace for each in fleet.of_kind("ModelEndpoint") if asked and asked <= each.labels.items()}
+    for deployment in fleet.of_kind("ModelDeployment"):
+        if asked and asked <= labels_of_replicas(deployment).items():
+            found.add(deployment.namespace)
+    where = some(sorted(found))
+    said = f"Endpoints with these labels are in namespace {where}: a ModelService selects those of its own"
+    return said if found else ""
+
+
+def labels_of_replicas(deployment: Any) -> Mapping[str, str]:
+    """Return the labels of a deployment's replicas that are known before they are placed."""
+    metadata = deployment.spec.template.metadata
+    return {**((metadata.labels if metadata else None) or {}), DEPLOYMENT_LABEL: deployment.name}
+
+
 def _idle_timeout(service: ModelService) -> Iterator[Problem]:
     """Yield a time-out that never passes, as that for the whole request is shorter."""
     limits = service.spec.timeouts
@@ -381,9 +402,7 @@ def engine_namespace(resource: Any, fleet: Fleet) -> Iterator[Problem]:
 
 def deployment_served_name(deployment: Any, fleet: Fleet) -> Iterator[Problem]:
     """Yield engines that serve their model under other names than gateways in mode Model ask for."""
-    metadata = deployment.spec.template.metadata
-    labels = {**((metadata.labels if metadata else None) or {}), DEPLOYMENT_LABEL: deployment.name}
-    serving = fleet.serving.find(deployment.namespace, labels, placed=False)
+    serving = fleet.serving.find(deployment.namespace, labels_of_replicas(deployment), placed=False)
     if serving is None:
         return
     for engine_index, engine in enumerate(deployment.spec.template.spec.engines):

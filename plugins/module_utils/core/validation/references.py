@@ -70,8 +70,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.e
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
     ServingIndex,
     deployment_served_name,
+    endpoints_elsewhere,
     impossible_labels,
     label_sets_of_placement,
+    labels_of_replicas,
     model_endpoint,
     model_gateway,
     policy_callers,
@@ -325,9 +327,7 @@ class _Fleet:
         for replica in self.of_kind("ModelReplica"):
             yield from ((replica, {**more, **replica.labels}) for more in given)
         for deployment in self.of_kind("ModelDeployment"):
-            metadata = deployment.spec.template.metadata
-            labels = dict(metadata.labels or {}) if metadata else {}
-            yield from ((deployment, {**more, **labels, DEPLOYMENT_LABEL: deployment.name}) for more in given)
+            yield from ((deployment, {**more, **labels_of_replicas(deployment)}) for more in given)
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
         """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""
@@ -644,6 +644,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
             hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
             if name is not None and fleet.find("ModelDeployment", namespace, name) is None:
                 hint = _nearest(name, fleet.names("ModelDeployment", namespace), f"ModelDeployment in {namespace}")
+            hint = endpoints_elsewhere(service, selector, fleet) or hint
             yield warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector))
 
 

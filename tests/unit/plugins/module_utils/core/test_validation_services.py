@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from little_fleet import (
     ENDPOINT,
+    GATEWAY,
     SERVICE,
     assert_one_problem,
     change,
@@ -22,6 +23,7 @@ from little_fleet import (
     service,
 )
 
+ELSEWHERE = change(SERVICE, "namespace: team", "namespace: other")
 QWEN = "selector: {matchLabels: {modelplane.ai/deployment: qwen}}"
 QWEN_0 = 'selector: {matchLabels: {modelplane.ai/deployment: qwen, modelplane.ai/replica-index: "0"}}'
 GOLD = "selector: {matchLabels: {tier: gold}}"
@@ -46,8 +48,29 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "spec.endpoints[0].selector.matchLabels",
             6,
             "matches no endpoint in namespace other",
-            "",
+            "No ModelDeployment in other exists",
             id="service elsewhere",
+        ),
+        *(
+            pytest.param(
+                {
+                    "gateway": GATEWAY,
+                    "e": ENDPOINT,
+                    "service": change(ELSEWHERE, "modelplane.ai/deployment: qwen", labels),
+                },
+                "warning",
+                "spec.endpoints[0].selector.matchLabels",
+                6,
+                "matches no endpoint in namespace other",
+                hint,
+                id=f"service elsewhere of a gateway in mode Model: {labels}",
+            )
+            for labels, hint in (
+                ("modelplane.ai/deployment: qwen", "Endpoints with these labels are in namespace team: a ModelService"),
+                ("provider: saas", "Endpoints with these labels are in namespace team"),
+                ("tier: gold, modelplane.ai/cluster: west", "Endpoints with these labels are in namespace team"),
+                ("provider: sass", "Select the endpoints of a deployment by its name"),
+            )
         ),
         pytest.param(
             {"service": change(SERVICE, "qwen}}", "qwen, tier: silver}}")},
