@@ -156,6 +156,12 @@ class Model(BaseModel):
         for other fields. `_content`: the object as it was written."""
         return ""
 
+    @classmethod
+    def hint_of_text(cls, _field: str, _text: str) -> str:
+        """Return what to do about a text that does not match the pattern of its field, without repeating it; empty
+        where no more is to be said than that."""
+        return ""
+
 
 def requires(
     ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False, default: bool = False

@@ -38,6 +38,21 @@ _HOST = rf"({_LABEL}\.)*[a-z]([-a-z0-9]*[a-z0-9])?"
 _PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 ORIGIN = f"^https?://{_HOST}(:{_PORT})?$"
 
+# What may be wrong with an origin, of which the first counts, and what to do. None repeats it: it may have a key.
+_WRONG_ORIGINS = (
+    (r".*\s", "Remove the spaces and line breaks"),
+    (r"(?!https?://)(?i:https?://)", "Write its scheme in lower case"),
+    ("(?!https?://)", "Begin it with https:// or http://"),
+    ("[^/]*//[^/]*@", "Remove the user name and the password: a key belongs in the Secret that credential names"),
+    (".*[?#]", "Remove what begins with '?' or '#'"),
+    ("[^/]*//[^/]*/+$", "Remove the slash at its end"),
+    ("[^/]*//[^/]*/", "Remove its path, and write it into api.prefix"),
+    (r"[^/]*//(\[|[0-9.]+(:|$))", "Write a DNS name in place of the address, or url in place of origin"),
+    (rf"[^/]*//[^:]*:(?!{_PORT}$)", "Its port must be a number from 1 to 65535, or left out with the colon"),
+    (r"[^A-Z]*[A-Z]", "Write its host in lower case"),
+    ("", "Its host must be a DNS name: letters, digits, '-' and '.', the last part beginning with a letter"),
+)
+
 # RFC 9110, section 5.6.2: the token that a field name is.
 TOKEN = r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$"
 # Keys of Secrets and ConfigMaps, without names that a file system would take for a folder.
@@ -248,6 +263,14 @@ class ModelEndpointSpec(Spec):
     tls: EndpointTLS | None = Field(
         default=None, description="How the backend proves who it is; absent is by its host's name."
     )
+
+    @classmethod
+    def hint_of_text(cls, field: str, text: str) -> str:
+        """Return which part of an origin is wrong."""
+        # One that is too long may be right otherwise.
+        if field != "origin" or re.match(ORIGIN, text):
+            return ""
+        return next(hint for pattern, hint in _WRONG_ORIGINS if re.match(pattern, text, re.DOTALL))
 
     @property
     def lacks_credential(self) -> bool:

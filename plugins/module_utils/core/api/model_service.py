@@ -46,7 +46,7 @@ class ServiceEndpoint(Model):
 
 
 DURATION = "^([0-9]{1,5}(h|m|s|ms)){1,4}$"
-DURATION_WORDS = "must be a duration such as 90s, 1h30m or 500ms"
+DURATION_WORDS = "must be a duration such as 90s, 1h30m or 500ms: at most four numbers, each of at most five digits"
 
 
 class Timeouts(Model):

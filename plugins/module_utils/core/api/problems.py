@@ -133,7 +133,9 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     if isinstance(value, str) and "{{" in value:
         hint = NOT_TEMPLATED
     elif isinstance(value, str) and not hint:
-        hint = _secret_hint(kind, loc)
+        parent = shape_at(kind, loc[:-1])
+        said = parent.model.hint_of_text(str(loc[-1]), value) if parent is not None and parent.model else ""
+        hint = said or _secret_hint(kind, loc)
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
 
 

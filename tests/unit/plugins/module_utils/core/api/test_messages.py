@@ -75,7 +75,7 @@ def hint(document: dict[str, Any], path: str) -> str:
         ("ModelEndpoint", "spec.credential.apiKey", "sk-1", f"{KEPT_OUT} secretRef"),
         ("ModelEndpoint", "spec.credential", "sk-1", f"{KEPT_OUT} apiKey"),
         # It may have a password.
-        ("ModelEndpoint", "spec.origin", "https://a.example/", ""),
+        ("ModelEndpoint", "spec.origin", "https://a.example/", "Remove the slash at its end"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160Gi", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160 GiB", "Write 160"),
         ("ModelCache", "spec.huggingFace.sizeGiB", "160gi", "Write 160"),
