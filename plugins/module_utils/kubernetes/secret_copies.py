@@ -16,13 +16,15 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import OPAQUE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import SECRET_KEY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
 
 _LONGEST_KEY = 1024
-_VISIBLE = re.compile(rb"[\x21-\x7e]{1,%d}" % _LONGEST_KEY)
+_VISIBLE = re.compile(rb"[\x21-\x7e]+")
+_ODD_KEY = "is hardly what a provider gave: write the key alone, without spaces, line breaks or letters beyond ASCII"
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
             held.add(Key("", "Secret", *place))
             notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {error}")
             continue
+        if text(target, "key") == SECRET_KEY and fields(entry, "labels") and not _is_sent(values[SECRET_KEY]):
+            # With labels of the fleet, it is the key of a provider.
+            place_of_key = f"{text(source, 'key')} of Secret {text(source, 'namespace')}/{text(source, 'name')}"
+            notes.append(f"{place_of_key} {_ODD_KEY}")
         data.setdefault(place, {}).update(values)
         namespace = {names.NAMESPACE_LABEL: names.label_value(text(source, "namespace"))}
         kinds[place] = text(entry, "type") or OPAQUE, {**namespace, **fields(entry, "labels")}
@@ -138,6 +144,11 @@ def _values(source: Mapping[str, Any], key: str, sources: Sources) -> tuple[dict
 
 def _is_usable(value: str) -> bool:
     """Return whether a value (base64) can be sent in a header. Another one would keep Envoy from learning any key."""
+    return _is_sent(value) and len(base64.b64decode(value)) <= _LONGEST_KEY
+
+
+def _is_sent(value: str) -> bool:
+    """Return whether a value (base64) is visible ASCII, as keys are."""
     try:
         return _VISIBLE.fullmatch(base64.b64decode(value)) is not None
     except ValueError:

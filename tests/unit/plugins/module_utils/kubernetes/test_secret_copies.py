@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -111,6 +112,32 @@ def test_a_certificate_keeps_its_type() -> None:
     values = {"tls.crt": "Yw==", "tls.key": "aw=="}
     (copied,) = copies(CERTIFICATE, "hub", sources(Control(secret("eu-tls", **values)))).desired
     assert (copied["type"], copied["data"]) == ("kubernetes.io/tls", values)
+
+
+PROVIDER = {
+    "cluster": "hub",
+    "from": {"namespace": "ml-team", "name": "together", "key": "token"},
+    "to": {"namespace": "mp-ml-team", "name": "qwen-together", "key": "apiKey"},
+    "labels": {"modelplane.ai/gateway": "eu"},
+}
+
+
+@pytest.mark.parametrize("value", ["realsecret\n", " realsecret", "real secret", "\n", "realsecr\u00e9t"])
+def test_a_key_of_a_provider_that_no_provider_gives_is_copied_and_said(value: str) -> None:
+    encoded = base64.b64encode(value.encode()).decode()
+    found = copies([PROVIDER], "hub", sources(Control(secret("together", token=encoded))))
+    (note,) = found.notes
+    assert note.startswith("token of Secret ml-team/together is hardly what a provider gave")
+    assert "real" not in note
+    assert encoded not in note
+    assert [each["data"] for each in found.desired] == [{"apiKey": encoded}]
+
+
+def test_other_values_may_have_line_breaks_and_keys_of_providers_any_length() -> None:
+    lines, long = (base64.b64encode(value).decode() for value in (b"a\nb\n", b"a" * 4096))
+    assert not copies([PROVIDER], "hub", sources(Control(secret("together", token=long)))).notes
+    cache = {name: value for name, value in PROVIDER.items() if name != "labels"}
+    assert not copies([cache], "hub", sources(Control(secret("together", token=lines)))).notes
 
 
 def test_a_copy_has_the_labels_of_what_it_is_for() -> None:
