@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -115,6 +116,12 @@ class ControlCluster:
         composed = [(place, _cleaned(value, _STATE_METADATA)) for place, value in self._composed.get(key, ())]
         found = [(place, written.get((place, *identity(value)), value)) for place, value in composed]
         return [*found, *((place, value) for place, value in built if place and place not in shown)]
+
+    def objects(self) -> dict[str, int]:
+        """Return how many objects of the fleet are on each workload cluster, "" for this one: copies and composed."""
+        found = {("", *identity(value)) for value in self._resources if _is_published(value)}
+        found |= {(place, *identity(value)) for values in self._composed.values() for place, value in values}
+        return dict(Counter(place for place, *__ in found))
 
     @cached_property
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:

@@ -648,6 +648,13 @@ def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
+def object_counts(files: Mapping[str, str]) -> dict[str, int]:
+    """Return how many objects a build has for each workload cluster, "" for the control cluster."""
+    found = {name: len(each) for name, each in cluster_files(files).items()}
+    control = sum(name.startswith("control/") for name in files)
+    return {"": control, **found} if control else found
+
+
 def file_text(name: str, text: str) -> str:
     """The text of the file of this name for an object that is this YAML."""
     return STATE_HEADER + text + _END if is_state(name) else HEADER + text

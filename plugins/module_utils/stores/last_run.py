@@ -9,13 +9,14 @@ replicas of a deployment are alike. Both are read and checked once for each text
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, yaml_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -33,13 +34,41 @@ _ENGINES = "\n  engines:\n"
 @dataclass(frozen=True)
 class State:
     """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
-    they were `applied` to the control cluster, if it is not known that it `lacks` them."""
+    they were `applied` to the control cluster, if it is not known that it `lacks` them.
+
+    `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
     statuses: Mapping[Ref, Mapping[str, Any]]
     applied: Callable[[Ref], Object | None]
     lacks: Callable[[Ref], bool] = lambda _ref: False
+    objects: Mapping[str, int] = field(default_factory=dict)
+    home: Literal["folder", "control"] = "folder"
+
+
+def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
+    """Raise StoreError for manifests without the kinds that what the last run left there cannot be without.
+
+    A fleet without replicas may have gateways and providers alone: of it, clusters with objects need their kind."""
+    folder = state.home == "folder"
+    if state.existing:
+        missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
+        there = f"the {'build folder' if folder else 'control cluster'} has replicas"
+    else:
+        lacks_clusters = any(state.objects) and "InferenceCluster" not in kinds
+        missing = ["InferenceCluster"] if lacks_clusters else ["resource"] if state.objects and not kinds else []
+        places = [
+            f"{number} of {f'cluster {place}' if place else 'the control cluster'}"
+            for place, number in sorted(state.objects.items())
+        ]
+        total = count(sum(state.objects.values()), "object")
+        there = f"{'the build folder has' if folder else 'clusters have'} {total} of the fleet ({some(places)})"
+    if missing:
+        raise StoreError(
+            f"{there}, but the manifests have no {' and no '.join(missing)}: everything would be removed. Give all "
+            "manifests of the fleet, or set fleet_allow_empty to true if that is intended"
+        )
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:

@@ -84,6 +84,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     document_text,
     is_state,
     is_whole_report,
+    object_counts,
     object_path,
     status_files,
 )
@@ -373,7 +374,11 @@ def _fleet(
             settings, partial(_built_before, before, files), added=added, accounts=accounts, seen=_nodes(observed)
         )
         state = last_run.State(
-            last_run.existing(settings.folder, before), files, _statuses(settings.folder, before), applied
+            last_run.existing(settings.folder, before),
+            files,
+            _statuses(settings.folder, before),
+            applied,
+            objects=object_counts(before),
         )
         published: Sequence[Object] = ()
         if settings.control_unread:
@@ -394,7 +399,9 @@ def _fleet(
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
     lacks = partial(control.lacks, built=partial(_built, before))
-    state = last_run.State(control.existing(), control.earlier, control.statuses(), control.applied, lacks)
+    state = last_run.State(
+        control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects(), "control"
+    )
     return loaded, state, published, observed
 
 
@@ -511,8 +518,9 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
     if lost := list(forgotten(invalid, state.earlier, state.lacks, has_models=has_models, is_first=is_first)):
         raise ManifestError((*loaded.errors, *map(loaded.locate, lost)))
     resources = _drained((*loaded.resources, *loaded.unresolved, *held), settings.drain)
-    if state.existing and not settings.allow_empty:
-        _refuse_partial_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
+    if not settings.allow_empty:
+        kinds = {*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)}
+        last_run.refuse_partial_fleet(state, kinds)
     return plan(
         resources,
         state.existing,
@@ -630,15 +638,6 @@ def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, A
         elif is_state(name):
             raise StoreError(f"{place} was modified (it has no status); {HOW_TO_RESTORE}")
     return found
-
-
-def _refuse_partial_fleet(kinds: set[str]) -> None:
-    missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
-    if missing:
-        raise StoreError(
-            f"the build folder has replicas, but the manifests have no {' and no '.join(missing)}: everything would be "
-            "removed. Give all manifests of the fleet, or set fleet_allow_empty to true if that is intended"
-        )
 
 
 def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:

@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Guards and warnings of runs that end what a fleet with gateways in mode Model does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+
+HEAD = "---\napiVersion: modelplane.ai/v1alpha1\n"
+CLUSTER = f"""{HEAD}kind: InferenceCluster
+metadata: {{name: edge}}
+spec: {{cluster: {{source: Existing, existing: {{secretRef: {{name: edge}}}}}}}}
+"""
+ENDPOINT = f"""{HEAD}kind: ModelEndpoint
+metadata: {{name: together, namespace: team, labels: {{provider: together}}}}
+spec: {{origin: "https://api.example.com"}}
+"""
+AUTH = "  auth: {method: APIKey, apiKey: {secretSelector: {matchLabels: {keys: callers}}}}\n"
+GATEWAY = f"""{HEAD}kind: InferenceGateway
+metadata: {{name: edge}}
+spec:
+  clusterName: edge
+{AUTH}"""
+
+
+def service(name: str) -> str:
+    return f"""{HEAD}kind: ModelService
+metadata: {{name: {name}, namespace: team, labels: {{name: {name}}}}}
+spec: {{endpoints: [{{selector: {{matchLabels: {{provider: together}}}}}}]}}
+"""
+
+
+class Fleet:
+    """A fleet with providers alone, whose home is the build folder, or the control cluster, with `state`."""
+
+    def __init__(self, folder: Path, state: str) -> None:
+        self.folder = folder
+        self.state = state
+        self.text = CLUSTER + GATEWAY + ENDPOINT + service("chat")
+
+    def run(self, **more: Any) -> build.Outcome:
+        (self.folder / "fleet.yaml").write_text(self.text)
+        if self.state == "control":
+            seen = self.folder / "observed.json"
+            clusters = {name: self._seen(f"clusters/{name}") for name in ("edge", "rim")}
+            seen.write_text(json.dumps({"control": self._seen("control"), "clusters": clusters}))
+            more |= {"observations": str(seen), "state": "control"}
+        return build.build(build.Settings((str(self.folder / "fleet.yaml"),), str(self.folder / "build"), **more))
+
+    def _seen(self, top: str) -> dict[str, Any]:
+        files = sorted((self.folder / "build" / top).rglob("*.yaml"))
+        return {"objects": [yaml.safe_load(path.read_text()) for path in files]}
+
+
+@pytest.fixture(params=["folder", "control"])
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path, request.param)
+
+
+def test_an_emptied_file_removes_no_gateway(fleet: Fleet) -> None:
+    fleet.run()
+    where = {"folder": "the build folder has", "control": "clusters have"}[fleet.state]
+    for text, missing in (("# oops\n", "InferenceCluster"), (GATEWAY + ENDPOINT + service("chat"), "InferenceCluster")):
+        fleet.text = text
+        with pytest.raises(build.StoreError, match=f"{where} .* of cluster edge.* no {missing}: .*fleet_allow_empty"):
+            fleet.run(check_mode=True)
+    fleet.text = "# oops\n"
+    assert fleet.run(allow_empty=True).changes.removed
+    assert not fleet.run().changes, "nothing is there any more"
+
+
+def test_a_fleet_without_clusters_needs_none_and_an_emptied_one_is_refused(fleet: Fleet) -> None:
+    fleet.text = ENDPOINT + service("chat")
+    fleet.run()
+    fleet.run()
+    fleet.text = ENDPOINT + service("talk")
+    fleet.run()
+    fleet.text = "# oops\n"
+    with pytest.raises(build.StoreError, match=r"of the control cluster.* no resource: .*fleet_allow_empty"):
+        fleet.run()
