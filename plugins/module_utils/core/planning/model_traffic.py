@@ -188,6 +188,7 @@ def model_traffic(
             *_without_room(routed),
             *_foreign_policies(context, served),
             *_named_callers(routed),
+            *_opened(context, served),
             *_divided_budgets(known, served),
             *_too_many_rules(known, served),
             *key_warnings(context, asking),
@@ -547,6 +548,29 @@ def _foreign_policies(context: Context, served: Mapping[str, Sequence[RoutedMode
                 f"cluster {cluster}: {message}. It concerns ModelService {some(models, 3)}; until then, only routes "
                 "that are there already are applied"
             )
+
+
+def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> Iterable[str]:
+    """Yield the gateways that asked for keys in the last run, with services that everyone may call from now on."""
+    for routes in served.values():
+        # Where a CallerPolicy selects a service, a gateway that knows no callers refuses all of them.
+        models = [
+            each.route.service.model_name for each in routes if not context.selection.policies(each.route.service)
+        ]
+        gateway = routes[0].route.gateway if routes else None
+        if gateway and models and gateway.spec.auth is None and _had_auth(context, gateway.ref):
+            yield (
+                f"InferenceGateway {gateway.name} has lost its auth, which it had in the last run: everyone who reaches "
+                f"it may call ModelService {some(models, 3)} from now on. Give it back spec.auth, unless that is "
+                "intended"
+            )
+
+
+def _had_auth(context: Context, ref: Ref) -> bool:
+    """Return whether a gateway asked for keys in the last run: by its copy on the control cluster, or its objects."""
+    copy = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
+    asks = any("apiKeyAuth" in fields(value, "spec") for place, value in context.earlier(ref) if place)
+    return asks or bool(fields(copy, "spec", "auth"))
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:

@@ -36,6 +36,17 @@ spec: {{endpoints: [{{selector: {{matchLabels: {{provider: together}}}}}}]}}
 """
 
 
+POLICY = f"""{HEAD}kind: CallerPolicy
+metadata: {{name: some, namespace: team}}
+spec: {{services: {{matchLabels: {{name: closed}}}}, callers: [{{name: ann}}]}}
+"""
+
+
+def said(outcome: build.Outcome, part: str) -> list[str]:
+    """Return the warnings with this part."""
+    return [warning for warning in outcome.plan.warnings if part in warning]
+
+
 class Fleet:
     """A fleet with providers alone, whose home is the build folder, or the control cluster, with `state`."""
 
@@ -84,3 +95,13 @@ def test_a_fleet_without_clusters_needs_none_and_an_emptied_one_is_refused(fleet
     fleet.text = "# oops\n"
     with pytest.raises(build.StoreError, match=r"of the control cluster.* no resource: .*fleet_allow_empty"):
         fleet.run()
+
+
+def test_a_gateway_that_loses_its_auth_is_open_from_now_on(fleet: Fleet) -> None:
+    fleet.text += service("closed") + POLICY
+    assert not said(fleet.run(), "auth, which it had")
+    fleet.text = fleet.text.replace(AUTH, "")
+    (warning,) = said(fleet.run(), "auth, which it had")
+    assert "InferenceGateway edge" in warning
+    assert "everyone who reaches it may call ModelService team/chat from now on" in warning
+    assert not said(fleet.run(), "auth, which it had"), "it had none in the last run"
