@@ -123,6 +123,10 @@ class ControlCluster:
         found |= {(place, *identity(value)) for values in self._composed.values() for place, value in values}
         return dict(Counter(place for place, *__ in found))
 
+    def routed(self) -> list[Object]:
+        """Return the ModelRoutes that earlier runs composed."""
+        return [value for value in self._resources if value["kind"] == "ModelRoute" and _is_managed(value)]
+
     @cached_property
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:
         """The composed objects by the label of their owner's kind, its name and its namespace. There may be many owners

@@ -648,6 +648,11 @@ def cluster_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
+def is_model_route(name: str) -> bool:
+    """Return whether a file of a build holds a ModelRoute."""
+    return name.startswith("control/") and name.rpartition("/")[2].startswith("modelroute-")
+
+
 def object_counts(files: Mapping[str, str]) -> dict[str, int]:
     """Return how many objects a build has for each workload cluster, "" for the control cluster."""
     found = {name: len(each) for name, each in cluster_files(files).items()}

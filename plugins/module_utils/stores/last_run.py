@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HOW_TO_RESTORE,
     StoreError,
+    is_model_route,
     object_text,
     state_files,
 )
@@ -36,7 +37,8 @@ class State:
     """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, statuses, and resources as
     they were `applied` to the control cluster, if it is not known that it `lacks` them.
 
-    `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`."""
+    `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`.
+    `routed` are its ModelRoutes."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
@@ -45,6 +47,7 @@ class State:
     lacks: Callable[[Ref], bool] = lambda _ref: False
     objects: Mapping[str, int] = field(default_factory=dict)
     home: Literal["folder", "control"] = "folder"
+    routed: Sequence[Object] = ()
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
@@ -69,6 +72,12 @@ def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
             f"{there}, but the manifests have no {' and no '.join(missing)}: everything would be removed. Give all "
             "manifests of the fleet, or set fleet_allow_empty to true if that is intended"
         )
+
+
+def routed(files: Mapping[str, str]) -> list[Object]:
+    """Return the ModelRoutes in the files of a build. Unreadable files are skipped."""
+    read = (documents(Source(name, text.encode())) for name, text in files.items() if is_model_route(name))
+    return [document.value for found in read for document in found if not document.problems]
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:

@@ -379,6 +379,7 @@ def _fleet(
             _statuses(settings.folder, before),
             applied,
             objects=object_counts(before),
+            routed=last_run.routed(before),
         )
         published: Sequence[Object] = ()
         if settings.control_unread:
@@ -399,9 +400,8 @@ def _fleet(
     published = control.published(loaded)
     loaded = _scaled(loaded, control.replicas)
     lacks = partial(control.lacks, built=partial(_built, before))
-    state = last_run.State(
-        control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects(), "control"
-    )
+    known = (control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects())
+    state = last_run.State(*known, "control", control.routed())
     return loaded, state, published, observed
 
 
@@ -530,6 +530,7 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
         observed=observed,
         earlier=state.earlier,
         statuses=state.statuses,
+        routed=state.routed,
         rollout_width=settings.rollout,
         catalogue=read_prices(settings.prices),
     )

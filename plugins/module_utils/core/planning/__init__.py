@@ -161,6 +161,7 @@ def plan(
     observed: Observed | None = None,
     earlier: Earlier = nothing_earlier,
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
+    routed: Sequence[Object] = (),
     rollout_width: int = 1,
     catalogue: Catalogue | None = None,
 ) -> Plan:
@@ -168,8 +169,8 @@ def plan(
 
     `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` are resources with invalid manifests:
     the objects that earlier runs composed for them, returned by `earlier`, stay unchanged. Without `observed`
-    everything is assumed to be as desired. `statuses` are those of the last run. `catalogue`: prices of nodes. Raises
-    PlanError.
+    everything is assumed to be as desired. `statuses` and ModelRoutes (`routed`) are those of the last run.
+    `catalogue`: prices of nodes. Raises PlanError.
     """
     context = Context(
         build_fleet(resources, existing, invalid, earlier),
@@ -179,6 +180,7 @@ def plan(
         composing or Composing(),
         rollout_width,
         catalogue,
+        routed=routed,
     )
     platforms = clusters.platforms(context)
     volumes = Volumes(context)

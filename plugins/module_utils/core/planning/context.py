@@ -37,7 +37,8 @@ class Context:
     `observed` is None for a fleet that is not observed: everything is then assumed to be as desired. `earlier` returns
     the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
-    that the user has beside those of InferenceClasses. `assumed`: the prices of a question.
+    that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
+    of the last run.
     """
 
     fleet: Fleet
@@ -48,6 +49,7 @@ class Context:
     rollout: int = 1
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
+    routed: Sequence[Object] = ()
 
     @cached_property
     def prices(self) -> PriceBook:

@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Gateways in mode Model that left the manifests, and stay until those that take their place answer."""
+"""Gateways in mode Model that left the manifests, and stay until those that take their place answer; and models for
+which gateways stop answering."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import was_observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,
@@ -91,6 +93,45 @@ def leaving_gateways(
             seen_here.add(name)
     for name in sorted(earlier.keys() - known - seen_here):
         yield from _unread(context, earlier[name])
+
+
+def ending_routes(
+    context: Context, serving: Mapping[str, api.InferenceGateway], leaving: Iterable[LeavingGateway]
+) -> Iterator[str]:
+    """Yield the gateways that answered for services in the last run and no longer do, while no gateway that serves them
+    now did so then. `serving` are those of the manifests, by cluster."""
+    fleet = context.fleet
+    held = {ref.name for ref in fleet.held if ref.kind == api.InferenceCluster.KIND}
+    stay = {gateway.name for gateway in fleet.model_gateways if gateway.spec.cluster_name in held}
+    stay |= {gateway.name for gateway in leaving} | fleet.held_models
+    before: dict[Ref, set[str]] = {}
+    for route in context.routed:
+        ref = Ref(api.ModelService.KIND, identity(route)[2], text(route, "spec", "serviceName"))
+        before.setdefault(ref, set()).add(text(route, "spec", "gatewayName"))
+    ended, moved = dict[str, list[str]](), dict[tuple[str, str], list[str]]()
+    for ref, gateways in sorted(before.items()):
+        service = fleet.services.get((ref.namespace, ref.name))
+        now = {gateway.name for gateway in serving.values() if service and gateway.serves(service.labels)}
+        if ref in fleet.held or gateways & (now | stay):
+            continue
+        for gateway in sorted(gateways):
+            model = f"{ref.namespace}/{ref.name}"
+            if now:
+                moved.setdefault((gateway, some(sorted(now), 3)), []).append(model)
+            else:
+                ended.setdefault(gateway, []).append(model)
+    for gateway, models in sorted(ended.items()):
+        yield (
+            f"InferenceGateway {gateway} stops answering for {count(len(models), 'model')} that no other one of the "
+            f"manifests serves: {some(models, 3)}. If clients use them, keep the gateway, and the ModelServices with "
+            "the labels that it selects"
+        )
+    for (gateway, others), models in sorted(moved.items()):
+        yield (
+            f"InferenceGateway {gateway} stops answering for {count(len(models), 'model')} at once, before "
+            f"InferenceGateway {others} is known to: {some(models, 3)}. Keep both in the manifests until clients use "
+            "the other address"
+        )
 
 
 def _unread(context: Context, ref: Ref) -> Iterator[LeavingGateway]:

@@ -73,6 +73,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.leaving_gateways import (
     ROUTE,
     LeavingGateway,
+    ending_routes,
     known_certificate,
     leaving_gateways,
 )
@@ -139,7 +140,7 @@ def model_traffic(
     """Return the traffic through the gateways in mode Model. `endpoints` are the composed ones, of these replicas."""
     refused, serving = _gateways(context, platforms)
     if not context.fleet.model_gateways and not _kept(context):
-        return ModelTraffic()
+        return ModelTraffic(warnings=tuple(ending_routes(context, {}, ())))
     clusters = {(replica.namespace, replica.name): replica.spec.cluster_name for replica in replicas}
     cluster_gateways = {key: _cluster_gateway(context, name, platforms.get(name)) for key, name in clusters.items()}
     index = LabelIndex([*endpoints, *context.fleet.external.values()])
@@ -195,6 +196,7 @@ def model_traffic(
             *unread_groups(_unread(context, unread)),
             *(f"InferenceGateway {name}: {size.message}" for name, size in sizes.items() if size.is_near_limit),
             *(gateway.warning for gateway in leaving),
+            *ending_routes(context, serving, leaving),
         ),
         hosts=hosts,
         cluster_gateways=frozenset(name for name, values in inside.items() if any(map(_listens, values))),
@@ -560,9 +562,9 @@ def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> It
         gateway = routes[0].route.gateway if routes else None
         if gateway and models and gateway.spec.auth is None and _had_auth(context, gateway.ref):
             yield (
-                f"InferenceGateway {gateway.name} has lost its auth, which it had in the last run: everyone who reaches "
-                f"it may call ModelService {some(models, 3)} from now on. Give it back spec.auth, unless that is "
-                "intended"
+                f"InferenceGateway {gateway.name} has lost its auth, which it had in the last run: everyone who "
+                f"reaches it may call ModelService {some(models, 3)} from now on. Give it back spec.auth, unless that "
+                "is intended"
             )
 
 

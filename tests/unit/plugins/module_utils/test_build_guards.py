@@ -105,3 +105,45 @@ def test_a_gateway_that_loses_its_auth_is_open_from_now_on(fleet: Fleet) -> None
     assert "InferenceGateway edge" in warning
     assert "everyone who reaches it may call ModelService team/chat from now on" in warning
     assert not said(fleet.run(), "auth, which it had"), "it had none in the last run"
+
+
+def test_models_that_stop_answering_are_named(fleet: Fleet) -> None:
+    fleet.text += "".join(map(service, ("a", "b", "c")))
+    assert not said(fleet.run(), "stops answering")
+    fleet.text = fleet.text.replace(service("b"), service("d"))
+    (warning,) = said(fleet.run(), "stops answering")
+    assert "InferenceGateway edge stops answering for 1 model that no other one" in warning
+    assert "serves: team/b. If" in warning
+    fleet.text = fleet.text.replace(GATEWAY, "")
+    (warning,) = said(fleet.run(), "stops answering")
+    assert "InferenceGateway edge stops answering for 4 models" in warning
+    assert "team/a, team/c, team/chat and 1 more" in warning
+    assert not said(fleet.run(), "stops answering"), "it did in no last run"
+
+
+RIM = GATEWAY.replace("edge", "rim") + CLUSTER.replace("edge", "rim")
+
+
+def test_models_that_another_gateway_serves_already_go_on(fleet: Fleet) -> None:
+    fleet.text += RIM
+    fleet.run()
+    fleet.text = fleet.text.replace(GATEWAY, "")
+    assert not said(fleet.run(), "stops answering")
+
+
+def test_a_gateway_that_moves_where_no_cluster_is_read_leaves_at_once(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, "folder")
+    fleet.run()
+    fleet.text = fleet.text.replace(GATEWAY, RIM)
+    (warning,) = said(fleet.run(), "stops answering")
+    assert "InferenceGateway edge stops answering for 1 model at once, before InferenceGateway rim" in warning
+    assert "team/chat" in warning
+
+
+def test_a_gateway_that_moves_where_clusters_are_read_stays(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, "control")
+    fleet.run()
+    fleet.text = fleet.text.replace(GATEWAY, RIM)
+    outcome = fleet.run()
+    assert not said(outcome, "stops answering")
+    assert said(outcome, "has left the manifests, and stays")
