@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     selected_callers,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import (
+    CALLERS_POLICY,
     CALLERS_SECRET,
     certificate_secrets,
     composed_gateways,
@@ -571,7 +572,8 @@ def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> It
 def _had_auth(context: Context, ref: Ref) -> bool:
     """Return whether a gateway asked for keys in the last run: by its copy on the control cluster, or its objects."""
     copy = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
-    asks = any("apiKeyAuth" in fields(value, "spec") for place, value in context.earlier(ref) if place)
+    # By its name, as observations have no spec of it.
+    asks = any(identity(value)[1::2] == ("SecurityPolicy", CALLERS_POLICY) for __, value in context.earlier(ref))
     return asks or bool(fields(copy, "spec", "auth"))
 
 

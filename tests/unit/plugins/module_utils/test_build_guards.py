@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 HEAD = "---\napiVersion: modelplane.ai/v1alpha1\n"
@@ -53,20 +55,26 @@ class Fleet:
     def __init__(self, folder: Path, state: str) -> None:
         self.folder = folder
         self.state = state
+        self.made_there: list[dict[str, Any]] = []
         self.text = CLUSTER + GATEWAY + ENDPOINT + service("chat")
 
-    def run(self, **more: Any) -> build.Outcome:
+    def run(self, *, lost: bool = False, **more: Any) -> build.Outcome:
+        """Run. `lost`: the build folder is, once everything is applied."""
         (self.folder / "fleet.yaml").write_text(self.text)
         if self.state == "control":
             seen = self.folder / "observed.json"
             clusters = {name: self._seen(f"clusters/{name}") for name in ("edge", "rim")}
-            seen.write_text(json.dumps({"control": self._seen("control"), "clusters": clusters}))
+            control = self._seen("control")
+            control["objects"] += self.made_there
+            seen.write_text(json.dumps({"control": control, "clusters": clusters}))
+            if lost:
+                shutil.rmtree(self.folder / "build")
             more |= {"observations": str(seen), "state": "control"}
         return build.build(build.Settings((str(self.folder / "fleet.yaml"),), str(self.folder / "build"), **more))
 
     def _seen(self, top: str) -> dict[str, Any]:
         files = sorted((self.folder / "build" / top).rglob("*.yaml"))
-        return {"objects": [yaml.safe_load(path.read_text()) for path in files]}
+        return {"objects": [trim(yaml.safe_load(path.read_text())) for path in files]}
 
 
 @pytest.fixture(params=["folder", "control"])
@@ -105,6 +113,15 @@ def test_a_gateway_that_loses_its_auth_is_open_from_now_on(fleet: Fleet) -> None
     assert "InferenceGateway edge" in warning
     assert "everyone who reaches it may call ModelService team/chat from now on" in warning
     assert not said(fleet.run(), "auth, which it had"), "it had none in the last run"
+
+
+def test_a_gateway_that_was_made_on_the_control_cluster_may_lose_its_auth_too(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, "control")
+    fleet.made_there = [yaml.safe_load(GATEWAY.partition("---\n")[2])]
+    fleet.text = fleet.text.replace(GATEWAY, "")
+    assert not said(fleet.run(), "auth, which it had")
+    del fleet.made_there[0]["spec"]["auth"]
+    assert said(fleet.run(lost=True), "auth, which it had")
 
 
 def test_models_that_stop_answering_are_named(fleet: Fleet) -> None:

@@ -17,6 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 NAME = constants.MODEL_GATEWAY
+CALLERS_POLICY = f"{NAME}-callers"
+"""SecurityPolicy that asks callers for a key."""
 CALLERS_SECRET = f"{NAME}-callers"
 """Secret with the keys of all callers, as the Secrets that the gateway selects have them."""
 HEALTH = f"{NAME}-healthz"
@@ -109,7 +111,7 @@ def _callers(gateway: api.InferenceGateway) -> Object:
     """Return the policy that asks callers for a key, and writes their names into a header."""
     return parts.envoy_object(
         "SecurityPolicy",
-        gateway_metadata(gateway, f"{NAME}-callers"),
+        gateway_metadata(gateway, CALLERS_POLICY),
         {
             "targetRefs": parts.gateway_target(NAME),
             "apiKeyAuth": {
