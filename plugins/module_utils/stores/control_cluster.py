@@ -37,7 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS, model_routes
 
 _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
@@ -123,9 +123,9 @@ class ControlCluster:
         found |= {(place, *identity(value)) for values in self._composed.values() for place, value in values}
         return dict(Counter(place for place, *__ in found))
 
-    def routed(self) -> list[Object]:
+    def routed(self) -> list[api.ModelRoute]:
         """Return the ModelRoutes that earlier runs composed."""
-        return [value for value in self._resources if value["kind"] == "ModelRoute" and _is_managed(value)]
+        return model_routes(filter(_is_managed, self._resources))
 
     @cached_property
     def _composed(self) -> Mapping[tuple[str, str, str], Sequence[tuple[str, Object]]]:

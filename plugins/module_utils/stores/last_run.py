@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     object_text,
     state_files,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import model_routes
 
 _METADATA = "\nmetadata:\n"
 _SPEC = "\nspec:\n"
@@ -47,7 +48,7 @@ class State:
     lacks: Callable[[Ref], bool] = lambda _ref: False
     objects: Mapping[str, int] = field(default_factory=dict)
     home: Literal["folder", "control"] = "folder"
-    routed: Sequence[Object] = ()
+    routed: Sequence[api.ModelRoute] = ()
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
@@ -74,10 +75,10 @@ def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
         )
 
 
-def routed(files: Mapping[str, str]) -> list[Object]:
+def routed(files: Mapping[str, str]) -> list[api.ModelRoute]:
     """Return the ModelRoutes in the files of a build. Unreadable files are skipped."""
     read = (documents(Source(name, text.encode())) for name, text in files.items() if is_model_route(name))
-    return [document.value for found in read for document in found if not document.problems]
+    return model_routes(document.value for found in read for document in found if not document.problems)
 
 
 def existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:

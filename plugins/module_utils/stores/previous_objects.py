@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -24,6 +25,17 @@ OWNER_LABELS = {
 }
 _ANY = ""
 """Value of a label that is not known before a file is parsed."""
+
+
+def model_routes(values: Iterable[Object]) -> list[api.ModelRoute]:
+    """Return the ModelRoutes among objects, without their status. What is none any more is skipped."""
+    found = []
+    for value in values:
+        if text(value, "kind") == api.ModelRoute.KIND:
+            with contextlib.suppress(api.InvalidResource):
+                route = api.parse({key: part for key, part in value.items() if key != "status"})
+                found += [route] if isinstance(route, api.ModelRoute) else []
+    return found
 
 
 class EarlierObjects:

@@ -161,7 +161,7 @@ def plan(
     observed: Observed | None = None,
     earlier: Earlier = nothing_earlier,
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
-    routed: Sequence[Object] = (),
+    routed: Sequence[api.ModelRoute] = (),
     rollout_width: int = 1,
     catalogue: Catalogue | None = None,
 ) -> Plan:

@@ -49,7 +49,7 @@ class Context:
     rollout: int = 1
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
-    routed: Sequence[Object] = ()
+    routed: Sequence[api.ModelRoute] = ()
 
     @cached_property
     def prices(self) -> PriceBook:

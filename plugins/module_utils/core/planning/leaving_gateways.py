@@ -106,8 +106,8 @@ def ending_routes(
     stay |= {gateway.name for gateway in leaving} | fleet.held_models
     before: dict[Ref, set[str]] = {}
     for route in context.routed:
-        ref = Ref(api.ModelService.KIND, identity(route)[2], text(route, "spec", "serviceName"))
-        before.setdefault(ref, set()).add(text(route, "spec", "gatewayName"))
+        ref = Ref(api.ModelService.KIND, route.namespace, route.spec.service_name)
+        before.setdefault(ref, set()).add(route.spec.gateway_name)
     ended, moved = dict[str, list[str]](), dict[tuple[str, str], list[str]]()
     for ref, gateways in sorted(before.items()):
         service = fleet.services.get((ref.namespace, ref.name))

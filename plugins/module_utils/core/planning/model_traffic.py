@@ -570,11 +570,9 @@ def _opened(context: Context, served: Mapping[str, Sequence[RoutedModel]]) -> It
 
 
 def _had_auth(context: Context, ref: Ref) -> bool:
-    """Return whether a gateway asked for keys in the last run: by its copy on the control cluster, or its objects."""
-    copy = context.observed.control.find(ref.kind, "", ref.name) if context.observed else None
-    # By its name, as observations have no spec of it.
-    asks = any(identity(value)[1::2] == ("SecurityPolicy", CALLERS_POLICY) for __, value in context.earlier(ref))
-    return asks or bool(fields(copy, "spec", "auth"))
+    """Return whether a gateway asked for keys in the last run."""
+    # By the name of its policy, as observations have no spec of it.
+    return any(identity(value)[1::2] == ("SecurityPolicy", CALLERS_POLICY) for __, value in context.earlier(ref))
 
 
 def _named_callers(routed: Iterable[RoutedModel]) -> Iterable[str]:
