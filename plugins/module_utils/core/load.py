@@ -297,7 +297,7 @@ class _Loader:
         places = {problem.path for problem in pasted}
 
         def refuse(problems: Iterable[Problem]) -> None:
-            # What else is wrong with a key is of no interest.
+            # One problem per field: that of the key comes before all others.
             self._refuse(item, ref, [*pasted, *(each for each in problems if each.path not in places)])
 
         try:

@@ -38,7 +38,7 @@ _HOST = rf"({_LABEL}\.)*[a-z]([-a-z0-9]*[a-z0-9])?"
 _PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 ORIGIN = f"^https?://{_HOST}(:{_PORT})?$"
 
-# What may be wrong with an origin, of which the first counts, and what to do. None repeats it: it may have a key.
+# Patterns of invalid origins with their hints; the first match counts. No hint repeats an origin: it may have a key.
 _WRONG_ORIGINS = (
     (r".*\s", "Remove the spaces and line breaks"),
     (r"(?!https?://)(?i:https?://)", "Write its scheme in lower case"),

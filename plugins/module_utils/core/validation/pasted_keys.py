@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, pasted_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import SHORTEST_KEY, holds_key
 
-# What an engine is started with, which may need a key (variables, headers, flags), what programs write of objects, and
-# the URL of an endpoint in mode Path, which works with one.
+# Fields that may need a key: command, arguments, variables and headers of engines, and the URL of an endpoint in mode
+# Path. Annotations and managedFields are written by programs.
 _NOT_JUDGED = frozenset({"annotations", "args", "command", "managedFields", "url", "value"})
 
 
