@@ -219,5 +219,12 @@ def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
     )
 
 
+def whole_numbers_as_text(value: Any) -> Any:
+    """Return an object in which each whole number is text, for models with only `IntOrString` fields."""
+    if not isinstance(value, dict):
+        return value
+    return {key: str(item) if type(item) is int else item for key, item in value.items()}
+
+
 def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Atomic,
     Column,
+    IntOrString,
     ListMap,
     Model,
     RequiredWithDefault,
@@ -19,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Violation,
     Words,
     has,
+    whole_numbers_as_text,
     without,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
@@ -340,6 +342,73 @@ class CostLimits(Model):
     spot: SpotLimits | None = Field(default=None, description="How many replicas may be on spot nodes; absent is all.")
 
 
+ReplicaBound = Annotated[
+    str, Words("must be a number of replicas such as 2, or a percentage such as 25%"), IntOrString()
+]
+_BOUND = r"^([0-9]{1,4}|([0-9]|[1-9][0-9]|100)%)$"
+_NONE = ("0", "0%")
+
+
+class Rollout(Model):
+    """Pace at which an edit replaces the replicas of the deployment, counted over the whole fleet."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-35",),
+            message="maxUnavailable and maxSurge must not both be 0",
+            cel="!has(self.maxUnavailable) || !has(self.maxSurge) || "
+            "!(string(self.maxUnavailable) in ['0', '0%'] && string(self.maxSurge) in ['0', '0%'])",
+            check=lambda rollout: rollout.max_unavailable not in _NONE or rollout.max_surge not in _NONE,
+            hint="Set maxSurge: 1 to start a new replica before an old one stops, or maxUnavailable: 1 to replace "
+            "replicas in place",
+            schema={
+                "if": {
+                    "required": ["maxUnavailable", "maxSurge"],
+                    "properties": {"maxUnavailable": {"enum": [0, *_NONE]}},
+                },
+                "then": {"properties": {"maxSurge": {"not": {"enum": [0, *_NONE]}}}},
+            },
+        ),
+    )
+
+    max_unavailable: ReplicaBound | None = Field(
+        default=None,
+        max_length=4,
+        pattern=_BOUND,
+        description="Maximum number of replicas that might not serve during a rollout, as a number or as a percentage "
+        "of spec.replicas, rounded down. Defaults to 25%, but at least 1.",
+    )
+    max_surge: ReplicaBound | None = Field(
+        default=None,
+        max_length=4,
+        pattern=_BOUND,
+        description="Maximum number of replicas above spec.replicas during a rollout, as a number or as a percentage "
+        "of spec.replicas, rounded up. Surge replicas need free devices. Defaults to 25%.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers_as_text(cls, value: Any) -> Any:
+        return whole_numbers_as_text(value)
+
+    def unavailable(self, replicas: int) -> int:
+        """Return maxUnavailable as a number of replicas. Kubernetes computes it the same way: two bounds of 0 would
+        stop every rollout, so maxUnavailable is then at least 1."""
+        bound = max(1, replicas // 4) if self.max_unavailable is None else _replicas_of(self.max_unavailable, replicas)
+        return bound or int(self.surge(replicas) == 0)
+
+    def surge(self, replicas: int) -> int:
+        """Return maxSurge as a number of replicas."""
+        return _replicas_of(self.max_surge or "25%", replicas, round_up=True)
+
+
+def _replicas_of(bound: str, replicas: int, *, round_up: bool = False) -> int:
+    if not bound.endswith("%"):
+        return int(bound)
+    share = int(bound[:-1]) * replicas
+    return -(-share // 100) if round_up else share // 100
+
+
 class ModelDeploymentSpec(Spec):
     """Replicas of a model."""
 
@@ -357,6 +426,9 @@ class ModelDeploymentSpec(Spec):
         default=None,
         description="LowerPriority: new replicas may take the place of running replicas of deployments with a lower "
         "`modelplane.ai/priority`. Absent is Never.",
+    )
+    rollout: Rollout | None = Field(
+        default=None, description="Pace of rollouts. If unset, the defaults of its fields apply."
     )
     template: ReplicaTemplate = Field(description="What each replica is made from.")
     cost: CostLimits | None = Field(

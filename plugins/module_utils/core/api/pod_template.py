@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     allowed_if,
     exactly_one,
     has,
+    whole_numbers_as_text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
     LabelValue,
@@ -110,9 +111,7 @@ class ResourceList(Model):
     @classmethod
     def _whole_numbers_as_text(cls, value: Any) -> Any:
         """`cpu: 4` is how everybody writes it, and Kubernetes reads it as the quantity "4"."""
-        if not isinstance(value, dict):
-            return value
-        return {key: str(item) if type(item) is int else item for key, item in value.items()}
+        return whole_numbers_as_text(value)
 
 
 class Resources(Model):
