@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica, replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
@@ -39,6 +40,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.mod
     model_traffic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.reach import drain_warnings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     Traffic,
     composed_endpoints,
@@ -66,10 +68,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
     SelectorBudgetError,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    DECLARED,
     ReplicaState,
-    remember,
-    replica_state,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -109,6 +108,7 @@ class Plan:
     models: ModelTraffic = field(default_factory=ModelTraffic)
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
     leaving: tuple[api.ModelReplica, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
     unbound: tuple[Refusal, ...] = ()
 
     @property
@@ -135,6 +135,7 @@ class Plan:
             *map(str, memory_shortages(self.deployments, self.clusters, self.schedule.placements)),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
             *self.models.warnings,
+            *rollout.warnings(self.context, self.rollouts),
             *drain.unplaced(self.context, self.schedule),
             *drain_warnings(self.context),
         )
@@ -163,6 +164,7 @@ def plan(
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
     routed: Sequence[api.ModelRoute] = (),
     rollout_width: int = 1,
+    staged: bool = False,
     catalogue: Catalogue | None = None,
 ) -> Plan:
     """Schedule all replicas and compose the desired state of the fleet.
@@ -181,6 +183,7 @@ def plan(
         rollout_width,
         catalogue,
         routed=routed,
+        staged=staged,
     )
     platforms = clusters.platforms(context)
     volumes = Volumes(context)
@@ -188,14 +191,20 @@ def plan(
     manual = _manual(volumes, capacity)
     running, unplanned = _by_deployment(context, deployments)
     existing_replicas = [*running, *map(adapters.replica, manual.values())]
-    mended = _decided(context, deployments, capacity, existing_replicas, options)
+    observed_replicas = rollout.Replicas(context)
+
+    def decide(wanted: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
+        return _decided(context, wanted, capacity, existing, options)
+
+    mended, rollouts = _steps(volumes, observed_replicas, deployments, existing_replicas, decide)
     decided = mended.schedule
-    replicas, waiting = _replicas(volumes, mended, manual)
+    replicas, waiting = _replicas(volumes, mended, manual, rollouts)
     evicted = drain.evicted(context, decided)
-    states = _states(context, [*replicas, *manual.values(), *evicted])
-    leaving = drain.leaving(context, decided, evicted, states)
+    outdated = rollout.outdated(context, rollouts)
+    states = _states(context, observed_replicas, [*replicas, *manual.values(), *evicted, *outdated])
+    leaving = (*drain.leaving(context, decided, evicted, states), *outdated)
     composed = [*replicas, *manual.values(), *leaving]
-    staged = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
+    cached = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
     flow = traffic(context, _endpoints(context, composed, capacity, states))
     models = model_traffic(context, platforms, composed, flow.endpoints)
     return Plan(
@@ -203,7 +212,7 @@ def plan(
         schedule=decided,
         replicas=replicas,
         control=_control(context, composed, platforms, flow, models),
-        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, staged, models),
+        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, cached, models),
         edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
@@ -213,11 +222,56 @@ def plan(
         clusters=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
         deployments=tuple(deployments),
         platforms=platforms,
-        caches=staged,
+        caches=cached,
         traffic=flow,
         models=models,
         states=states,
+        rollouts=tuple(rollouts.values()),
     )
+
+
+Decide = Callable[[Sequence[Deployment], Sequence[Replica]], Mended]
+
+
+def _steps(
+    volumes: Volumes,
+    replicas: rollout.Replicas,
+    deployments: Sequence[Deployment],
+    existing: Sequence[Replica],
+    decide: Decide,
+) -> tuple[Mended, dict[Key, Rollout]]:
+    """Return the placements of all replicas and the steps of rollouts.
+
+    The fleet is scheduled as if every edit could take effect at once. Where that would restart or remove replicas that
+    serve, it is scheduled once more with what the next step of each rollout allows."""
+    context = volumes.context
+    surging = _with_surge(context, deployments, existing)
+    first = decide(surging, existing)
+    rollouts = rollout.begin(context, replicas, first.schedule, _desired(volumes, first))
+    if not rollouts and surging == list(deployments):
+        return first, {}
+    answers: dict[int, Mended] = {}
+
+    def staged(steps: Mapping[Key, Rollout]) -> Schedule:
+        answer = decide(*rollout.staged(steps, deployments, existing))
+        answers[id(answer.schedule)] = answer
+        return answer.schedule
+
+    rollouts, schedule = rollout.with_places(rollouts, first.schedule, staged)
+    rollouts = rollout.finish(rollouts, schedule)
+    decided = rollout.carried_out(rollouts, schedule, first.schedule)
+    return replace(answers[id(schedule)], schedule=decided), rollouts
+
+
+def _with_surge(context: Context, deployments: Sequence[Deployment], existing: Sequence[Replica]) -> list[Deployment]:
+    """Return the deployments with as many replicas as exist: of more than are desired, old ones leave first."""
+    counts = Counter((replica.namespace, replica.deployment) for replica in existing if replica.deployment)
+    if context.observed is None and not context.staged:
+        return list(deployments)
+    return [
+        replace(each, replicas=max(each.replicas, counts[each.key])) if each.replicas and not each.invalid else each
+        for each in deployments
+    ]
 
 
 def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
@@ -247,16 +301,43 @@ def _decided(
         raise PlanError(str(error)) from error
 
 
+def _desired(volumes: Volumes, mended: Mended) -> tuple[api.ModelReplica, ...]:
+    """Return the ModelReplica of each placement; of one that does not change, the existing one."""
+    before = volumes.context.fleet.replicas
+    desired = (_replica(placement, volumes, mended) for placement in mended.schedule.placements)
+    return tuple(before[_key(each)] if before.get(_key(each)) == each else each for each in desired)
+
+
 def _replicas(
-    volumes: Volumes, mended: Mended, manual: Mapping[Key, api.ModelReplica]
+    volumes: Volumes,
+    mended: Mended,
+    manual: Mapping[Key, api.ModelReplica],
+    rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplica of each placement, and the keys of those that wait until other clusters have an edit."""
-    context = volumes.context
-    desired = tuple(_replica(placement, volumes, mended) for placement in mended.schedule.placements)
+    """Return the ModelReplica of each placement, and the keys of those that wait for a later step of a rollout."""
+    desired = _desired(volumes, mended)
     _refuse_equal_names(desired, manual)
-    waiting = _waiting(context, mended.schedule, desired)
-    before = context.fleet.replicas
+    kept = {(each.namespace, each.replica) for each in mended.schedule.placements if each.state == "kept"}
+    waiting = frozenset(
+        (namespace, name)
+        for (namespace, __), step in rollouts.items()
+        for name in step.updating.waiting
+        if (namespace, name) in kept
+    )
+    waiting |= _unreachable_edits(volumes.context, desired, kept)
+    before = volumes.context.fleet.replicas
     return tuple(before[_key(each)] if _key(each) in waiting else each for each in desired), waiting
+
+
+def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], kept: Container[Key]) -> frozenset[Key]:
+    """Return the edited replicas on clusters that do not answer: nothing could be applied there."""
+    return frozenset(
+        _key(each)
+        for each in desired
+        if _key(each) in kept
+        and _silent(context, each.spec.cluster_name)
+        and context.fleet.replicas[_key(each)] != each
+    )
 
 
 def _by_deployment(
@@ -358,31 +439,10 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 
 
-def _waiting(context: Context, decided: Schedule, desired: Iterable[api.ModelReplica]) -> frozenset[Key]:
-    existing = context.fleet.replicas
-    return rollout.waiting(
-        context,
-        [
-            (placement, existing[(placement.namespace, placement.replica)], replica)
-            for placement, replica in zip(decided.placements, desired, strict=True)
-            if placement.state == "kept"
-        ],
-    )
-
-
-def _states(context: Context, composed: Iterable[api.ModelReplica]) -> dict[Key, ReplicaState]:
-    if context.observed is None:
-        return {}
-    found = {}
-    for replica in composed:
-        cluster = replica.spec.cluster_name
-        if context.declared(cluster):
-            found[_key(replica)] = DECLARED
-            continue
-        objects = replica_objects(replica, context.composing)
-        state = replica_state(replica, objects, context.observed_cluster(cluster))
-        found[_key(replica)] = remember(state, context.statuses.get(replica.ref))
-    return found
+def _states(
+    context: Context, replicas: rollout.Replicas, composed: Iterable[api.ModelReplica]
+) -> dict[Key, ReplicaState]:
+    return {} if context.observed is None else {_key(replica): replicas.state(replica) for replica in composed}
 
 
 def _endpoints(

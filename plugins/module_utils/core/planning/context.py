@@ -38,7 +38,7 @@ class Context:
     the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
-    of the last run.
+    of the last run. `staged`: each plan is one step of a rollout on clusters that are not observed too.
     """
 
     fleet: Fleet
@@ -50,6 +50,7 @@ class Context:
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
     routed: Sequence[api.ModelRoute] = ()
+    staged: bool = False
 
     @cached_property
     def prices(self) -> PriceBook:
@@ -104,6 +105,11 @@ class Context:
             return True
         found = self.observed.clusters.get(cluster)
         return found.declared if found else not was_observed(self._status(cluster))
+
+    def advances(self, cluster: str) -> bool:
+        """Return True when an edit changes all replicas on a workload cluster at once: nothing shows when they serve
+        again."""
+        return self.declared(cluster) and not self.staged
 
     def is_file(self, cluster: str) -> bool:
         """Return True when the objects of a workload cluster are known to be files."""

@@ -24,7 +24,11 @@ def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
     """
     if context.observed is None:
         return []
-    keys = sorted((entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.may_stay)
+    keys = sorted(
+        (entry.replica.namespace, entry.replica.name)
+        for entry in decided.dropped
+        if entry.evicted or entry.preempted_by
+    )
     return [context.fleet.replicas[key] for key in keys if key in context.fleet.replicas]
 
 

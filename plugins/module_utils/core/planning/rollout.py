@@ -1,68 +1,430 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rollout of an edit of a deployment: cluster by cluster, so that a bad edit stops at the first cluster."""
+"""Rollouts of a fleet: replicas as the rollout planner sees them, and its answers as inputs of the scheduler."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout as Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollout import (
+    Bounds,
+    Health,
+    Placing,
+    ReplicaView,
+    Updating,
+    failed,
+    give_place,
+    givers,
+    place,
+    update,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Deployment,
+    Dropped,
+    Pending,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
+    DECLARED,
+    ReplicaState,
+    remember,
+    replica_state,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
-Edit = tuple[Placement, api.ModelReplica, api.ModelReplica]
-"""Kept placement with the existing ModelReplica and the desired one."""
+Revision = tuple[str, ...]
+"""Digests of the workloads of a replica: pods restart when one of them changes."""
+
+MAX_TRIES = 8
+"""Replacements in place that a plan tries, at most: each costs as much as the plan."""
 
 
-def waiting(context: Context, edits: Iterable[Edit]) -> frozenset[tuple[str, str]]:
-    """Return the replicas (namespace, name) of kept placements that wait for the rollout on other clusters.
+@dataclass(frozen=True)
+class Rollout:
+    """Step of a rollout of one deployment.
 
-    `edits` are all kept placements with the existing ModelReplica and the desired one; only edits of one deployment
-    wait for each other. A replica that does not serve is changed at once, as the edit may repair it. Serving replicas
-    are changed on `context.rollout` clusters at a time; a cluster counts until its rollout is complete, even when its
-    edit has not been applied yet, as a run may end before that. On an unreachable cluster nothing changes, as nothing
-    could be applied. On a cluster that is not observed replicas are changed at once, as completion would never be
-    known.
+    placing, updating: the two halves of the step.
+    placed: new replicas of this step.
     """
-    if context.observed is None:
-        return frozenset()
-    by_deployment: dict[tuple[str, str], list[Edit]] = {}
-    for entry in edits:
-        by_deployment.setdefault((entry[0].namespace, entry[0].deployment), []).append(entry)
-    found: set[tuple[str, str]] = set()
-    for entries in by_deployment.values():
-        found |= _waiting(context, entries)
-    return frozenset(found)
+
+    key: Key
+    bounds: Bounds
+    views: tuple[ReplicaView, ...]
+    placing: Placing
+    updating: Updating = field(default_factory=Updating)
+    placed: int = 0
+
+    @property
+    def stopped_by(self) -> ReplicaView | None:
+        """Return the replica that stops the rollout; None while it goes on."""
+        return failed(self.views)
+
+    @property
+    def current(self) -> int:
+        """Return the number of replicas of the current revision that exist."""
+        return sum(view.is_current for view in self.views)
+
+    @property
+    def old(self) -> int:
+        """Return the number of replicas of old revisions that exist."""
+        return len(self.views) - self.current
+
+    @property
+    def restarted(self) -> frozenset[str]:
+        """Return the replicas that serve and that this step restarts or removes before another one serves instead."""
+        serving = {view.name for view in self.views if view.serves}
+        return frozenset(serving & (self.updating.updated | self.placing.given))
 
 
-def _waiting(context: Context, entries: Sequence[Edit]) -> set[tuple[str, str]]:
-    busy: set[str] = set()
-    eager: dict[str, list[Placement]] = {}
-    later: set[tuple[str, str]] = set()
-    for placement, existing, desired in entries:
-        if context.declared(placement.cluster):
+class Replicas:
+    """Existing ModelReplicas as they are on their clusters; each is composed once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._states: dict[int, ReplicaState] = {}
+        self._revisions: dict[int, Revision] = {}
+        self._known: list[api.ModelReplica] = []
+
+    def state(self, replica: api.ModelReplica) -> ReplicaState:
+        """Return the observed state of a ModelReplica, or the last known one."""
+        if self._context.declared(replica.spec.cluster_name):
+            return DECLARED
+        self._compose(replica)
+        return self._states[id(replica)]
+
+    def revision(self, replica: api.ModelReplica) -> Revision:
+        """Return the revision of a ModelReplica as it is composed now."""
+        self._compose(replica)
+        return self._revisions[id(replica)]
+
+    def live_revision(self, replica: api.ModelReplica) -> Revision | None:
+        """Return the revision of a ModelReplica on its cluster; None when it is not known."""
+        observed = self._context.observed_cluster(replica.spec.cluster_name)
+        if observed is None or observed.unreachable:
+            return None
+        workloads = _workloads(replica_objects(replica, self._context.composing))
+        live = [observed.objects.like(value) for value in workloads]
+        return None if None in live else _revision(value for value in live if value is not None)
+
+    def _compose(self, replica: api.ModelReplica) -> None:
+        if id(replica) in self._states:
+            return
+        # Models are compared by identity, so they must not be freed meanwhile.
+        self._known.append(replica)
+        objects = replica_objects(replica, self._context.composing)
+        self._revisions[id(replica)] = _revision(_workloads(objects))
+        observed = self._context.observed_cluster(replica.spec.cluster_name)
+        state = replica_state(replica, objects, observed)
+        if is_rolled_out(objects, observed) is False:
+            state = replace(state, complete=False)
+        self._states[id(replica)] = remember(state, self._context.statuses.get(replica.ref))
+
+
+def _workloads(objects: Iterable[Object]) -> list[Object]:
+    return [value for value in objects if value["kind"] in WORKLOADS]
+
+
+def _revision(workloads: Iterable[Object]) -> Revision:
+    return tuple(text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in workloads)
+
+
+def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
+    """Return the bounds of the rollouts of a deployment."""
+    settings, desired = deployment.spec.rollout or Settings(), deployment.spec.replicas
+    return Bounds(desired, settings.surge(desired), settings.unavailable(desired), clusters)
+
+
+def begin(
+    context: Context, replicas: Replicas, decided: Schedule, desired: Sequence[api.ModelReplica]
+) -> dict[Key, Rollout]:
+    """Return the first half of a step of each rollout, by deployment.
+
+    `decided` has each replica that can stay at its place, `desired` the ModelReplica of each of its placements.
+    """
+    views: dict[Key, list[ReplicaView]] = {}
+    for placement, current in zip(decided.placements, desired, strict=True):
+        if placement.state == "kept":
+            existing = context.fleet.replicas[placement.namespace, placement.replica]
+            view = _view(context, replicas, existing, current)
+            views.setdefault((placement.namespace, placement.deployment), []).append(view)
+    unscheduled = {(entry.namespace, entry.deployment): entry.count for entry in decided.pending}
+    for entry in decided.dropped:
+        key, owner = (entry.replica.namespace, entry.replica.name), (entry.replica.namespace, entry.replica.deployment)
+        if not entry.outdated or key not in context.fleet.replicas:
             continue
-        observed = context.observed_cluster(placement.cluster)
-        objects = replica_objects(existing, context.composing)
-        if existing == desired:
-            busy |= {placement.cluster} if is_rolled_out(objects, observed) is False else set()
-        elif observed is not None and observed.unreachable:
-            later.add((placement.namespace, placement.replica))
-        elif serves(objects, observed) is False:
-            busy.add(placement.cluster)
-        else:
-            eager.setdefault(placement.cluster, []).append(placement)
-    for cluster in sorted(eager):
-        if cluster in busy or len(busy) < context.rollout:
-            busy.add(cluster)
-        else:
-            later |= {(placement.namespace, placement.replica) for placement in eager[cluster]}
-    return later
+        if context.advances(entry.replica.cluster):
+            # Its replacement takes its place at once, if there is one.
+            if unscheduled.get(owner, 0) < 1:
+                continue
+            unscheduled[owner] -= 1
+        view = replace(_view(context, replicas, context.fleet.replicas[key], None), fits=False)
+        views.setdefault(owner, []).append(view)
+    rollouts = {}
+    for owner, found in sorted(views.items()):
+        deployment = context.fleet.deployments.get(owner)
+        if deployment is not None and deployment.spec.replicas and not all(view.is_current for view in found):
+            bounds = bounds_of(deployment, context.rollout)
+            ordered = tuple(sorted(found, key=lambda view: view.name))
+            rollouts[owner] = Rollout(owner, bounds, ordered, place(bounds, ordered))
+    return rollouts
+
+
+def _view(
+    context: Context, replicas: Replicas, existing: api.ModelReplica, current: api.ModelReplica | None
+) -> ReplicaView:
+    """Return a replica as the planner sees it. `current`: as its deployment asks for it; None where it cannot be."""
+    is_current = current is not None and (
+        context.advances(existing.spec.cluster_name) or _has_revision(replicas, existing, current)
+    )
+    subject = current if is_current and current is not None and current != existing else existing
+    health, reason = _health(context, existing, replicas.state(subject), is_current=is_current)
+    return ReplicaView(existing.name, existing.spec.cluster_name, is_current, health, reason=reason)
+
+
+def _has_revision(replicas: Replicas, existing: api.ModelReplica, current: api.ModelReplica) -> bool:
+    """Return whether the pods of a replica have the current revision, so that nothing restarts."""
+    live = replicas.live_revision(existing)
+    if live is None:
+        return current == existing or replicas.revision(current) == replicas.revision(existing)
+    return replicas.revision(existing if current == existing else current) == live
+
+
+def _health(
+    context: Context, replica: api.ModelReplica, state: ReplicaState, *, is_current: bool
+) -> tuple[Health, str]:
+    """Return the health of a replica, and why it does not serve."""
+    if state.declared:
+        return "serving", ""
+    if state.remembered or state.serving is None:
+        return "unknown", state.message
+    if state.serving and not (is_current and not state.complete):
+        waiting = _without_endpoint(context, replica) if is_current else ""
+        return ("starting", waiting) if waiting else ("serving", "")
+    return ("failed" if state.failed else "starting"), state.message
+
+
+def _without_endpoint(context: Context, replica: api.ModelReplica) -> str:
+    """Return why requests do not reach a replica that answers; "" if they do, as far as is known.
+
+    Its endpoint must be as ready as the endpoints of other replicas are."""
+    siblings = [
+        each
+        for (namespace, name), each in context.fleet.endpoints.items()
+        if namespace == replica.namespace
+        and name != replica.name
+        and each.labels.get(names.DEPLOYMENT_LABEL) == replica.labels.get(names.DEPLOYMENT_LABEL)
+    ]
+    if not siblings:
+        return ""
+    if (replica.namespace, replica.name) not in context.fleet.endpoints:
+        return "its ModelEndpoint does not exist yet"
+    if any(_is_ready(context, each.name, replica.namespace) for each in siblings) and not _is_ready(
+        context, replica.name, replica.namespace
+    ):
+        return "the gateway has not accepted its ModelEndpoint yet"
+    return ""
+
+
+def _is_ready(context: Context, name: str, namespace: str) -> bool:
+    status = context.statuses.get(Ref(api.ModelEndpoint.KIND, namespace, name))
+    return conditions.known(status, "Ready") is True
+
+
+def staged(
+    rollouts: Mapping[Key, Rollout], deployments: Sequence[Deployment], existing: Sequence[Replica]
+) -> tuple[list[Deployment], list[Replica]]:
+    """Return the inputs of the scheduler for a step of these rollouts."""
+    roles: dict[Key, str] = {}
+    for (namespace, __), rollout in rollouts.items():
+        roles |= {(namespace, name): "removed" for name in rollout.placing.removed}
+        roles |= {(namespace, view.name): "stays" for view in rollout.placing.staying if not view.fits}
+    desired = [
+        replace(each, replicas=_target(rollouts[each.key])) if each.key in rollouts else each for each in deployments
+    ]
+    remaining = []
+    for replica in existing:
+        role = roles.get((replica.namespace, replica.name)) if replica.deployment else None
+        if role != "removed":
+            remaining.append(replace(replica, stays=True) if role == "stays" else replica)
+    return desired, remaining
+
+
+def _target(rollout: Rollout) -> int:
+    return sum(view.fits for view in rollout.placing.staying) + rollout.placing.new
+
+
+def carried_out(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:
+    """Return the schedule of a step with what rollouts remove, and with the replicas that lack a place as users count
+    them. `first`: the schedule without rollouts, which has the reasons."""
+    reasons = {(entry.replica.namespace, entry.replica.name): entry for entry in first.dropped}
+    existing = {(each.namespace, each.replica): each for each in first.placements if each.replica}
+    dropped = list(decided.dropped)
+    for (namespace, deployment), rollout in rollouts.items():
+        for name, reason in rollout.placing.removed.items():
+            key = (namespace, name)
+            if key in reasons:
+                dropped.append(replace(reasons[key], reason=f"{reasons[key].reason}; {reason}"))
+            elif key in existing:
+                at = existing[key]
+                replica = Replica(name, namespace, deployment, at.cluster, at.index, at.engines)
+                dropped.append(Dropped(replica, reason))
+    dropped.sort(key=lambda entry: (entry.replica.namespace, entry.replica.name))
+    pending = [each for entry in decided.pending for each in _pending(entry, rollouts, decided)]
+    return replace(decided, dropped=tuple(dropped), pending=tuple(pending))
+
+
+def _pending(entry: Pending, rollouts: Mapping[Key, Rollout], decided: Schedule) -> Iterator[Pending]:
+    """Yield what is pending of a deployment: surge replicas without a place are not."""
+    key = (entry.namespace, entry.deployment)
+    if key not in rollouts:
+        yield entry
+        return
+    desired = rollouts[key].bounds.desired
+    placed = sum((each.namespace, each.deployment) == key for each in decided.placements)
+    if placed < desired:
+        __, of, rest = entry.message.partition(" replicas scheduled")
+        message = f"{placed} of {desired}{of}{rest}" if of else entry.message
+        yield replace(entry, count=desired - placed, message=message)
+
+
+def placed(rollout: Rollout, decided: Schedule) -> int:
+    """Return how many new replicas of a deployment a schedule has."""
+    return sum(each.state == "new" and (each.namespace, each.deployment) == rollout.key for each in decided.placements)
+
+
+Decide = Callable[[Mapping[Key, Rollout]], Schedule]
+
+
+def with_places(
+    rollouts: Mapping[Key, Rollout], first: Schedule, decide: Decide
+) -> tuple[dict[Key, Rollout], Schedule]:
+    """Return the steps with their replacements in place, and the schedule of all steps.
+
+    A replica that does not fit where it is gives its place only if that makes room for a new one."""
+    steps, decided, tries = dict(rollouts), decide(rollouts), 0
+    for key in sorted(rollouts):
+        if not placed(rollouts[key], first):
+            # Even without all old replicas there is no place.
+            continue
+        names_left = list(givers(steps[key].placing, steps[key].bounds, placed(steps[key], decided)))
+        while names_left and tries < MAX_TRIES:
+            tries += 1
+            tried = {**steps, key: replace(steps[key], placing=give_place(steps[key].placing, names_left.pop(0)))}
+            schedule = decide(tried)
+            if placed(tried[key], schedule) > placed(steps[key], decided) and _keeps(decided, schedule, key):
+                steps, decided = tried, schedule
+                names_left = list(givers(steps[key].placing, steps[key].bounds, placed(steps[key], decided)))
+    return steps, decided
+
+
+def _keeps(before: Schedule, after: Schedule, changed: Key) -> bool:
+    """Return whether all other deployments have as many replicas as before."""
+    counts = [
+        Counter(
+            (each.namespace, each.deployment)
+            for each in schedule.placements
+            if (each.namespace, each.deployment) != changed
+        )
+        for schedule in (before, after)
+    ]
+    return counts[0] == counts[1]
+
+
+def finish(rollouts: Mapping[Key, Rollout], decided: Schedule) -> dict[Key, Rollout]:
+    """Return both halves of each step."""
+    steps = {}
+    for key, rollout in rollouts.items():
+        number_placed = placed(rollout, decided)
+        updating = update(rollout.bounds, rollout.placing.staying, number_placed)
+        steps[key] = replace(rollout, updating=updating, placed=number_placed)
+    return steps
+
+
+def outdated(context: Context, rollouts: Mapping[Key, Rollout]) -> tuple[api.ModelReplica, ...]:
+    """Return the ModelReplicas that no longer match their deployment, and stay until others serve."""
+    return tuple(
+        context.fleet.replicas[namespace, view.name]
+        for (namespace, __), rollout in rollouts.items()
+        for view in rollout.placing.staying
+        if not view.fits
+    )
+
+
+def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
+    """Yield what users should know of rollouts before they run, or while they go on."""
+    for rollout in rollouts:
+        deployment, stopped = "/".join(rollout.key), rollout.stopped_by
+        if stopped:
+            why = f": {stopped.reason}" if stopped.reason else ""
+            yield (
+                f"{deployment}: the rollout stopped at {rollout.current} of {rollout.bounds.desired} replicas, because "
+                f"ModelReplica {stopped.name} on cluster {stopped.cluster} does not start{why}. Fix the deployment, or "
+                "revert the edit; replicas that serve are unchanged"
+            )
+        serving = sum(view.serves for view in rollout.views)
+        down = rollout.restarted
+        if down and len(down) >= serving and not all(context.declared(view.cluster) for view in rollout.views):
+            yield (
+                f"{deployment}: the edit restarts {_only(len(down))} in place, because no cluster has free devices for "
+                f"a surge replica. The model does not serve until it has started again{_last_start(context, rollout)}"
+            )
+        stuck = [view for view in rollout.placing.staying if not view.fits]
+        if stuck and not rollout.placed:
+            yield (
+                f"{deployment}: {len(stuck)} of {rollout.bounds.desired} replicas no longer match the deployment and "
+                "keep serving, because no place fits their replacements"
+            )
+
+
+def _only(count: int) -> str:
+    return "its only replica" if count == 1 else f"all {count} replicas that serve"
+
+
+def _last_start(context: Context, rollout: Rollout) -> str:
+    """Return how long the replicas that restart took to start last time, for a message."""
+    durations = []
+    for name in rollout.restarted:
+        replica = context.fleet.replicas[rollout.key[0], name]
+        observed = context.observed_cluster(replica.spec.cluster_name)
+        status = context.statuses.get(replica.ref)
+        ready = next((each for each in entries(status, "conditions") if each.get("type") == "Ready"), {})
+        if observed is None or ready.get("status") != "True":
+            continue
+        owner = Owner.of(replica)
+        label = names.label_value(owner.replica)
+        pods = observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label)
+        begun = _time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
+        ended = _time(text(ready, "lastTransitionTime"))
+        if begun and ended and ended > begun:
+            durations.append(ended - begun)
+    return f" (the last start took {_duration(max(durations))})" if durations else ""
+
+
+def _time(written: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(written) if written else None
+    except ValueError:
+        return None
+
+
+def _duration(taken: timedelta) -> str:
+    minutes, seconds = divmod(int(taken.total_seconds()), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def serves(desired: Iterable[Object], cluster: ObservedCluster | None) -> bool | None:

@@ -338,7 +338,8 @@ def pools_of(engines: Iterable[PlacedEngine]) -> frozenset[str]:
 @dataclass(frozen=True)
 class Replica:
     """A ModelReplica that exists. `deployment` is empty for one that was written by hand. `preempted_by` is the
-    deployment (namespace/name) that took its place in an earlier run, which it leaves once another one serves."""
+    deployment (namespace/name) that took its place in an earlier run, which it leaves once another one serves.
+    `stays`: if it no longer fits where it is, it stays with its devices until another one serves."""
 
     name: str
     namespace: str
@@ -347,6 +348,7 @@ class Replica:
     index: int
     engines: tuple[PlacedEngine, ...]
     preempted_by: str = ""
+    stays: bool = False
 
 
 @dataclass(frozen=True)
@@ -402,18 +404,19 @@ class Dropped:
 
     `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
     there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): so may it, unless
-    there is no place for another one.
+    there is no place for another one. `outdated`: it no longer fits where it is.
     """
 
     replica: Replica
     reason: str
     evicted: bool = False
     preempted_by: str = ""
+    outdated: bool = False
 
     @property
     def may_stay(self) -> bool:
         """Return True when it may stay for a while."""
-        return self.evicted or bool(self.preempted_by)
+        return self.evicted or bool(self.preempted_by) or (self.outdated and self.replica.stays)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         held = state.deployment.invalid or cluster.unknown
         pinned = [] if held else pin(state.engines, replica, cluster, capacity)
         if isinstance(pinned, str):
-            state.dropped.append(Dropped(replica, pinned))
+            state.dropped.append(Dropped(replica, pinned, outdated=True))
+            if replica.stays:
+                capacity.charge(replica.cluster, replica.engines)
             continue
         engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
         placement = Placement(

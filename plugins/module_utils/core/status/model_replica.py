@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     availability,
     failing_pods,
     failures_text,
+    is_permanent,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, stated, text
@@ -45,6 +46,8 @@ class ReplicaState:
     missing, or which pods fail although it is ready. `remembered`: the state is the last known one, not the current
     one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
     failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
+    `complete`: all its pods have the desired revision and are ready. `failed`: a pod does not start, or a workload
+    makes no progress, until something changes.
     """
 
     accepted: bool | None
@@ -56,6 +59,8 @@ class ReplicaState:
     failure: PodFailure | None = None
     pod: str = ""
     since: str = ""
+    complete: bool = True
+    failed: bool = False
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
@@ -105,6 +110,7 @@ def replica_state(
         failure=failing[0][0] if failing else None,
         pod=failing[0][1][0] if failing else "",
         since=min(filter(None, created), default=""),
+        failed=any(is_permanent(failure) for failure, __ in failing) or any(part.is_stalled for part in parts),
     )
 
 

@@ -20,6 +20,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 )
 
 _AVAILABLE_COUNT = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
+_ERRORS = (("ReplicaFailure", "True"), ("Progressing", "False"))
+"""Conditions, type and status, by which the controller of a workload reports errors."""
 _STUCK = frozenset(
     {
         "CrashLoopBackOff",
@@ -78,13 +80,14 @@ class Availability:
     """Availability of a workload.
 
     `available`: the current revision is available as desired. `answers`: any copy is available, of whatever revision.
-    `message` names what is missing.
+    `message` names what is missing. `is_stalled`: its controller reports that it makes no progress.
     """
 
     exists: bool
     available: bool
     answers: bool
     message: str = ""
+    is_stalled: bool = False
 
 
 def availability(desired: Object, observed: Object | None) -> Availability:
@@ -105,7 +108,8 @@ def availability(desired: Object, observed: Object | None) -> Availability:
     message = f"{name}: {up} of {copies} available"
     if not _is_current(observed):
         message = f"{name}: its controller has not processed the latest change yet"
-    return Availability(True, False, answers, "; ".join([message, *_controller_messages(observed)]))
+    message = "; ".join([message, *_controller_messages(observed)])
+    return Availability(True, False, answers, message, _is_stalled(observed))
 
 
 def any_availability(desired: Object, observed: Object | None) -> Availability:
@@ -126,6 +130,12 @@ def _is_current(observed: Object | None) -> bool:
     return number(observed, "status", "observedGeneration", default=generation) >= generation
 
 
+def _is_stalled(observed: Object) -> bool:
+    """Return whether the progress deadline of a Deployment has passed, or its pods cannot be created."""
+    conditions = entries(observed, "status", "conditions")
+    return any((each.get("type"), each.get("status")) in _ERRORS for each in conditions)
+
+
 def _controller_messages(observed: Object) -> list[str]:
     """Return the errors that the controller of a workload reports: pods that it cannot create, missing progress."""
     conditions = entries(observed, "status", "conditions")
@@ -134,8 +144,7 @@ def _controller_messages(observed: Object) -> list[str]:
     return sorted(
         cut(text(entry, "message"))
         for entry in conditions
-        if (entry.get("type"), entry.get("status")) in (("ReplicaFailure", "True"), ("Progressing", "False"))
-        and text(entry, "message")
+        if (entry.get("type"), entry.get("status")) in _ERRORS and text(entry, "message")
     )
 
 
@@ -159,6 +168,11 @@ class PodFailure:
 
     def __str__(self) -> str:
         return f"container {self.container}: {self.message}" if self.container else self.message
+
+
+def is_permanent(failure: PodFailure) -> bool:
+    """Return whether a failure lasts until something changes. A pod without a node might still get one."""
+    return failure.reason in _STUCK or failure.reason in ("Error", "OOMKilled")
 
 
 def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
