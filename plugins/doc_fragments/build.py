@@ -122,6 +122,19 @@ options:
       - When V(false), that is taken for a wrong O(resources) and fails.
     type: bool
     default: false
+  allow_outage:
+    description:
+      - Whether the run may stop models from serving although no manifest asks for it.
+      - When V(false), a run changes nothing if a ModelService would lose all endpoints that serve, or a deployment more
+        than half of its replicas that serve.
+    type: bool
+    default: false
+  staged:
+    description:
+      - Whether each run is one step of every rollout on clusters that no run observes.
+      - When V(false), an edit changes all replicas on these clusters at once.
+    type: bool
+    default: false
   table_width:
     description:
       - Longest line of RV(table) and RV(services), at least 60.

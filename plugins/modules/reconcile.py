@@ -204,8 +204,9 @@ outcome:
     findings: {pending: ["ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"], unready: []}
 refused:
   description:
-    - The findings of the kinds that O(strict) names, and losses of clusters that services and deployments have to
-      survive and do not, a line each.
+    - The findings of the kinds that O(strict) names, outages that no manifest asks for, rollouts that stopped, and
+      losses of clusters that services and deployments have to survive and do not, a line each.
+    - The run changes nothing because of outages, losses and pending replicas.
   returned: success
   type: list
   elements: str
@@ -349,6 +350,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
+    Refusable,
+    outages,
+    stopped_rollouts,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 ARGUMENTS: dict[str, Any] = {
@@ -410,7 +416,12 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
     building = questions.with_questions(module, building)
-    building = replace(building, tries_losses=params["state"] in ("planned", "built"))
+    refuses: set[Refusable] = {"survival"}
+    if "pending" in params["strict"]:
+        refuses.add("pending")
+    if not params["allow_outage"]:
+        refuses.add("outage")
+    building = replace(building, tries_losses=params["state"] in ("planned", "built"), refuses=frozenset(refuses))
     if building.question and params["state"] != "planned":
         module.fail_json(
             msg="what_if asks what would be, and this run does more than to plan: ask with the playbook plan or status"
@@ -465,6 +476,9 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
     clusters = _clusters(done)
     failed = [name for name, found in clusters.items() if found["failed"]]
     written = done.builds if module.params["state"] != "planned" else []
+    if done.refused:
+        # The last build was not written.
+        written = done.builds[:-1]
     built = manifests.build_result(done.builds[-1], module.params["table_width"], done.builds[:-1])
     control_changed = any(each.changes for each in written) or any(
         each.control is not None and not isinstance(each.control, Failure) and each.control.changed
@@ -483,7 +497,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         **{name: built[name] for name in ("table", "services", "costs", "summary")},
         **_shown(module, done, built, found.summary),
         "outcome": api.wire(found),
-        "refused": refused(found, module.params["strict"]),
+        "refused": list(dict.fromkeys([*done.refused, *refused(found, module.params["strict"])])),
         "clusters": clusters,
         "resized": [asdict(each) for each in done.sizes.resized],
         "failed_clusters": failed,
@@ -526,6 +540,8 @@ def _outcome(
         _warnings(done, manifests.all_warnings),
         resized=[each.cluster for each in done.sizes.resized],
         decision=done.decision.generation if done.decision else None,
+        outages=() if module.params["allow_outage"] else outages(done.builds[-1]),
+        rollouts=stopped_rollouts(done.builds[-1]),
         survey=done.builds[-1].survey,
         answer=done.builds[-1].answer,
         is_preview=module.check_mode or module.params["state"] == "planned",

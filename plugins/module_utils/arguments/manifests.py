@@ -68,6 +68,8 @@ BUILD: dict[str, Any] = {
     "path": {"type": "path", "required": True},
     "lock_timeout": {"type": "float", "default": 60},
     "allow_empty": {"type": "bool", "default": False},
+    "allow_outage": {"type": "bool", "default": False},
+    "staged": {"type": "bool", "default": False},
     "observations": {"type": "path"},
     "prices": {"type": "path"},
     "rollout": {"type": "int", "default": 1},
@@ -138,6 +140,7 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         endpoint_hosts=endpoint_hosts(module),
         hosts=tuple(params.get("hosts") or ()),
         control_unread=params.get("control_unread") or False,
+        staged="step" if params.get("staged") else "",
         progress=progress.of(module),
     )
 

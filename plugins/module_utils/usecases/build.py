@@ -10,7 +10,7 @@ import json
 import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
@@ -38,11 +38,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import stopped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Added, Answer, answer
@@ -114,6 +117,18 @@ class PricesError(StoreError):
         self.problems = tuple(problems)
 
 
+Refusable = Literal["outage", "survival", "pending"]
+"""Kinds of findings for which a run changes nothing."""
+
+
+class RefusedError(Exception):
+    """A run that changes nothing because of findings: `outcome` is what it would do, `lines` are the findings."""
+
+    def __init__(self, outcome: Outcome, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.outcome, self.lines = outcome, tuple(lines)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run.
@@ -128,6 +143,8 @@ class Settings:
     `control_unread`: the fleet has a control cluster, which this run does not read.
     `progress`: where it is reported that another run holds the folder. `question`: what is asked about the fleet as it
     is planned. `tries_losses`: whether losses are tried that services, with `survive` all of them, have to survive.
+    `staged`: the steps of rollouts on clusters that are not observed, as in a Context. `refuses`: the kinds of findings
+    for which nothing is written.
     """
 
     resources: tuple[str, ...]
@@ -151,6 +168,8 @@ class Settings:
     question: Question | None = None
     survive: Survival | None = None
     tries_losses: bool = False
+    staged: RolloutStage = ""
+    refuses: frozenset[Refusable] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -283,6 +302,8 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         outcome = _planned(settings, before)
         outcome = replace(outcome, now=now, statuses=statuses(outcome.plan, now))
         outcome = _with_scenarios(outcome, settings)
+        if not settings.check_mode and (lines := refusals(outcome, settings.refuses)):
+            raise RefusedError(outcome, lines)
         known = _known(settings, outcome.plan)
         after = _files(outcome, known)
         last_pages = {REPORT_FILE: before[REPORT_FILE]} if REPORT_FILE in before else {}
@@ -311,6 +332,34 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     changes = changes.and_of(store.compare(last_pages, new_pages))
     warnings += tuple(map(str, future_entries(outcome.plan.context.prices.catalogue, settings.prices, _today())))
     return replace(outcome, changes=changes, after=after, warnings=warnings)
+
+
+def outages(outcome: Outcome) -> list[str]:
+    """Return the outages that a run causes although no manifest asks for them, each with its place and what to do."""
+    problems = (
+        Problem(
+            each.message,
+            hint="Undo the edit that causes it, make room for replacements first, or set fleet_allow_outage: true",
+            ref=Ref(each.kind, each.namespace, each.name),
+        )
+        for each in outcome.plan.outages
+    )
+    return [str(outcome.loaded.locate(problem)) for problem in problems]
+
+
+def stopped_rollouts(outcome: Outcome) -> list[str]:
+    """Return the rollouts that a replica stops, each with what to do."""
+    return [line for rollout in outcome.plan.rollouts if (line := stopped(rollout))]
+
+
+def refusals(outcome: Outcome, kinds: Container[Refusable]) -> list[str]:
+    """Return the findings of these kinds, a line each with its kind."""
+    lines = [f"outage: {line}" for line in outages(outcome)] if "outage" in kinds else []
+    if "survival" in kinds:
+        lines += [f"survival: {each}" for each in outcome.survey.shortfalls if each.requirement.is_fatal]
+    if "pending" in kinds:
+        lines += [f"pending: {each}" for each in findings(outcome.fleet_status) if each.kind == "pending"]
+    return lines
 
 
 def _known(settings: Settings, decided: Plan) -> KnownFiles | None:
@@ -349,7 +398,9 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
             added = Added(_drained((*loaded.resources, *loaded.unresolved), settings.drain), loaded.invalid)
         catalogue = read_prices(settings.question.prices or "", "fleet_what_if.prices")
         return replace(outcome, answer=answer(outcome.plan, settings.question, settings.options, added, catalogue))
-    if settings.tries_losses:
+    services = outcome.plan.context.fleet.services.values()
+    guards_losses = "survival" in settings.refuses and (settings.survive or any(each.spec.survive for each in services))
+    if settings.tries_losses or guards_losses:
         return replace(outcome, survey=survey(outcome.plan, settings.options, settings.survive))
     return outcome
 
@@ -532,6 +583,7 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
         statuses=state.statuses,
         routed=state.routed,
         rollout_width=settings.rollout,
+        staged=settings.staged,
         catalogue=read_prices(settings.prices),
     )
 

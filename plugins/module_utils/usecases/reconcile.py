@@ -67,7 +67,8 @@ class Settings:
 @dataclass
 class Run:
     """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published."""
+    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published. `refused`:
+    the findings for which the run stopped before it changed more."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Run:
     clusters: dict[str, apply.Outcome] = field(default_factory=dict)
     sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
     decision: apply.Decision | None = None
+    refused: tuple[str, ...] = ()
 
 
 class ControlClusterError(Exception):
@@ -92,7 +94,7 @@ def run(settings: Settings, done: Run) -> None:
 
     Raises what build.build and apply.run raise, InUseError, DecisionError and ControlClusterError.
     """
-    with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder:
+    with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder, contextlib.suppress(build.RefusedError):
         _Work(settings, done, folder).run()
 
 
@@ -141,6 +143,7 @@ class _Work:
         self._check_mode = settings.building.check_mode or settings.state == "planned"
         self._resizer = _resizer(settings, done)
         self._packed: dict[str, tuple[str, Packed]] = {}
+        self._steps: set[tuple[object, ...]] = set()
 
     def run(self) -> None:
         self._observe()
@@ -181,9 +184,12 @@ class _Work:
         done, clusters = self._done, replace(applying, on_control=False)
         # Of clusters, what is of an earlier round is of no comparison.
         done.clusters.clear()
-        for number in range(self._settings.rounds):
+        number, left = 0, self._settings.rounds
+        while left > 0:
             self._observe()
             self._build()
+            # Each step of a rollout takes rounds of its own, and ends: it replaces old replicas.
+            left -= 0 if self._rolls_out() else 1
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
             routing = min(wait, _ROUTING_SECONDS)
@@ -192,10 +198,22 @@ class _Work:
             # control cluster was written to.
             self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
+            number += 1
             if touched:
                 last.append(self._keep(self._apply(clusters, touched, wait=wait)))
             if not any(outcomes.changed for outcomes in last):
                 return
+
+    def _rolls_out(self) -> bool:
+        """Return whether the last build takes a step of a rollout that no earlier build of this run has taken."""
+        steps = {
+            (rollout.key, rollout.old, rollout.placed, rollout.updating.updated, tuple(rollout.placing.removed))
+            for rollout in self._done.builds[-1].plan.rollouts
+            if rollout.is_step
+        }
+        is_new = not steps <= self._steps
+        self._steps |= steps
+        return is_new
 
     def _decide(self, applying: apply.Settings) -> None:
         """Apply to the control cluster, and publish what others apply to workload clusters."""
@@ -243,8 +261,16 @@ class _Work:
             given = replace(given, observations=self._observations)
         if self._settings.observe is not None:
             given = replace(given, preview=self._preview)
+        if self._done.builds:
+            # What the first build accepted needs no second look; outages depend on what serves now.
+            given = replace(given, refuses=given.refuses & {"outage"}, staged="hold" if given.staged else "")
         with self._step("Plan the fleet"):
-            self._done.builds.append(build.build(given))
+            try:
+                self._done.builds.append(build.build(given))
+            except build.RefusedError as error:
+                self._done.builds.append(error.outcome)
+                self._done.refused = error.lines
+                raise
 
     def _apply(
         self, applying: apply.Settings, targets: Sequence[apply.Target], *, check_mode: bool = False, wait: float = 0.0

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 SCHEMA_VERSION = 1
 STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
 """Kinds of findings that `fleet_strict` may name."""
+_FATAL = ("outage", "rollout", "survival")
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20
 _MORE = "and {} more, which the outcome in the result has (-v shows it)"
@@ -61,6 +62,13 @@ class Findings(api.Model):
     unreachable: list[str] = Field(description="Clusters that did not answer.")
     drift: list[str] = Field(description="What the run changed, or would change.")
     warnings: list[str] = Field(description="Warnings.")
+    outage: list[str] = Field(
+        description="Services and deployments that would stop serving although no manifest asks for it; any makes a "
+        "run fail before it changes something, unless `fleet_allow_outage` is set."
+    )
+    rollout: list[str] = Field(
+        description="Rollouts that a replica of the new revision stops because it does not start; any makes a run fail."
+    )
     survival: list[str] = Field(
         description="Losses of clusters that services and deployments do not survive although they have to; any makes "
         "a run fail."
@@ -94,6 +102,8 @@ def outcome(
     resized: Iterable[str] = (),
     decision: int | None = None,
     is_preview: bool = False,
+    outages: Iterable[str] = (),
+    rollouts: Iterable[str] = (),
     survey: Survey | None = None,
     answer: Answer | None = None,
 ) -> Outcome:
@@ -101,8 +111,9 @@ def outcome(
 
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
-    others have to apply. `is_preview`: nothing was changed, and all this is what would be. `survey`: the losses that
-    were tried. `answer`: that to a question; what is pending then is what would be.
+    others have to apply. `is_preview`: nothing was changed, and all this is what would be. `outages` and `rollouts`:
+    outages that it causes, and rollouts that stopped. `survey`: the losses that were tried. `answer`: that to a
+    question; what is pending then is what would be.
     """
     names = {cluster.name for cluster in found.clusters}
     touched = ({each.cluster for each in objects} | set(resized)) & names
@@ -124,6 +135,8 @@ def outcome(
             *(f"cluster {each}: the size of a node pool changed" for each in sorted(set(resized))),
         ],
         warnings=list(dict.fromkeys(warnings)),
+        outage=list(outages),
+        rollout=list(rollouts),
         survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.requirement.is_fatal],
     )
     if answer:
@@ -145,12 +158,12 @@ def outcome(
 
 
 def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
-    """Return the findings of the kinds in `strict` (those of STRICT), and losses that have to be survived and are not,
-    a line each with its kind."""
-    chosen = {*strict, "survival"}
+    """Return the findings of the kinds in `strict` (those of STRICT) and of those that always fail a run, a line each
+    with its kind."""
+    chosen = {*strict, *_FATAL}
     return [
         f"{kind}: {line}"
-        for kind in (*STRICT, "survival")
+        for kind in (*_FATAL, *STRICT)
         if kind in chosen
         for line in first_lines(getattr(found.findings, kind), _MOST_FINDINGS, _MORE)
     ]

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import Outage, outages
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -22,12 +23,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
     clusters,
     drain,
     mounts,
+    outage,
     rollout,
     unbound,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context, RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
     Key,
@@ -110,6 +112,26 @@ class Plan:
     leaving: tuple[api.ModelReplica, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     unbound: tuple[Refusal, ...] = ()
+    serving: frozenset[Key] = frozenset()
+
+    @cached_property
+    def outages(self) -> tuple[Outage, ...]:
+        """Return the outages that the plan causes although no manifest asks for them."""
+        resolutions = {(each.namespace, each.name): each.resolution for each in self.traffic.services}
+        if not self.context.fleet.serves_paths:
+            resolutions |= {
+                (each.route.service.namespace, each.route.service.name): each.route.resolution
+                for each in self.models.routes
+            }
+        changes = outage.Changes(
+            self.context,
+            self.schedule,
+            self.rollouts,
+            self.serving,
+            frozenset(map(_key, self.composed)),
+            resolutions,
+        )
+        return tuple(outages(changes.deployments(), changes.services()))
 
     @property
     def composed(self) -> tuple[api.ModelReplica, ...]:
@@ -164,7 +186,7 @@ def plan(
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
     routed: Sequence[api.ModelRoute] = (),
     rollout_width: int = 1,
-    staged: bool = False,
+    staged: RolloutStage = "",
     catalogue: Catalogue | None = None,
 ) -> Plan:
     """Schedule all replicas and compose the desired state of the fleet.
@@ -205,7 +227,7 @@ def plan(
     leaving = (*drain.leaving(context, decided, evicted, states), *outdated)
     composed = [*replicas, *manual.values(), *leaving]
     cached = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
-    flow = traffic(context, _endpoints(context, composed, capacity, states))
+    flow = traffic(context, _endpoints(context, composed, capacity, states, rollout.withdrawn(context, rollouts)))
     models = model_traffic(context, platforms, composed, flow.endpoints)
     return Plan(
         context=context,
@@ -227,6 +249,7 @@ def plan(
         models=models,
         states=states,
         rollouts=tuple(rollouts.values()),
+        serving=_serving(context, observed_replicas),
     )
 
 
@@ -445,18 +468,30 @@ def _states(
     return {} if context.observed is None else {_key(replica): replicas.state(replica) for replica in composed}
 
 
+def _serving(context: Context, replicas: rollout.Replicas) -> frozenset[Key]:
+    """Return the existing replicas that serve now, on clusters that are observed."""
+    if context.observed is None:
+        return frozenset()
+    return frozenset(
+        key
+        for key, replica in context.fleet.replicas.items()
+        if replicas.state(replica).serving and not _silent(context, replica.spec.cluster_name)
+    )
+
+
 def _endpoints(
     context: Context,
     composed: Iterable[api.ModelReplica],
     capacity: Iterable[Cluster],
     states: Mapping[Key, ReplicaState],
+    withdrawn: Container[Key],
 ) -> tuple[api.ModelEndpoint, ...]:
     urls = {
         cluster.name: cluster.gateway_address and (cluster.gateway_url or http_url(cluster.gateway_address))
         for cluster in capacity
         if cluster.unknown != _INVALID and (cluster.gateway_address or context.answered(cluster.name))
     }
-    serving = {key: state.serving for key, state in states.items()}
+    serving = {key: state.serving if key not in withdrawn else False for key, state in states.items()}
     return composed_endpoints(context, composed, urls, serving)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
@@ -29,6 +29,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import ServingIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 
+RolloutStage = Literal["", "step", "hold"]
+
 
 @dataclass(frozen=True)
 class Context:
@@ -38,7 +40,8 @@ class Context:
     the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
-    of the last run. `staged`: each plan is one step of a rollout on clusters that are not observed too.
+    of the last run. `staged`: rollouts on clusters that are not observed take one step (`step`), or none
+    (`hold`), instead of all at once.
     """
 
     fleet: Fleet
@@ -50,7 +53,7 @@ class Context:
     catalogue: Catalogue | None = None
     assumed: AssumedPrices | None = None
     routed: Sequence[api.ModelRoute] = ()
-    staged: bool = False
+    staged: RolloutStage = ""
 
     @cached_property
     def prices(self) -> PriceBook:

@@ -24,13 +24,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
     update,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
+    endpoint_objects,
+    endpoint_problem,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Deployment,
     Dropped,
@@ -38,7 +42,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Replica,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     DECLARED,
     ReplicaState,
@@ -83,6 +88,11 @@ class Rollout:
     def old(self) -> int:
         """Return the number of replicas of old revisions that exist."""
         return len(self.views) - self.current
+
+    @property
+    def is_step(self) -> bool:
+        """Return whether something changes in this step."""
+        return bool(self.placed or self.updating.updated or self.placing.removed)
 
     @property
     def restarted(self) -> frozenset[str]:
@@ -209,7 +219,7 @@ def _health(
 ) -> tuple[Health, str]:
     """Return the health of a replica, and why it does not serve."""
     if state.declared:
-        return "serving", ""
+        return ("unknown", "no run observes its cluster") if context.staged == "hold" else ("serving", "")
     if state.remembered or state.serving is None:
         return "unknown", state.message
     if state.serving and not (is_current and not state.complete):
@@ -231,18 +241,22 @@ def _without_endpoint(context: Context, replica: api.ModelReplica) -> str:
     ]
     if not siblings:
         return ""
-    if (replica.namespace, replica.name) not in context.fleet.endpoints:
+    endpoint = context.fleet.endpoints.get((replica.namespace, replica.name))
+    if endpoint is None:
         return "its ModelEndpoint does not exist yet"
-    if any(_is_ready(context, each.name, replica.namespace) for each in siblings) and not _is_ready(
-        context, replica.name, replica.namespace
-    ):
+    if not _is_ready(context, endpoint) and any(_is_ready(context, each) for each in siblings):
         return "the gateway has not accepted its ModelEndpoint yet"
     return ""
 
 
-def _is_ready(context: Context, name: str, namespace: str) -> bool:
-    status = context.statuses.get(Ref(api.ModelEndpoint.KIND, namespace, name))
-    return conditions.known(status, "Ready") is True
+def _is_ready(context: Context, endpoint: api.ModelEndpoint) -> bool:
+    """Return whether the gateway sends requests to an endpoint."""
+    if context.observed is None or not context.fleet.serves_paths:
+        return True
+    backend = backend_of(context.fleet.path_gateway)
+    objects = endpoint_objects(endpoint, context.composing, backend)
+    ready = model_endpoint(endpoint, objects, context.observed.seen, endpoint_problem(endpoint)).condition(READY)
+    return ready is not None and ready.status == "True"
 
 
 def staged(
@@ -365,17 +379,24 @@ def outdated(context: Context, rollouts: Mapping[Key, Rollout]) -> tuple[api.Mod
     )
 
 
+def withdrawn(context: Context, rollouts: Mapping[Key, Rollout]) -> frozenset[Key]:
+    """Return the replicas whose endpoints leave the routes before they restart in place.
+
+    Others must serve meanwhile. A replica with several copies of each engine goes on serving while it restarts."""
+    found: set[Key] = set()
+    for (namespace, __), rollout in rollouts.items():
+        if sum(view.serves for view in rollout.views) > len(rollout.restarted):
+            keys = ((namespace, name) for name in rollout.restarted)
+            found.update(
+                key for key in keys if min(each.copies for each in context.fleet.replicas[key].spec.engines) < 2
+            )
+    return frozenset(found)
+
+
 def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
     """Yield what users should know of rollouts before they run, or while they go on."""
     for rollout in rollouts:
-        deployment, stopped = "/".join(rollout.key), rollout.stopped_by
-        if stopped:
-            why = f": {stopped.reason}" if stopped.reason else ""
-            yield (
-                f"{deployment}: the rollout stopped at {rollout.current} of {rollout.bounds.desired} replicas, because "
-                f"ModelReplica {stopped.name} on cluster {stopped.cluster} does not start{why}. Fix the deployment, or "
-                "revert the edit; replicas that serve are unchanged"
-            )
+        deployment = "/".join(rollout.key)
         serving = sum(view.serves for view in rollout.views)
         down = rollout.restarted
         if down and len(down) >= serving and not all(context.declared(view.cluster) for view in rollout.views):
@@ -389,6 +410,19 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
                 f"{deployment}: {len(stuck)} of {rollout.bounds.desired} replicas no longer match the deployment and "
                 "keep serving, because no place fits their replacements"
             )
+
+
+def stopped(rollout: Rollout) -> str:
+    """Return why a rollout does not go on, and what to do; "" while it goes on."""
+    broken = rollout.stopped_by
+    if broken is None:
+        return ""
+    why = f": {broken.reason}" if broken.reason else ""
+    return (
+        f"{'/'.join(rollout.key)}: the rollout stopped with {rollout.current} of {rollout.bounds.desired} replicas "
+        f"updated, because ModelReplica {broken.name} on cluster {broken.cluster} does not start{why}. Correct the "
+        f"deployment or revert the edit; {rollout.old} replicas keep the old revision"
+    )
 
 
 def _only(count: int) -> str:

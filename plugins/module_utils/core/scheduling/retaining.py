@@ -23,6 +23,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
 
+SCALED_DOWN = "scaled down"
+"""Reason for a replica of more than are desired."""
+
 
 @dataclass
 class Kept:
@@ -157,7 +160,7 @@ def _give_up(
     deployment = state.deployment
     own = preference(deployment, fleet[entry.replica.cluster])
     if not deployment.returns or all(preference(deployment, fleet[each.replica.cluster]) >= own for each in kept):
-        state.dropped.append(Dropped(entry.replica, "scaled down"))
+        state.dropped.append(Dropped(entry.replica, SCALED_DOWN))
         return
     state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))
     charge(entry, capacity)

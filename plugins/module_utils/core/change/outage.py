@@ -1,0 +1,87 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Outage guard: changes that would stop a model from serving although no manifest asks for it.
+
+The guard compares what serves now with what still serves after the change, whatever planned it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class DeploymentChange:
+    """Change of the replicas of a deployment.
+
+    serving: replicas that serve now.
+    stopping: those of them that stop serving, each with the reason.
+    accepted: those of `stopping` that the manifests, or the bounds of the rollout, allow.
+    """
+
+    namespace: str
+    name: str
+    serving: frozenset[str]
+    stopping: Mapping[str, str] = field(default_factory=dict)
+    accepted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ServiceChange:
+    """Change of the endpoints of a service.
+
+    before: endpoints that serve now.
+    after: endpoints that still serve after the change.
+    was_routed: the gateway routed requests to the service before.
+    reasons: why endpoints stop serving.
+    is_accepted: the manifests ask for the loss of all endpoints.
+    """
+
+    namespace: str
+    name: str
+    before: frozenset[str]
+    after: frozenset[str]
+    was_routed: bool = False
+    reasons: tuple[str, ...] = ()
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A service without endpoints, or a deployment that loses most of its serving replicas."""
+
+    kind: Literal["ModelService", "ModelDeployment"]
+    namespace: str
+    name: str
+    message: str
+
+
+def outages(deployments: Iterable[DeploymentChange], services: Iterable[ServiceChange]) -> Iterator[Outage]:
+    """Yield the outages that a change causes, deployments first."""
+    for deployment in deployments:
+        stopping = {name: why for name, why in deployment.stopping.items() if name not in deployment.accepted}
+        if 2 * len(stopping) > len(deployment.serving):
+            message = f"{_part(stopping, deployment.serving)} would stop serving: {_reasons(stopping)}"
+            yield Outage("ModelDeployment", deployment.namespace, deployment.name, message)
+    for service in services:
+        if service.after or service.is_accepted or not (service.before or service.was_routed):
+            continue
+        endpoints = f" ({', '.join(sorted(service.before))})" if service.before else ""
+        why = "; ".join(service.reasons) or "its selectors match no endpoint that serves"
+        message = f"the service would lose all endpoints that serve{endpoints}: {why}"
+        yield Outage("ModelService", service.namespace, service.name, message)
+
+
+def _part(stopping: Mapping[str, str], serving: frozenset[str]) -> str:
+    if len(serving) == 1:
+        return "the only replica that serves"
+    return f"{len(stopping)} of {len(serving)} replicas that serve"
+
+
+def _reasons(stopping: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, why in sorted(stopping.items()):
+        by_reason.setdefault(why, []).append(name)
+    return "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
