@@ -60,7 +60,9 @@ def first(live: LiveFleet) -> Iterator[None]:
     live.settings["fleet_wait"] = 60
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     filler = fleets.deployment("filler", 3, clusterSelector=ON_WEST)
-    live.write("models.yaml", solo() + filler + single() + fleets.service("chat", "solo") + fleets.service("one", "single"))
+    live.write(
+        "models.yaml", solo() + filler + single() + fleets.service("chat", "solo") + fleets.service("one", "single")
+    )
     live.run("reconcile").ok()
     assert len(placed(live, "solo")) == 3
     yield
@@ -146,7 +148,8 @@ def test_an_edit_that_leaves_a_service_without_endpoints_changes_nothing(live: L
     for arguments in (("--check",), ()):
         run = live.run("reconcile", *arguments)
         assert run.code == 2
-        assert "ModelService team/one: the service would lose all endpoints that serve" in " ".join(run.output.split())
+        said = " ".join(run.output.split())
+        assert "ModelService team/one: The service would lose all endpoints that serve" in said, run.output
         assert "fleet_allow_outage" in run.output
     live.settings["fleet_allow_outage"] = True
     live.run("reconcile").ok()

@@ -41,6 +41,16 @@ class Bounds:
     unavailable: int = 1
     clusters: int = 1
 
+    def least(self, replicas: int) -> int:
+        """Return how many of so many replicas have to serve.
+
+        `unavailable` is of the desired replicas: of fewer, which lack free devices, fewer may stop. The last one only
+        stops if a single replica is desired, or if all may stop."""
+        if replicas >= self.desired:
+            return max(0, self.desired - self.unavailable)
+        allowed = max(min(1, self.unavailable), self.unavailable * replicas // self.desired)
+        return max(int(1 < self.desired > self.unavailable), replicas - allowed)
+
 
 @dataclass(frozen=True)
 class ReplicaView:
@@ -94,6 +104,9 @@ class Updating:
 
     updated: frozenset[str] = frozenset()
     waiting: Mapping[str, str] = field(default_factory=dict)
+
+
+_NO_PLACE = "it no longer matches its deployment, and no place fits its replacement"
 
 
 def failed(views: Sequence[ReplicaView]) -> ReplicaView | None:
@@ -176,14 +189,16 @@ def update(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) -> Updat
             budget -= 1
         else:
             waiting[view.name] = _reason(broken, is_surging, bounds)
-    waiting |= {view.name: _reason(broken, is_surging, bounds) for view in staying if not view.fits}
+    coming = placed > 0 or is_surging
+    for view in staying:
+        if not view.fits:
+            waiting[view.name] = _reason(broken, coming, bounds) if broken or coming else _NO_PLACE
     return Updating(frozenset(updated), waiting)
 
 
 def _budget(views: Sequence[ReplicaView], bounds: Bounds, placed: int) -> int:
     """Return how many replicas that serve may stop serving now."""
-    least = min(bounds.desired, len(views) + placed) - bounds.unavailable
-    return sum(view.serves for view in views) - max(0, least)
+    return sum(view.serves for view in views) - bounds.least(len(views) + placed)
 
 
 def _reason(broken: ReplicaView | None, is_surging: bool, bounds: Bounds) -> str:
@@ -192,6 +207,6 @@ def _reason(broken: ReplicaView | None, is_surging: bool, bounds: Bounds) -> str
         return f"the rollout stopped, because replica {broken.name} on {broken.cluster} does not start{why}"
     if is_surging:
         return "it stays until a replica of the current revision serves instead"
-    if bounds.unavailable == 0:
+    if bounds.unavailable < 1:
         return "no place has free devices for a surge replica, and maxUnavailable is 0"
     return "it changes once the replicas that changed before it serve"

@@ -1,0 +1,126 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Simulated fleet for the rollout planner: replicas of one deployment, clusters with free places, engines that start,
+fail, or whose cluster does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollout import (
+    Bounds,
+    Placing,
+    ReplicaView,
+    Updating,
+    give_place,
+    givers,
+    place,
+    update,
+)
+
+
+@dataclass
+class Simulation:
+    """A deployment on a fleet. `free` are the places without a replica, by cluster; `starts` says whether replicas of
+    the current revision start."""
+
+    bounds: Bounds
+    views: list[ReplicaView]
+    free: dict[str, int]
+    starts: bool = True
+    log: list[str] = field(default_factory=list)
+    _number: int = 0
+
+    @property
+    def serving(self) -> int:
+        return sum(view.serves for view in self.views)
+
+    def plan(self) -> tuple[Placing, list[str], Updating]:
+        """Return a step: both halves, and the clusters of its new replicas."""
+        placing = place(self.bounds, self.views)
+        placed = self._places(placing)
+        while len(placed) < placing.new and (names := givers(placing, self.bounds, len(placed))):
+            tried = give_place(placing, names[0])
+            if len(self._places(tried)) <= len(placed):
+                break
+            placing, placed = tried, self._places(tried)
+        return placing, placed, update(self.bounds, placing.staying, len(placed))
+
+    def _places(self, placing: Placing) -> list[str]:
+        free = dict(self.free)
+        for view in self.views:
+            if view.name in placing.removed:
+                free[view.cluster] += 1
+        names = [cluster for cluster in sorted(free) for __ in range(free[cluster])]
+        return names[: placing.new]
+
+    def actions(self, step: tuple[Placing, list[str], Updating]) -> list[tuple[str, str]]:
+        """Return the changes of a step, which are independent of each other but for the order of these kinds."""
+        placing, placed, updating = step
+        return [
+            *(("remove", name) for name in sorted(placing.removed)),
+            *(("create", cluster) for cluster in placed),
+            *(("update", name) for name in sorted(updating.updated)),
+        ]
+
+    def apply(self, action: tuple[str, str]) -> None:
+        kind, subject = action
+        self.log.append(f"{kind} {subject}")
+        if kind == "create":
+            self._number += 1
+            self.free[subject] -= 1
+            self.views.append(ReplicaView(f"new-{self._number}", subject, True, "starting"))
+            return
+        (view,) = [each for each in self.views if each.name == subject]
+        self.views.remove(view)
+        if kind == "remove":
+            self.free[view.cluster] += 1
+        else:
+            self.views.append(replace(view, is_current=True, health="starting", reason=""))
+
+    def settle(self, random: Random | None = None) -> None:
+        """Let replicas that start serve or fail, with `random` some of them."""
+        for index, view in enumerate(self.views):
+            if view.health == "starting" and (random is None or random.random() < 0.6):
+                serves = self.starts or not view.is_current
+                self.views[index] = replace(
+                    view, health="serving" if serves else "failed", reason="" if serves else "ImagePullBackOff"
+                )
+
+    @property
+    def is_done(self) -> bool:
+        placing, placed, updating = self.plan()
+        return not (placing.removed or placed or updating.updated)
+
+
+def story(title: str, simulation: Simulation, steps: int = 12) -> Iterator[str]:
+    """Yield the whole sequence of a rollout as text."""
+    bounds = simulation.bounds
+    yield f"# {title}"
+    yield (
+        f"# desired {bounds.desired}, maxSurge {bounds.surge}, maxUnavailable {bounds.unavailable}, "
+        f"free {sum(simulation.free.values())}"
+    )
+    for number in range(steps):
+        step = simulation.plan()
+        actions = simulation.actions(step)
+        for action in actions:
+            simulation.apply(action)
+        least = simulation.serving
+        simulation.settle()
+        waiting = sorted(set(step[2].waiting.values()))
+        if not actions:
+            yield (
+                f"done: {_state(simulation)}" if not waiting else f"stopped: {_state(simulation)}; {'; '.join(waiting)}"
+            )
+            return
+        words = ", ".join(" ".join(action) for action in actions)
+        yield f"{number + 1}. {words}; serving {least}, then {_state(simulation)}"
+
+
+def _state(simulation: Simulation) -> str:
+    old = sum(view.serves and not view.is_current for view in simulation.views)
+    new = sum(view.serves and view.is_current for view in simulation.views)
+    return f"{old} old and {new} new serve of {len(simulation.views)}"
