@@ -334,6 +334,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import steps as steps_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import what_if as what_if_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import (
@@ -344,6 +345,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.secret_copies import by_hand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.steps import rollout_steps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
@@ -567,6 +569,10 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
             f"{each.cluster}: node pool {each.pool}: {each.before} to {each.after} nodes" for each in done.sizes.resized
         ]
         table += ["", *sizes] if sizes else []
+        steps = rollout_steps(last.plan, last.forecast)
+        if steps:
+            document = {**document, "rollouts": [api.wire(each) for each in steps]}
+            table += ["", *steps_output.table(steps, width)]
         table += ["", _decision_text(done.decision, module.check_mode)] if done.decision else []
         secrets = by_hand(_uncopied(module, planned), os.path.join(module.params["path"], PLAN_FILE), width)
         table += ["", *secrets] if secrets else []

@@ -41,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, PlanError, forecast, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
@@ -177,7 +177,8 @@ class Outcome:
     """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
     about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
     `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
-    one was asked, `survey` has the losses that were tried."""
+    one was asked, `survey` has the losses that were tried. `forecast` are the plans after this one, up to the desired
+    state; their files are `after` and their changes `changes` if the run writes nothing."""
 
     plan: Plan
     loaded: Loaded
@@ -191,6 +192,7 @@ class Outcome:
     commit: str = ""
     answer: Answer | None = None
     survey: Survey = field(default_factory=Survey)
+    forecast: Sequence[Plan] = ()
 
     @property
     def cost_before(self) -> cost_output.Before | None:
@@ -305,7 +307,11 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         if not settings.check_mode and (lines := refusals(outcome, settings.refuses)):
             raise RefusedError(outcome, lines)
         known = _known(settings, outcome.plan)
-        after = _files(outcome, known)
+        desired = outcome
+        if settings.check_mode and outcome.plan.context.observed is not None:
+            outcome = replace(outcome, forecast=_forecast(outcome.plan, settings.options))
+            desired = replace(outcome, plan=outcome.forecast[-1]) if outcome.forecast else outcome
+        after = _files(desired, known)
         last_pages = {REPORT_FILE: before[REPORT_FILE]} if REPORT_FILE in before else {}
         pages = {name: text for name, text in last_pages.items() if is_whole_report(text)}
         changes = store.compare(before, {**after, **last_pages})
@@ -332,6 +338,13 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
     changes = changes.and_of(store.compare(last_pages, new_pages))
     warnings += tuple(map(str, future_entries(outcome.plan.context.prices.catalogue, settings.prices, _today())))
     return replace(outcome, changes=changes, after=after, warnings=warnings)
+
+
+def _forecast(decided: Plan, options: Options) -> list[Plan]:
+    """Return the plans after a plan; what cannot be planned ahead is left to the run."""
+    with contextlib.suppress(PlanError):
+        return forecast(decided, options)
+    return []
 
 
 def outages(outcome: Outcome) -> list[str]:

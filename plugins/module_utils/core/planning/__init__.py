@@ -207,6 +207,10 @@ def plan(
         routed=routed,
         staged=staged,
     )
+    return _plan(context, options)
+
+
+def _plan(context: Context, options: Options | None) -> Plan:
     platforms = clusters.platforms(context)
     volumes = Volumes(context)
     deployments, capacity = _inputs(context, platforms)
@@ -251,6 +255,34 @@ def plan(
         rollouts=tuple(rollouts.values()),
         serving=_serving(context, observed_replicas),
     )
+
+
+MAX_STEPS = 60
+"""Steps that a forecast looks ahead, at most: each costs as much as the plan."""
+
+
+def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
+    """Return the plans of the runs or rounds after a plan, as if all that each of them changes served then; the last
+    one is the fleet in its desired state. Raises PlanError."""
+    steps: list[Plan] = []
+    last = decided
+    while len(steps) < MAX_STEPS and (last.rollouts or last.leaving or _lacks_endpoints(last)):
+        fleet = replace(
+            last.context.fleet,
+            replicas={_key(each): each for each in (*last.replicas, *last.leaving)},
+            endpoints={(each.namespace, each.name): each for each in last.traffic.endpoints},
+        )
+        following = _plan(replace(last.context, fleet=fleet, staged="forecast"), options)
+        if steps and following.composed == last.composed and following.traffic.endpoints == last.traffic.endpoints:
+            break
+        steps.append(following)
+        last = following
+    return steps
+
+
+def _lacks_endpoints(decided: Plan) -> bool:
+    """Return whether a replica gets its endpoint once it serves."""
+    return any(state.serving is not True for state in decided.states.values())
 
 
 Decide = Callable[[Sequence[Deployment], Sequence[Replica]], Mended]

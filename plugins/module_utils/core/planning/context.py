@@ -29,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import ServingIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 
-RolloutStage = Literal["", "step", "hold"]
+RolloutStage = Literal["", "step", "hold", "forecast"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Context:
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
     of the last run. `staged`: rollouts on clusters that are not observed take one step (`step`), or none
-    (`hold`), instead of all at once.
+    (`hold`), instead of all at once; with `forecast`, all replicas of all clusters are taken to serve.
     """
 
     fleet: Fleet

@@ -102,7 +102,7 @@ class Changes:
                 for endpoint in self._owners
                 if endpoint[0] == service.namespace
                 and endpoint in fleet.endpoints
-                and _selects(service, fleet.endpoints[endpoint].labels)
+                and selects(service, fleet.endpoints[endpoint].labels)
             }
             members = self.resolutions[key].members if key in self.resolutions else ()
             after = {
@@ -125,7 +125,7 @@ class Changes:
     def _new_only(self, service: api.ModelService, before: set[Key]) -> bool:
         """Return whether nothing of a service served, although its route is there: then there is nothing to lose."""
         selected = any(
-            endpoint[0] == service.namespace and _selects(service, each.labels)
+            endpoint[0] == service.namespace and selects(service, each.labels)
             for endpoint, each in self.context.fleet.endpoints.items()
         )
         return selected and not before
@@ -145,7 +145,7 @@ class Changes:
             if key[0] == service.namespace
             and key not in owners
             and deployment.spec.replicas
-            and _selects(service, deployment_labels(deployment))
+            and selects(service, deployment_labels(deployment))
         )
         return next(others, None) is None
 
@@ -157,5 +157,6 @@ def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:
     return {**written, names.DEPLOYMENT_LABEL: names.label_value(deployment.name)}
 
 
-def _selects(service: api.ModelService, labels: Mapping[str, str]) -> bool:
+def selects(service: api.ModelService, labels: Mapping[str, str]) -> bool:
+    """Return whether a ModelService selects endpoints with these labels."""
     return any(entry.selector.match_labels.items() <= labels.items() for entry in service.spec.endpoints)

@@ -112,7 +112,7 @@ class Replicas:
 
     def state(self, replica: api.ModelReplica) -> ReplicaState:
         """Return the observed state of a ModelReplica, or the last known one."""
-        if self._context.declared(replica.spec.cluster_name):
+        if self._context.staged == "forecast" or self._context.declared(replica.spec.cluster_name):
             return DECLARED
         self._compose(replica)
         return self._states[id(replica)]
@@ -125,7 +125,7 @@ class Replicas:
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
         """Return the revision of a ModelReplica on its cluster; None when it is not known."""
         observed = self._context.observed_cluster(replica.spec.cluster_name)
-        if observed is None or observed.unreachable:
+        if observed is None or observed.unreachable or self._context.staged == "forecast":
             return None
         workloads = _workloads(replica_objects(replica, self._context.composing))
         live = [observed.objects.like(value) for value in workloads]

@@ -1,0 +1,123 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Steps of rollouts: what a run changes, in which order, and what waits for what."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import wrapped
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.outage import deployment_labels, selects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+
+Action = Literal["create", "restart", "remove"]
+_MOST_STEPS = 8
+
+
+class ReplicaStep(api.Model):
+    """Change of one replica in a step."""
+
+    action: Action = Field(description="`create`, `restart` in place, or `remove`.")
+    replica: str = Field(description="Name of the ModelReplica.")
+    cluster: str = Field(description="Cluster of the replica.")
+
+
+class RolloutSteps(api.Model):
+    """Rollout of a ModelDeployment: the steps that are left, each of which begins when the previous one serves."""
+
+    namespace: str = Field(description="Namespace of the ModelDeployment.")
+    deployment: str = Field(description="Name of the ModelDeployment.")
+    desired: int = Field(description="Desired number of replicas.")
+    updated: int = Field(description="Replicas that have the current revision.")
+    old: int = Field(description="Replicas that have an old revision.")
+    services: list[str] = Field(description="ModelServices that route requests to the deployment.")
+    stopped: str = Field(description="Replica that stops the rollout, and why; empty while it continues.")
+    steps: list[list[ReplicaStep]] = Field(description="Changes of each step.")
+    waiting: str = Field(description="Why old replicas that are left do not change; empty if all change.")
+
+
+def rollout_steps(decided: Plan, forecast: Sequence[Plan]) -> list[RolloutSteps]:
+    """Return the steps of each rollout of a plan. `forecast`: the plans after it."""
+    return [_steps(rollout, decided, forecast) for rollout in decided.rollouts]
+
+
+def _steps(rollout: Rollout, decided: Plan, forecast: Sequence[Plan]) -> RolloutSteps:
+    namespace, name = rollout.key
+    steps, last = [], rollout
+    for plan in (decided, *forecast):
+        following = next((each for each in plan.rollouts if each.key == rollout.key), None)
+        if following is None:
+            break
+        last = following
+        if changes := list(_changes(following, plan)):
+            steps.append(changes)
+    broken = rollout.stopped_by
+    left = sorted(set(last.updating.waiting.values())) if not last.is_step else []
+    deployment = decided.context.fleet.deployments[rollout.key]
+    services = [
+        service.name
+        for service in decided.context.fleet.services.values()
+        if service.namespace == namespace and selects(service, deployment_labels(deployment))
+    ]
+    return api.construct(
+        RolloutSteps,
+        namespace=namespace,
+        deployment=name,
+        desired=rollout.bounds.desired,
+        updated=rollout.current,
+        old=rollout.old,
+        services=sorted(services),
+        stopped=f"{broken.name} on {broken.cluster}: {broken.reason}".removesuffix(": ") if broken else "",
+        steps=steps,
+        waiting="; ".join(left),
+    )
+
+
+def _changes(rollout: Rollout, plan: Plan) -> Iterator[ReplicaStep]:
+    clusters = {view.name: view.cluster for view in rollout.views}
+    for name in sorted(rollout.placing.removed):
+        yield _change("remove", name, clusters[name])
+    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
+        if placement.state == "new" and (placement.namespace, placement.deployment) == rollout.key:
+            yield _change("create", replica.name, placement.cluster)
+    for name in sorted(rollout.updating.updated):
+        yield _change("restart", name, clusters[name])
+
+
+def _change(action: Action, replica: str, cluster: str) -> ReplicaStep:
+    return api.construct(ReplicaStep, action=action, replica=replica, cluster=cluster)
+
+
+def table(rollouts: Iterable[RolloutSteps], width: int) -> list[str]:
+    """Return rollouts as lines for people: a summary of each first, then its steps."""
+    lines: list[str] = []
+    for rollout in rollouts:
+        lines += ["", *textwrap.wrap(_summary(rollout), width, subsequent_indent="  ", break_on_hyphens=False)]
+        for number, step in enumerate(rollout.steps[:_MOST_STEPS], 1):
+            lines += wrapped([f"{number}. {_step(step)}"], width)
+        if len(rollout.steps) > _MOST_STEPS:
+            lines.append(f"    and {count(len(rollout.steps) - _MOST_STEPS, 'more step')}")
+        if rollout.waiting:
+            lines += wrapped([f"{count(rollout.old, 'old replica')} left unchanged: {rollout.waiting}"], width)
+    return ["ROLLOUTS", *lines[1:]] if lines else []
+
+
+def _summary(rollout: RolloutSteps) -> str:
+    actions = Counter(change.action for step in rollout.steps for change in step)
+    how = [f"{number} {word}" for word, number in sorted(actions.items())]
+    services = f"; services: {', '.join(rollout.services)}" if rollout.services else ""
+    state = f"{rollout.updated} of {rollout.desired} updated"
+    steps = f"{count(len(rollout.steps), 'step')}: {', '.join(how)}" if rollout.steps else "no step is possible"
+    stopped = f"; stopped by {rollout.stopped}" if rollout.stopped else ""
+    return f"{rollout.namespace}/{rollout.deployment}: {state}; {steps}{services}{stopped}"
+
+
+def _step(step: Sequence[ReplicaStep]) -> str:
+    return ", ".join(f"{change.action} {change.replica} on {change.cluster}" for change in step)
