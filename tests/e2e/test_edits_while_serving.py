@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Self
 
 import pytest
@@ -56,7 +55,7 @@ ON_EAST = {"matchLabels": {"modelplane.ai/cluster": "east"}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def first(live: LiveFleet) -> Iterator[None]:
+def first(live: LiveFleet) -> None:
     live.settings["fleet_wait"] = 60
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     filler = fleets.deployment("filler", 3, clusterSelector=ON_WEST)
@@ -65,7 +64,6 @@ def first(live: LiveFleet) -> Iterator[None]:
     )
     live.run("reconcile").ok()
     assert len(placed(live, "solo")) == 3
-    yield
 
 
 def test_replicas_on_a_full_cluster_restart_one_at_a_time(live: LiveFleet) -> None:
@@ -140,6 +138,19 @@ def test_a_renamed_pool_keeps_what_serves(live: LiveFleet) -> None:
     with Serving(live, "solo") as serving:
         live.run("reconcile").ok()
     assert serving.least == 3
+    assert live.run("reconcile").ok().changed == 0
+
+
+def test_a_setting_of_the_fleet_that_changes_pods_restarts_one_at_a_time(live: LiveFleet) -> None:
+    live.settings["fleet_stream_grace"] = 200
+    checked = live.run("reconcile", "--check").ok()
+    assert "team/solo: 0 of 3 updated; 3 steps: 3 restart; services: chat" in " ".join(checked.output.split())
+    with Serving(live, "solo") as serving, Serving(live, "single") as one:
+        run = live.run("reconcile").ok()
+    assert (serving.least, one.least) == (2, 1), run.output
+    for cluster in live.workloads:
+        periods = {pod["spec"]["terminationGracePeriodSeconds"] for pod in engines(live, cluster)}
+        assert len(periods) == 1, periods
     assert live.run("reconcile").ok().changed == 0
 
 

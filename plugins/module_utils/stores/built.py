@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     PLAN_FILE,
@@ -147,7 +147,8 @@ class Build:
         return [entry for entry in found if isinstance(entry, dict)]
 
     def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels, name and value, of all that is composed of resources whose manifests have errors: it stays."""
+        """The labels, name and value, of all objects that stay although they are not applied: those of resources whose
+        manifests have errors, and of replicas that are left unchanged."""
         found = set()
         for entry in self.plan.get("held") or []:
             label = OWNER_LABELS.get(entry["kind"])
@@ -156,7 +157,22 @@ class Build:
                 if entry["namespace"]:
                     labels.append((names.NAMESPACE_LABEL, names.label_value(entry["namespace"])))
                 found.add(tuple(labels))
-        return frozenset(found)
+        return frozenset(found) | self.frozen_labels()
+
+    def frozen_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
+        """The labels, name and value, of all objects of replicas that are left unchanged."""
+        return frozenset(
+            (
+                (names.REPLICA_LABEL, names.label_value(entry["replica"])),
+                (names.NAMESPACE_LABEL, names.label_value(entry["namespace"])),
+            )
+            for entry in self.plan.get("frozen") or ()
+        )
+
+    def to_apply(self, objects: Iterable[Object]) -> list[Object]:
+        """Return the objects without those of replicas that are left unchanged."""
+        frozen = self.frozen_labels()
+        return [value for value in objects if not _has_any(fields(value, "metadata", "labels"), frozen)]
 
     def blocked_clusters(self) -> frozenset[str]:
         """The workload clusters that no run waits for, as the plan names them."""
@@ -172,6 +188,10 @@ class Build:
         found |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
         named = self.plan.get("clusters")
         return frozenset(found | {name for name in (named if isinstance(named, list) else ()) if isinstance(name, str)})
+
+
+def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str], ...]]) -> bool:
+    return any(all(labels.get(name) == value for name, value in entry) for entry in entries)
 
 
 def _plan(folder: str) -> dict[str, Any]:

@@ -299,7 +299,10 @@ def _packed_states(
             files = build.files(target.name, target.folder)
             made_of = json.dumps([files.digest, copies, sorted(held), is_blocked], sort_keys=True)
             if target.name not in known or known[target.name][0] != made_of:
-                known[target.name] = made_of, packed(DesiredState(files.objects(), copies, held, is_blocked))
+                known[target.name] = (
+                    made_of,
+                    packed(DesiredState(build.to_apply(files.objects()), copies, held, is_blocked)),
+                )
             found[target.name] = known[target.name][1]
         except StoreError as error:
             found[target.name] = error
@@ -398,7 +401,7 @@ def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, Desired
     found: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:
-            objects = build.objects(target.name, target.folder)
+            objects = build.to_apply(build.objects(target.name, target.folder))
             found[target.name] = DesiredState(
                 objects, copied.get(target.name, ()), held, is_blocked=target.name in blocked
             )

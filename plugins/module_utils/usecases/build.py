@@ -391,14 +391,16 @@ def touched(outcome: Outcome) -> list[str]:
     changes = outcome.changes
     files = (*changes.added, *changes.changed, *changes.removed)
     found = {name.split("/")[1] for name in files if name.startswith("clusters/")}
-    before, after = (_copies(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after))
+    before, after = (_of_clusters(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after))
     return sorted(found | {cluster for cluster, __ in before ^ after})
 
 
-def _copies(text: str) -> set[tuple[str, str]]:
-    """Return the copies of Secrets in a plan, each with its cluster."""
+def _of_clusters(text: str) -> set[tuple[str, str]]:
+    """Return the copies of Secrets and the frozen replicas in a plan, each with its cluster."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        return {(entry["cluster"], json.dumps(entry, sort_keys=True)) for entry in json.loads(text)["secretCopies"]}
+        plan = json.loads(text)
+        entries = (*plan["secretCopies"], *(plan.get("frozen") or ()))
+        return {(entry["cluster"], json.dumps(entry, sort_keys=True)) for entry in entries}
     return set()
 
 

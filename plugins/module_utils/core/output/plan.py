@@ -127,6 +127,14 @@ class HeldResource(api.Model):
     name: str = Field(description="Its name.")
 
 
+class FrozenReplica(api.Model):
+    """A replica whose objects are left unchanged on its cluster until its rollout comes to it."""
+
+    namespace: str = Field(description="Namespace of the ModelReplica.")
+    replica: str = Field(description="Name of the ModelReplica.")
+    cluster: str = Field(description="Cluster of the replica.")
+
+
 class Removal(api.Model):
     """A replica that is removed, or will be once others serve in its place."""
 
@@ -219,6 +227,10 @@ class PlanDocument(api.Model):
     clusters: list[str] = Field(description="The clusters of the fleet.")
     held: list[HeldResource] = Field(description="Resources that stay as they are.")
     leaving: list[Removal] = Field(description="Replicas that are removed once others serve.")
+    frozen: list[FrozenReplica] | None = Field(
+        default=None,
+        description="Replicas that are left unchanged on their clusters until their rollout comes to them.",
+    )
     blocked_clusters: list[str] | None = Field(
         default=None,
         description="Clusters on which new replicas serve once preempted ones have left, so that no run waits there; "
@@ -414,6 +426,7 @@ def document(plan: Plan) -> PlanDocument:
         clusters=sorted(plan.workloads),
         held=[api.construct(HeldResource, **asdict(ref)) for ref in sorted(_kept(plan))],
         leaving=removals(plan, "leaving"),
+        frozen=[_frozen(replica) for replica in plan.frozen] or None,
         blocked_clusters=sorted(plan.blocked_clusters) or None,
         services=[_service(served) for served in served_services(plan)],
         gateways=planned_gateways(plan) or None,
@@ -424,6 +437,12 @@ def document(plan: Plan) -> PlanDocument:
         + [_secret_copy(cluster, copy) for cluster, copy in plan.models.copies],
         summary=summary(plan),
         cost=fleet_cost(plan),
+    )
+
+
+def _frozen(replica: api.ModelReplica) -> FrozenReplica:
+    return api.construct(
+        FrozenReplica, namespace=replica.namespace, replica=replica.name, cluster=replica.spec.cluster_name
     )
 
 

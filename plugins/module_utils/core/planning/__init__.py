@@ -113,6 +113,7 @@ class Plan:
     rollouts: tuple[Rollout, ...] = ()
     unbound: tuple[Refusal, ...] = ()
     serving: frozenset[Key] = frozenset()
+    frozen: tuple[api.ModelReplica, ...] = ()
 
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
@@ -254,6 +255,7 @@ def _plan(context: Context, options: Options | None) -> Plan:
         states=states,
         rollouts=tuple(rollouts.values()),
         serving=_serving(context, observed_replicas),
+        frozen=rollout.frozen(context, observed_replicas, (*replicas, *leaving), rollouts),
     )
 
 

@@ -108,6 +108,7 @@ class Replicas:
         self._context = context
         self._states: dict[int, ReplicaState] = {}
         self._revisions: dict[int, Revision] = {}
+        self._workloads: dict[int, list[Object]] = {}
         self._known: list[api.ModelReplica] = []
 
     def state(self, replica: api.ModelReplica) -> ReplicaState:
@@ -127,8 +128,8 @@ class Replicas:
         observed = self._context.observed_cluster(replica.spec.cluster_name)
         if observed is None or observed.unreachable or self._context.staged == "forecast":
             return None
-        workloads = _workloads(replica_objects(replica, self._context.composing))
-        live = [observed.objects.like(value) for value in workloads]
+        self._compose(replica)
+        live = [observed.objects.like(value) for value in self._workloads[id(replica)]]
         return None if None in live else _revision(value for value in live if value is not None)
 
     def _compose(self, replica: api.ModelReplica) -> None:
@@ -137,7 +138,17 @@ class Replicas:
         # Models are compared by identity, so they must not be freed meanwhile.
         self._known.append(replica)
         objects = replica_objects(replica, self._context.composing)
-        self._revisions[id(replica)] = _revision(_workloads(objects))
+        workloads = _workloads(objects)
+        self._revisions[id(replica)] = _revision(workloads)
+        # What identifies them: the objects of a large fleet take gigabytes.
+        self._workloads[id(replica)] = [
+            {
+                "apiVersion": value["apiVersion"],
+                "kind": value["kind"],
+                "metadata": {key: value["metadata"][key] for key in ("namespace", "name")},
+            }
+            for value in workloads
+        ]
         observed = self._context.observed_cluster(replica.spec.cluster_name)
         state = replica_state(replica, objects, observed)
         if is_rolled_out(objects, observed) is False:
@@ -391,6 +402,23 @@ def withdrawn(context: Context, rollouts: Mapping[Key, Rollout]) -> frozenset[Ke
                 key for key in keys if min(each.copies for each in context.fleet.replicas[key].spec.engines) < 2
             )
     return frozenset(found)
+
+
+def frozen(
+    context: Context, replicas: Replicas, composed: Iterable[api.ModelReplica], rollouts: Mapping[Key, Rollout]
+) -> tuple[api.ModelReplica, ...]:
+    """Return the replicas that would restart, although no rollout has come to them, because their objects are composed
+    in another way than before: an image of the fleet changed, for example, or the collection was upgraded."""
+    updated = {(namespace, name) for (namespace, __), step in rollouts.items() for name in step.updating.updated}
+    found = []
+    for replica in composed:
+        key = (replica.namespace, replica.name)
+        if key in updated or key not in context.fleet.replicas:
+            continue
+        live = replicas.live_revision(replica)
+        if live is not None and live != replicas.revision(replica):
+            found.append(replica)
+    return tuple(found)
 
 
 def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
