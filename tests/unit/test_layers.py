@@ -32,6 +32,7 @@ LAYERS = [
     ("module_utils/atomic_file",),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
+    ("module_utils/core/change",),
     (
         "module_utils/core/incidents",
         "module_utils/core/planning",
@@ -49,6 +50,8 @@ LAYERS = [
     ("module_utils/core/cloud",),
     ("module_utils/core/conversion",),
     ("module_utils/core/topology", "module_utils/core/observation"),
+    # What plans are made with: values only.
+    ("module_utils/core/change/rollout", "module_utils/core/change/outage"),
     ("module_utils/core/accounts", "module_utils/core/caller_keys"),
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),

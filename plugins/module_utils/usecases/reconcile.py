@@ -262,7 +262,7 @@ class _Work:
         if self._settings.observe is not None:
             given = replace(given, preview=self._preview)
         if self._done.builds:
-            # What the first build accepted needs no second look; outages depend on what serves now.
+            # The findings of the first build still hold, but outages depend on what serves now.
             given = replace(given, refuses=given.refuses & {"outage"}, staged="hold" if given.staged else "")
         with self._step("Plan the fleet"):
             try:

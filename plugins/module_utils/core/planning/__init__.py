@@ -220,8 +220,8 @@ def _plan(context: Context, options: Options | None) -> Plan:
     existing_replicas = [*running, *map(adapters.replica, manual.values())]
     observed_replicas = rollout.Replicas(context)
 
-    def decide(wanted: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
-        return _decided(context, wanted, capacity, existing, options)
+    def decide(desired: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
+        return _decided(context, desired, capacity, existing, options)
 
     mended, rollouts = _steps(volumes, observed_replicas, deployments, existing_replicas, decide)
     decided = mended.schedule
@@ -260,7 +260,7 @@ def _plan(context: Context, options: Options | None) -> Plan:
 
 
 MAX_STEPS = 60
-"""Steps that a forecast looks ahead, at most: each costs as much as the plan."""
+"""Most steps of a forecast: each costs as much as the plan."""
 
 
 def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:

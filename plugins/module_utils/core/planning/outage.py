@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a plan does to replicas and services that serve, for the outage guard."""
+"""Replicas and services that stop serving by a plan, for the outage guard."""
 
 from __future__ import annotations
 
