@@ -66,7 +66,8 @@ def contents(live: LiveFleet) -> dict[str, Object]:
     found = {}
     for plane in planes(live):
         for (kind, namespace, name), value in live.ours(plane).items():
-            if name.startswith("modelplane-record-"):
+            # Controllers copy our labels to the EndpointSlices of Services.
+            if name.startswith("modelplane-record-") or value["metadata"].get("ownerReferences"):
                 continue
             metadata = {key: part for key, part in value["metadata"].items() if key not in _WRITTEN_BY_SERVERS}
             place = f"{namespace}/{name}" if namespace else name
