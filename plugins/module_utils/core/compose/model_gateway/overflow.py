@@ -19,8 +19,8 @@ Gateway names the clusters of Envoy by the position of their rule in a route. If
 endpoints, a change of one endpoint would move the others to clusters that Envoy does not have yet. Envoy rejects
 requests with 503 meanwhile, and after five of these the gateway ejects the whole first priority for 30 seconds.
 
-The cluster gateway answers 503 for an endpoint that it does not know yet, or no longer, because the two gateways
-receive changes one after the other: the gateway then retries another endpoint, as if the endpoint was down.
+The cluster gateway answers 429 for an endpoint that it does not know yet, or no longer, because the two gateways
+receive changes one after the other: the gateway then retries another endpoint, and ejects none.
 
 Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
 as a request of its own, as it comes by the cluster gateway again.
@@ -28,6 +28,7 @@ as a request of its own, as it comes by the cluster gateway again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
@@ -175,10 +177,12 @@ def is_behind_cluster_gateway(route: Object) -> bool:
 
 
 def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the cluster gateway of a gateway's cluster answers 503 to requests on a detour that it
-    does not know; those of endpoints that it knows have more headers in common with their rules."""
+    """Yield the objects by which the cluster gateway of a gateway's cluster answers requests on a detour that it does
+    not know; those of endpoints that it knows have more headers in common with their rules."""
     metadata = gateway_metadata(gateway, _UNKNOWN)
-    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
+    body = {"type": "Inline", "inline": json.dumps(NO_WAY.body)}
+    answer = {"statusCode": NO_WAY.status, "contentType": "application/json", "body": body}
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
     match = {"type": "RegularExpression", "name": constants.SERVICE_HEADER, "value": ".+"}
     reference_of = parts.named("HTTPRouteFilter", _UNKNOWN, constants.ENVOY_GROUP)
     rule = {

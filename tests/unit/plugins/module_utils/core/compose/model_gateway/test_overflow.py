@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
     CREDENTIALS,
     HOPS,
@@ -230,7 +232,7 @@ def test_the_cluster_gateway_reads_requests_as_if_they_came_from_a_caller(built:
     assert "headers" not in built("ClientTrafficPolicy", "cluster-gateway-clients", SYSTEM, "east")["spec"]
 
 
-def test_the_cluster_gateway_says_that_it_does_not_know_an_endpoint_as_if_that_was_down(built: Built) -> None:
+def test_the_cluster_gateway_rejects_an_endpoint_that_it_does_not_know_without_being_ejected(built: Built) -> None:
     route = built("HTTPRoute", "cluster-gateway-unknown", SYSTEM)
     (rule,) = route["spec"]["rules"]
     # One header: that of every endpoint has two.
@@ -243,7 +245,9 @@ def test_the_cluster_gateway_says_that_it_does_not_know_an_endpoint_as_if_that_w
         "sectionName": "https",
     }
     name = rule["filters"][0]["extensionRef"]["name"]
-    assert built("HTTPRouteFilter", name, SYSTEM)["spec"] == {"directResponse": {"statusCode": 503}}
+    answer = built("HTTPRouteFilter", name, SYSTEM)["spec"]["directResponse"]
+    assert (answer["statusCode"], answer["contentType"]) == (429, "application/json")
+    assert json.loads(answer["body"]["inline"]) == NO_WAY.body
 
 
 def test_a_cluster_without_engines_has_a_cluster_gateway_only_while_a_budget_overflows(built: Built) -> None:
