@@ -692,7 +692,7 @@ def test_a_detour_that_the_cluster_gateway_does_not_know_is_not_ejected(
 
 
 def test_a_detour_to_an_endpoint_without_an_address_is_not_ejected(
-    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, cluster_gateway: Gateway
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
 ) -> None:
     """Envoy has its cluster once its name is resolved, and rejects requests for it until then."""
     model, host = "spill-ample", "late.example"

@@ -364,7 +364,9 @@ def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str
         return True
     return any(
         text(condition_entry(route, "Accepted"), "status") == "True"
-        for route in seen.objects.labelled("AIGatewayRoute", namespace, names.SERVICE_LABEL, labels[names.SERVICE_LABEL])
+        for route in seen.objects.labelled(
+            "AIGatewayRoute", namespace, names.SERVICE_LABEL, labels[names.SERVICE_LABEL]
+        )
         if labels.items() <= fields(route, "metadata", "labels").items()
     )
 
