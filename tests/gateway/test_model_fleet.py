@@ -323,13 +323,9 @@ def test_the_gateway_of_a_cluster_refuses_who_has_no_certificate_of_the_gateways
     assert seen(engines) == before
     known = trusting(fleet.servers, *fleet.clients.issue("another-gateway"))
     assert cluster_gateway.request(path, body, over=cluster_gateway.connection(443, known, host=host)).status == 200
-    # An endpoint that it does not know is as one that is down.
-    assert (
-        cluster_gateway.request(
-            OPENAI, body, counted_one, over=cluster_gateway.connection(443, known, host=host)
-        ).status
-        == 503
-    )
+    # The gateway retries another endpoint, and ejects none.
+    answer = cluster_gateway.request(OPENAI, body, counted_one, over=cluster_gateway.connection(443, known, host=host))
+    assert Said.by(answer) == Said(429, "api_error", "model_unavailable")
     # The name is in its certificate, and no other.
     with pytest.raises(ssl.SSLCertVerificationError):
         cluster_gateway.request(path, body, over=cluster_gateway.connection(443, known, host="edge.example"))
@@ -635,7 +631,7 @@ def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
 def test_an_endpoint_behind_the_cluster_gateway_changes_while_requests_go_on(
     gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, engines: Mapping[str, Engine]
 ) -> None:
-    """And no more than a few go to the next priority for that, such as those that a proxy has just begun to send."""
+    """And at most one of 1,000 requests goes to the next priority for that."""
     [first, *_] = fleet.resource("ModelService", "spill-ample")["spec"]["endpoints"]
     paid = len(engines["paid"].seen)
     with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
@@ -647,7 +643,88 @@ def test_an_endpoint_behind_the_cluster_gateway_changes_while_requests_go_on(
             load.more(gateway_cluster)
             assert len(engines[old].seen) == before
     assert Counter(load.statuses) == {200: len(load.statuses)}
-    assert len(engines["paid"].seen) - paid <= len(load.statuses) / 100
+    assert len(engines["paid"].seen) - paid <= len(load.statuses) / 1000
+
+
+def ejections(clients: Clients, service: str) -> int:
+    """Return how often the gateway has ejected endpoints of a service."""
+    path = f"/stats?format=json&filter=/{service}/rule/0.outlier_detection.ejections_enforced_total"
+    reports = [administration(pod, path)["stats"] for pod in clients.gateway.pods]
+    return sum(int(entry["value"]) for report in reports for entry in report if "value" in entry)
+
+
+def has_detour(cluster_gateway: Gateway, name: str) -> list[bool]:
+    """Return whether each proxy of the cluster gateway routes by the HTTPRoute of this name."""
+    path = "/config_dump?resource=dynamic_route_configs"
+    return [f"/{name}/rule/0" in json.dumps(administration(pod, path)) for pod in cluster_gateway.pods]
+
+
+def answered_by(clients: Clients, model: str) -> set[str]:
+    """Return the engines that answer at each proxy of the gateway, which do so without an error."""
+    answers = [clients.ask(model, "bob", over=clients.gateway.connection(pod=pod)) for pod in clients.gateway.pods]
+    assert {answer.status for answer in answers} == {200}
+    return {answer.json["choices"][0]["message"]["content"] for answer in answers}
+
+
+def test_a_detour_that_the_cluster_gateway_does_not_know_is_not_ejected(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, cluster_gateway: Gateway
+) -> None:
+    """Requests go to the next priority while the endpoint is missing, and to the first as soon as it is there."""
+    model = "spill-ample"
+    [behind] = [
+        each
+        for each in fleet.built
+        if each["kind"] == "AIGatewayRoute"
+        and each["metadata"]["labels"].get("modelplane.ai/overflow")
+        and each["metadata"]["labels"]["modelplane.ai/service"] == model
+    ]
+    name = behind["metadata"]["name"]
+    before = ejections(clients, model)
+    assert answered_by(clients, model) == {"from north"}
+    gateway_cluster.cluster.objects.delete(behind["apiVersion"], behind["kind"], name, TEAM)
+    gateway_cluster.wait_for("the detour is gone", lambda: not any(has_detour(cluster_gateway, name)))
+    for _ in range(20):
+        assert answered_by(clients, model) == {"from paid"}
+    gateway_cluster.apply(behind)
+    gateway_cluster.wait_for("the detour is back", lambda: all(has_detour(cluster_gateway, name)))
+    gateway_cluster.wait_for("the first priority answers", lambda: answered_by(clients, model) == {"from north"})
+    assert ejections(clients, model) == before
+
+
+def test_a_detour_to_an_endpoint_without_an_address_is_not_ejected(
+    gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
+) -> None:
+    """Envoy has its cluster once its name is resolved, and rejects requests for it until then."""
+    model, host = "spill-ample", "late.example"
+    metadata = {"name": "late", "namespace": "ml-team", "labels": {"engine": "late"}}
+    spec = {"origin": f"http://{host}:8000"}
+    fleet.resources.append(
+        {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelEndpoint", "metadata": metadata, "spec": spec}
+    )
+    [first, *_] = fleet.resource("ModelService", model)["spec"]["endpoints"]
+    first["selector"]["matchLabels"]["engine"] = "late"
+    before = ejections(clients, model)
+    names = gateway_cluster.network.names
+
+    def unanswered(name: str) -> list[str]:
+        if name == host and host not in names:
+            raise OSError("the name server does not answer")
+        return []
+
+    gateway_cluster.network.resolvers.append(unanswered)
+    try:
+        fleet.install()
+        gateway_cluster.wait_for("requests take the detour", lambda: answered_by(clients, model) == {"from paid"})
+        for _ in range(20):
+            assert answered_by(clients, model) == {"from paid"}
+        names[host] = names["south.example"]
+        gateway_cluster.wait_for("the first priority answers", lambda: answered_by(clients, model) == {"from south"})
+        assert ejections(clients, model) == before
+    finally:
+        gateway_cluster.network.resolvers.remove(unanswered)
+        first["selector"]["matchLabels"]["engine"] = "north"
+        fleet.resources[:] = [each for each in fleet.resources if each["metadata"]["name"] != "late"]
+        fleet.install()
 
 
 # Last, as the models move to another port

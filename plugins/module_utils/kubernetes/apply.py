@@ -34,7 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE, with_rules_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import AI_ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import KINDS as ROUTES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
     TLS_SECRET,
@@ -47,7 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours, took
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -520,21 +520,21 @@ class _Run:
         return results
 
     def _sent(self, value: Object, before: Object | None) -> Result:
-        both = None if self.options.check_mode else with_limits_of(value, before) or with_rules_of(value, before)
+        both = None if self.options.check_mode else with_limits_of(value, before)
         if both:
             self._both.add(Key.of(value))
         return self.sender.send(both or value, before)
 
     def _drop(self, known: Mapping[Key, Result]) -> Iterator[Result]:
-        """Apply what drops limits or detours without these, where gateways follow the routes of its namespace: until
-        then requests are counted here, or take these detours, although a route has changed."""
+        """Apply what drops limits without these, where gateways follow the routes of its namespace: until then requests
+        are counted here, although a route has changed."""
         values = [self._desired[key] for key in sorted(self._both) if known[key].action != "failed"]
         stuck = dict.fromkeys(self._failed(known), APPLIED)
         routes = [
             route
             for key, route in self._desired.items()
             if key.kind in ROUTES and key.namespace not in stuck
-            if any(guards(value, route) or took(known[key].before, known[Key.of(value)].before) for value in values)
+            if any(guards(value, route) for value in values)
         ]
         stuck |= dict.fromkeys(self.routes.wait_applied(routes), FOLLOWED)
         for value in values:
@@ -542,8 +542,7 @@ class _Run:
             first = known[key]
             if key.namespace in stuck:
                 action = first.action if first.action in CHANGES else "skipped"
-                kept = "its rules of before stay" if key.kind in ROUTES else "its limits of before count"
-                yield replace(first, action=action, message=f"{kept} until {stuck[key.namespace]}")
+                yield replace(first, action=action, message=f"its limits of before count until {stuck[key.namespace]}")
             else:
                 self._both.remove(key)
                 yield replace(self.sender.send(value, first.after), before=first.before)

@@ -54,10 +54,3 @@ class Detours:
                 f"conditions of the HTTPRoute of {listed(late)}, and run again"
             )
         return ""
-
-
-def took(route: Object | None, way: Object | None) -> bool:
-    """Return whether requests by a route took a detour."""
-    if route is None or way is None or Key.of(route).namespace != Key.of(way).namespace:
-        return False
-    return not ai_backends(route).isdisjoint(map(detour_name, ai_backends(way)))

@@ -141,39 +141,43 @@ def test_the_detours_of_all_namespaces_are_waited_for_together(ai_routed: Place)
     place.apply([])
 
 
-def test_a_detour_keeps_an_endpoint_until_no_route_leads_there(
-    ai_routed: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else requests get 503 in between."""
+def ways(place: Place, *endpoints: str) -> list[dict[str, object]]:
+    return [way(place, each, name=f"behind-{each}") for each in endpoints]
+
+
+def test_a_detour_stays_until_no_route_leads_there(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else requests get 503 in between. The detours of other endpoints do not change for it."""
     place = ai_routed
-    place.apply([namespace(place), way(place, "old", "both"), web(place, "old", "both")])
-    accept(place)
+    place.apply([namespace(place), *ways(place, "old", "both"), web(place, "old", "both")])
+    accept(place, "behind-old", "behind-both")
     write(place, *leads_to(place))
-    desired = [namespace(place), way(place, "both", "new"), web(place, "both", "new")]
+    desired = [namespace(place), *ways(place, "both", "new"), web(place, "both", "new")]
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = messages(place.apply(desired))
-    assert found["web"] == ("failed", NOT_ACCEPTED.format(place.namespace))
-    until = "its rules of before stay until the routes and policies of its namespace can be applied"
-    assert found["behind"] == ("updated", until)
-    assert leads_to(place, "behind") == ["both", "new", "old"]
+    assert found["web"] == ("failed", NOT_ACCEPTED.format(place.namespace).replace("/behind", "/behind-new"))
+    until = "kept until the routes and policies of its namespace can be applied"
+    assert (found["behind-old"], found["behind-both"][0]) == (("skipped", until), "unchanged")
     monkeypatch.undo()
     steps = []
-    progress, __ = following(controllers(place, lambda: steps.append((leads_to(place, "behind"), leads_to(place)))))
+
+    def work() -> None:
+        steps.append((place.get(*ways(place, "old")) is not None, leads_to(place)))
+        accept(place, "behind-new")
+        write(place, *leads_to(place))
+
+    progress, __ = following(work)
     found = messages(place.apply(desired, progress=progress))
     before, after = ([detour_name(name) for name in names] for names in (("old", "both"), ("both", "new")))
-    assert steps == [(["both", "new", "old"], before), (["both", "new", "old"], after)]
-    assert (leads_to(place, "behind"), leads_to(place)) == (["both", "new"], after)
+    assert steps == [(True, before), (True, after)]
+    assert {name: action for name, (action, __) in found.items()} == {
+        "behind-both": "unchanged",
+        "behind-new": "unchanged",
+        "behind-old": "deleted",
+        "web": "updated",
+    }
     assert set(actions(place.apply(desired)).values()) == {"unchanged"}
-
-
-def test_a_detour_holds_as_many_endpoints_as_it_can(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = ai_routed
-    monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
-    old, new = ([f"{word}{number}" for number in range(9)] for word in ("old", "new"))
-    place.apply([namespace(place), way(place, *old), web(place, *old)])
-    accept(place)
-    place.apply([namespace(place), way(place, *new), web(place, *new)])
-    assert leads_to(place, "behind") == [*new, *old[:6]]
+    for name in ("old", "both", "new"):
+        place.plane.objects.delete("gateway.networking.k8s.io/v1", "HTTPRoute", f"behind-{name}", place.namespace)
 
 
 def test_a_policy_goes_once_the_ai_gateway_follows_the_route_that_it_guarded(ai_routed: Place) -> None:

@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.overflow import (
-    MOST_DETOURS,
-    is_behind_cluster_gateway,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
@@ -38,19 +34,7 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
 
 def ai_backends(route: Object) -> set[str]:
     """Return the names of the Backends of an AIGatewayRoute, which are those of its AIServiceBackends."""
-    return {name for rule in entries(route, "spec", "rules") for name in _backends(rule)}
-
-
-def with_rules_of(route: Object, live: Object | None) -> Object | None:
-    """Return an AIGatewayRoute behind the cluster gateway that also has those rules of the live one that it drops, as
-    many as it can hold. None where it drops none."""
-    if live is None or not is_behind_cluster_gateway(route):
-        return None
-    own = entries(route, "spec", "rules")
-    known = ai_backends(route)
-    dropped = [rule for rule in entries(live, "spec", "rules") if not _backends(rule) <= known]
-    kept = dropped[: MOST_DETOURS - len(own)]
-    return {**route, "spec": {**fields(route, "spec"), "rules": [*own, *kept]}} if kept else None
+    return {text(each, "name") for rule in entries(route, "spec", "rules") for each in entries(rule, "backendRefs")}
 
 
 def is_behind(route: Object) -> bool:
@@ -77,10 +61,6 @@ def is_accepted(route: Object) -> bool:
         if all(stated(entries(parent, "conditions"), kind, generation) == "True" for kind in _ROUTED)
     }
     return all(_parent(parent, own) in accepted for parent in entries(route, "spec", "parentRefs"))
-
-
-def _backends(rule: Object) -> set[str]:
-    return {text(each, "name") for each in entries(rule, "backendRefs")}
 
 
 def _parent(reference: Object, own: str) -> tuple[str, str, str]:

@@ -356,14 +356,19 @@ def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
     return found
 
 
-def _accepts(context: Context, cluster: str, namespace: str, name: str) -> bool:
-    """Return whether the cluster gateway of a gateway's cluster has accepted a route: what it said of earlier
-    generations counts too. Nothing changes on a cluster that does not answer."""
+def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Return whether the cluster gateway of a gateway's cluster has accepted a route with these labels: what it said of
+    earlier generations counts too. Nothing changes on a cluster that does not answer."""
     seen = context.observed_cluster(cluster)
     if context.declared(cluster) or seen is None or seen.unreachable:
         return True
-    accepted = condition_entry(seen.objects.find("AIGatewayRoute", namespace, name), "Accepted")
-    return text(accepted, "status") == "True"
+    return any(
+        text(condition_entry(route, "Accepted"), "status") == "True"
+        for route in seen.objects.labelled(
+            "AIGatewayRoute", namespace, names.SERVICE_LABEL, labels[names.SERVICE_LABEL]
+        )
+        if labels.items() <= fields(route, "metadata", "labels").items()
+    )
 
 
 def _rights(

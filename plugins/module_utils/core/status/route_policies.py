@@ -66,7 +66,8 @@ def guards(guard: Object | None, route: Object) -> bool:
 
 def is_policy(value: Object) -> bool:
     """Return True for a policy that is attached to routes or Gateways."""
-    return any(text(target, "group") == constants.GATEWAY_GROUP for target in _targets(value))
+    targets = (*_targets(value), *entries(value, "spec", "targetSelectors"))
+    return any(text(target, "group") == constants.GATEWAY_GROUP for target in targets)
 
 
 def contested(observed: Objects) -> Contested:

@@ -56,12 +56,12 @@ class RateLimiter:
     """Place where budgets are counted.
 
     `counts`: whether a budget of a policy is counted here for a service. `header` has the name of the service here.
-    `routes`: the names of its HTTPRoutes; `several`: together they are more than one route of Envoy's. `named`: the
-    name of the policy for such services."""
+    `targets`: the fields of the policy that select the HTTPRoutes of services; `several`: those of one service are more
+    than one route of Envoy's. `named`: the name of the policy for such services."""
 
     counts: Callable[[Rights, Budget, Route], bool]
     header: str
-    routes: Callable[[Route], Sequence[str]]
+    targets: Callable[[Sequence[Route]], Mapping[str, Any]]
     named: Callable[[Sequence[Route]], str]
     several: bool = False
 
@@ -92,11 +92,10 @@ def counting_objects(
         spec = {**more(group.routes), **_rate_limit(limits)}
         if spec:
             first = group.routes[0]
-            found = [name for route in group.routes for name in limiter.routes(route)]
             yield parts.envoy_object(
                 "BackendTrafficPolicy",
                 {**first.metadata(limiter.named(group.routes)), **_annotations(first, limits)},
-                {"targetRefs": parts.route_targets(found), "mergeType": parts.MERGED, **spec},
+                {**limiter.targets(group.routes), "mergeType": parts.MERGED, **spec},
             )
 
 
@@ -153,9 +152,11 @@ def _counts_at_gateway(each: Rights, budget: Budget, route: Route) -> bool:
     return not (detour and detour.is_ready and (each.policy.name, budget.name) in detour.budgets)
 
 
-AT_GATEWAY = RateLimiter(
-    _counts_at_gateway, constants.MODEL_HEADER, lambda route: [route.service.name], _name_at_gateway
-)
+def _targets_at_gateway(group: Sequence[Route]) -> dict[str, Any]:
+    return {"targetRefs": parts.route_targets(route.service.name for route in group)}
+
+
+AT_GATEWAY = RateLimiter(_counts_at_gateway, constants.MODEL_HEADER, _targets_at_gateway, _name_at_gateway)
 """The gateway itself, which refuses requests beyond budgets."""
 
 

@@ -14,9 +14,13 @@ records name the endpoint. What it sends to the cluster gateway says in headers 
 request is for. Only gateways have a certificate for the cluster gateway, so that these headers, and who calls, are
 believed there. Usage records are those of the gateway alone: the cluster gateway writes none, so each request has one.
 
-Behind the cluster gateway a request goes to the endpoint that it names. For one that the cluster gateway does not know
-yet, or no more, it answers 503, as the two learn of changes one after the other: the gateway then asks another
-endpoint, as for one that is down.
+Behind the cluster gateway a request goes to the endpoint that it names, by an AIGatewayRoute for each endpoint. Envoy
+Gateway names the clusters of Envoy by the position of their rule in a route. If a route had the rules of several
+endpoints, a change of one endpoint would move the others to clusters that Envoy does not have yet. Envoy rejects
+requests with 503 meanwhile, and after five of these the gateway ejects the whole first priority for 30 seconds.
+
+The cluster gateway answers 429 for an endpoint that it does not know yet, or no longer, because the two gateways
+receive changes one after the other: the gateway then retries another endpoint, and ejects none.
 
 Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
 as a request of its own, as it comes by the cluster gateway again.
@@ -24,8 +28,10 @@ as a request of its own, as it comes by the cluster gateway again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.caller_policy import Budget
@@ -47,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
@@ -58,8 +65,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
 
-MOST_DETOURS = 15
-"""Rules of an AIGatewayRoute, which are as many endpoints here (its CustomResourceDefinition)."""
 _UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
 _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
 """The listener that asks for certificates, and no other."""
@@ -92,13 +97,14 @@ def with_overflow(
     found: Overflowing,
     cluster_gateway: ClusterGateway,
     policies: Iterable[api.CallerPolicy],
-    accepts: Callable[[str], bool],
+    accepts: Callable[[Mapping[str, str]], bool],
 ) -> Route:
     """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
     `policies` are those that select its service.
 
-    `accepts`: whether the cluster gateway has accepted the AIGatewayRoute of a name in the route's namespace.
-    Requests take the detour from then on; until then the gateway refuses those beyond the budget."""
+    `accepts`: whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's namespace,
+    for whichever endpoint. Requests take the detour from then on; until then the gateway refuses those beyond the
+    budget."""
     counted_behind = found.get(route.service.name, ())
     if not counted_behind or cluster_gateway.problem:
         return route
@@ -106,7 +112,7 @@ def with_overflow(
     detour = Overflow(
         cluster_gateway,
         budgets,
-        is_ready=accepts(_route_name(route, 0)),
+        is_ready=accepts(_labels(route)),
         names_callers=any(counts_tokens_of_callers(policy, [budget]) for policy, budget in counted_behind),
         counts_tokens=any(budget.unit != "Requests" for __, budget in counted_behind),
     )
@@ -134,7 +140,8 @@ def refusals(
         gateway = (
             f"Gateway {constants.SYSTEM_NAMESPACE}/{constants.CLUSTER_GATEWAY} of cluster {cluster_gateway.cluster}"
         )
-        reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{_route_name(route, 0)} yet"
+        name = _route_name(route.first[0])
+        reason = f"{gateway} has not accepted AIGatewayRoute {route.namespace}/{name} yet"
     for policy in policies if reason else ():
         for budget in _overflowing_budgets(policy):
             yield (
@@ -156,16 +163,11 @@ def overflow_objects(route: Route) -> Iterator[Object]:
     for name in route.first:
         found = backends.detour(route.targets[name], detour.cluster_gateway, model, name)
         yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
-    for index, part in enumerate(_parts(route)):
-        rules = [
-            rule_of(
-                route,
-                {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name},
-                [reference(name, 1, 0, route.targets[name].model)],
-            )
-            for name in part
-        ]
-        yield ai_route(route, _route_name(route, index), _LISTENER, rules)
+        headers = {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name}
+        rule = rule_of(route, headers, [reference(name, 1, 0, route.targets[name].model)])
+        behind = ai_route(route, _route_name(name), _LISTENER, [rule])
+        metadata = behind["metadata"]
+        yield {**behind, "metadata": {**metadata, "labels": {**metadata["labels"], **_labels(route)}}}
 
 
 def is_behind_cluster_gateway(route: Object) -> bool:
@@ -175,10 +177,12 @@ def is_behind_cluster_gateway(route: Object) -> bool:
 
 
 def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the cluster gateway of a gateway's cluster answers 503 to requests on a detour that it
-    does not know; those of endpoints that it knows have more headers in common with their rules."""
+    """Yield the objects by which the cluster gateway of a gateway's cluster answers requests on a detour that it does
+    not know; those of endpoints that it knows have more headers in common with their rules."""
     metadata = gateway_metadata(gateway, _UNKNOWN)
-    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": {"statusCode": 503}})
+    body = {"type": "Inline", "inline": json.dumps(NO_WAY.body)}
+    answer = {"statusCode": NO_WAY.status, "contentType": "application/json", "body": body}
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
     match = {"type": "RegularExpression", "name": constants.SERVICE_HEADER, "value": ".+"}
     reference_of = parts.named("HTTPRouteFilter", _UNKNOWN, constants.ENVOY_GROUP)
     rule = {
@@ -198,22 +202,22 @@ def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> 
     yield from counting_objects([route for route in routes if route.overflow], known, AT_CLUSTER_GATEWAY)
 
 
-def _parts(route: Route) -> list[Sequence[str]]:
-    """Return the backends of the first priority for each AIGatewayRoute."""
-    first = route.first
-    return [first[start : start + MOST_DETOURS] for start in range(0, len(first), MOST_DETOURS)]
+def _labels(route: Route) -> dict[str, str]:
+    """Return the labels by which the AIGatewayRoutes of a service behind the cluster gateway are selected."""
+    selecting = {name: route.labels[name] for name in (names.SERVICE_LABEL, names.GATEWAY_LABEL)}
+    return {**selecting, names.OVERFLOW_LABEL: "true"}
 
 
-def _route_name(route: Route, index: int) -> str:
-    return names.child_name(route.name, "overflow", *([str(index)] if index else []))
+def _route_name(backend: str) -> str:
+    return names.child_name(backend, "overflow")
 
 
-def _route_names(route: Route) -> list[str]:
-    return [_route_name(route, index) for index in range(len(_parts(route)))]
+def _targets(group: Sequence[Route]) -> dict[str, Any]:
+    # The routes of endpoints come and go while the policy stays, and each is counted for as long as it is there.
+    return {"targetSelectors": parts.route_selectors(map(_labels, group))}
 
 
 def _policy_name(group: Sequence[Route]) -> str:
-    # That of one route alone is the name of its AIGatewayRoute.
     joined = names.joined_name(*(route.service.name for route in group), group[0].gateway.name)
     return names.child_name(joined, "overflow")
 
@@ -223,6 +227,6 @@ def _counts_at_cluster_gateway(each: Rights, budget: Budget, route: Route) -> bo
 
 
 AT_CLUSTER_GATEWAY = RateLimiter(
-    _counts_at_cluster_gateway, constants.SERVICE_HEADER, _route_names, _policy_name, several=True
+    _counts_at_cluster_gateway, constants.SERVICE_HEADER, _targets, _policy_name, several=True
 )
 """The cluster gateway of the gateway's own cluster."""

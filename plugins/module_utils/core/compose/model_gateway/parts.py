@@ -49,6 +49,13 @@ def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
     return [named("HTTPRoute", name, constants.GATEWAY_GROUP) for name in routes]
 
 
+def route_selectors(labels: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the targetSelectors of a policy for AIGatewayRoutes, of each of which the AI gateway makes an HTTPRoute
+    with the same labels."""
+    kind = {"group": constants.GATEWAY_GROUP, "kind": "HTTPRoute"}
+    return [{**kind, "matchLabels": dict(each)} for each in labels]
+
+
 def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
     """Return an object of Envoy Gateway's own kinds."""
     return {"apiVersion": ENVOY_API, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}

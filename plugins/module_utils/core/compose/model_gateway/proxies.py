@@ -14,7 +14,11 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import local_replies
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    NO_WAY,
+    Refusal,
+    local_replies,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _DRAIN = "300s"
@@ -49,7 +53,7 @@ def host_objects() -> tuple[Object, ...]:
         _proxy(gateway, telemetry=_telemetry()),
         cluster_gateway_proxy(),
         *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
-        _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS)),
+        _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, NO_WAY)),
     )
 
 
@@ -130,10 +134,10 @@ def _patches(gateway: str, listener: str, *patches: Mapping[str, Any]) -> Object
     )
 
 
-def _refuses(gateway: str, listener: str) -> dict[str, Any]:
-    """Return the patch that lets a listener refuse in the format of clients."""
+def _refuses(gateway: str, listener: str, *first: Refusal) -> dict[str, Any]:
+    """Return the patch that lets a listener refuse in the format of clients, by these refusals first."""
     # With TLS and without it managers of connections are at different places.
-    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies()}
+    operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies(*first)}
     return _patch(gateway, listener, "listener.v3.Listener", operation)
 
 

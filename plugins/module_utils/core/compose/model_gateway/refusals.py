@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+
 WAIT = 60
 """Seconds that clients may wait for a budget by themselves. They would for hours: Anthropic's honor any Retry-After."""
 
@@ -25,18 +27,25 @@ _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v
 class Refusal:
     """Answer of the gateway: when it is given (CEL), and what it says.
 
-    `type` is one of Anthropic's, `code` one of OpenAI's where these have one. `%` begins an operator of Envoy."""
+    `type` is one of Anthropic's, `code` one of OpenAI's where these have one. `%` begins an operator of Envoy. `status`
+    replaces the status of the answer unless it is 0."""
 
     when: str
     type: str
     code: str
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    status: int = 0
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Body of the answer."""
+        error = {"type": self.type, "code": self.code, "message": self.message, "param": None}
+        return {"type": "error", "error": error}
 
     @property
     def mapper(self) -> dict[str, Any]:
         """Entry of the listener's setting that makes this answer of one that Envoy gives."""
-        error = {"type": self.type, "code": self.code, "message": self.message, "param": None}
         added = [
             {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
             for key, value in self.headers.items()
@@ -44,8 +53,9 @@ class Refusal:
         expression = {"@type": _EXPRESSION, "expression": self.when}
         return {
             "filter": {"extension_filter": {"name": "when", "typed_config": expression}},
+            **({"status_code": self.status} if self.status else {}),
             **({"headers_to_add": added} if added else {}),
-            "body_format_override": {"json_format": {"type": "error", "error": error}},
+            "body_format_override": {"json_format": self.body},
         }
 
 
@@ -58,6 +68,18 @@ def _spent(when: str, headers: Mapping[str, str]) -> Refusal:
     return Refusal(when, "rate_limit_error", "rate_limit_exceeded", message, {**retry, **headers})
 
 
+NO_WAY = Refusal(
+    f'"{constants.SERVICE_HEADER}" in request.headers'
+    ' && response.code_details in ["cluster_not_found", "no_healthy_upstream"]',
+    "api_error",
+    "model_unavailable",
+    "The endpoint of this model is not known here. Try again later.",
+    status=429,
+)
+"""Answer of the cluster gateway on a detour if it does not have the endpoint, or its addresses, yet or any longer.
+
+The gateway retries 429 at the next endpoint and ejects no endpoint for it. After five answers of 5xx it would eject the
+detour for 30 seconds, although the cluster gateway can have the endpoint a moment later."""
 REFUSALS = (
     _spent(f'{_SPENT} && int(response.headers["{_RESET}"]) > {WAIT}', {"x-should-retry": "false"}),
     _spent(_SPENT, {}),
@@ -103,6 +125,6 @@ REFUSALS = (
 """In this order: the first that fits an answer of the gateway is given. Other answers stay as they are."""
 
 
-def local_replies() -> dict[str, Any]:
-    """Return the setting of a listener that makes it refuse in the format of clients."""
-    return {"mappers": [each.mapper for each in REFUSALS]}
+def local_replies(*first: Refusal) -> dict[str, Any]:
+    """Return the setting of a listener that makes it refuse in the format of clients, by these refusals first."""
+    return {"mappers": [each.mapper for each in (*first, *REFUSALS)]}

@@ -49,8 +49,12 @@ def fleet_of(labels: Sequence[Document], selectors: Sequence[Document]) -> tuple
     return [Route(each, GATEWAY, Resolution((), None), {}) for each in services], known
 
 
+def targets(group: Sequence[Route]) -> dict[str, list[dict[str, str]]]:
+    return {"targetRefs": [{"name": route.service.name} for route in group]}
+
+
 def groups(routes: Sequence[Route], known: NamespaceRights) -> list[list[str]]:
-    counter = RateLimiter(lambda *__: True, "x-model", lambda route: [route.service.name], lambda __: "any")
+    counter = RateLimiter(lambda *__: True, "x-model", targets, lambda __: "any")
     found = counting_objects(routes, known, counter)
     return [[target["name"] for target in value["spec"]["targetRefs"]] for value in found]
 
@@ -89,6 +93,6 @@ def test_a_budget_is_compared_with_the_services_that_its_policy_selects_alone() 
         asked.append(f"{each.policy.name} {budget.name} {route.service.name}")
         return True
 
-    counter = RateLimiter(counts, "x-model", lambda route: [route.service.name], lambda group: group[0].service.name)
+    counter = RateLimiter(counts, "x-model", targets, lambda group: group[0].service.name)
     assert len(list(counting_objects(*fleet_of(labels, labels), counter))) == count
     assert sorted(asked) == [f"p{index:03} hourly s{index:03}" for index in range(count)]

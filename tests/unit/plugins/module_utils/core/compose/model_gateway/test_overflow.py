@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
     CREDENTIALS,
     HOPS,
@@ -42,6 +44,7 @@ CALLER, SERVICE, ENDPOINT = "x-modelplane-caller", "x-modelplane-service", "x-mo
 PRIVATE = [name for name in (*CREDENTIALS, *HOPS) if name not in KEYS]
 ROUTE = joined_name("chat", "eu")
 INSIDE = child_name(ROUTE, "overflow")
+"""Policy that meters the service behind the cluster gateway."""
 HUB = cluster("hub", "203.0.113.1")
 del HUB["metadata"]["labels"], HUB["spec"]["nodePools"]
 CLUSTER_GATEWAY_HOST = f"{child_name('cluster', 'hub')}.{SYSTEM}.svc.cluster.local"
@@ -64,6 +67,17 @@ def backend(endpoint: str) -> str:
 
 def detour(endpoint: str) -> str:
     return joined_name("overflow", backend(endpoint))
+
+
+def behind(endpoint: str) -> str:
+    """Return the name of the AIGatewayRoute to an endpoint behind the cluster gateway."""
+    return child_name(backend(endpoint), "overflow")
+
+
+def selector(name: str = "chat") -> Document:
+    """Return the selector of the HTTPRoutes of a service behind the cluster gateway."""
+    labels = {"modelplane.ai/service": name, "modelplane.ai/gateway": "eu", "modelplane.ai/overflow": "true"}
+    return {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "matchLabels": labels}
 
 
 def references(built: Built, name: str = "chat") -> list[str]:
@@ -141,28 +155,25 @@ def test_names_of_detours_say_so_however_long_those_of_services_are() -> None:
 
 
 def test_behind_the_cluster_gateway_a_request_goes_to_the_endpoint_that_it_names(built: Built) -> None:
-    expected = [
-        {"name": backend(each), "weight": 1, "priority": 0, "modelNameOverride": "ml-team/qwen"}
-        for each in (EAST, WEST)
-    ]
     of_service = {"type": "Exact", "name": SERVICE, "value": "ml-team/chat"}
-    of_endpoint = [{"type": "Exact", "name": ENDPOINT, "value": backend(each)} for each in (EAST, WEST)]
     limits = {"timeouts": {"request": "300s"}, "streamIdleTimeout": "0s"}
-    spec = built("AIGatewayRoute", INSIDE)["spec"]
-    assert spec["rules"] == [
-        {"matches": [{"headers": [of_service, of_endpoint[0]]}], "backendRefs": expected[:1], **limits},
-        {"matches": [{"headers": [of_service, of_endpoint[1]]}], "backendRefs": expected[1:], **limits},
-    ]
-    assert spec["parentRefs"] == [
-        {
-            "group": "gateway.networking.k8s.io",
-            "kind": "Gateway",
-            "name": "cluster-gateway",
-            "sectionName": "https",
-            "namespace": SYSTEM,
-        }
-    ]
-    assert spec["llmRequestCosts"] == built("AIGatewayRoute", "chat")["spec"]["llmRequestCosts"]
+    for each in (EAST, WEST):
+        expected = {"name": backend(each), "weight": 1, "priority": 0, "modelNameOverride": "ml-team/qwen"}
+        of_endpoint = {"type": "Exact", "name": ENDPOINT, "value": backend(each)}
+        spec = built("AIGatewayRoute", behind(each))["spec"]
+        assert spec["rules"] == [
+            {"matches": [{"headers": [of_service, of_endpoint]}], "backendRefs": [expected], **limits}
+        ]
+        assert spec["parentRefs"] == [
+            {
+                "group": "gateway.networking.k8s.io",
+                "kind": "Gateway",
+                "name": "cluster-gateway",
+                "sectionName": "https",
+                "namespace": SYSTEM,
+            }
+        ]
+        assert spec["llmRequestCosts"] == built("AIGatewayRoute", "chat")["spec"]["llmRequestCosts"]
     assert built("AIServiceBackend", backend(EAST))["spec"]["schema"]["prefix"] == f"/ml-team/{EAST}/v1"
     assert "headerMutation" not in built("AIServiceBackend", backend(EAST))["spec"]
 
@@ -186,9 +197,12 @@ def test_budgets_that_overflow_are_counted_at_the_cluster_gateway_and_others_at_
         "shared": True,
     }
     spec = built("BackendTrafficPolicy", INSIDE)["spec"]
-    assert spec["targetRefs"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": INSIDE}]
+    assert ("targetRefs" in spec, spec["targetSelectors"]) == (False, [selector()])
+    for each in (EAST, WEST):
+        assert selector()["matchLabels"].items() <= built("AIGatewayRoute", behind(each))["metadata"]["labels"].items()
+        assert ("SecurityPolicy", TEAM, behind(each)) not in built.objects["hub"]
+    assert "modelplane.ai/overflow" not in built("AIGatewayRoute", "chat")["metadata"]["labels"]
     assert (spec["mergeType"], "retry" in spec) == ("StrategicMerge", False)
-    assert ("SecurityPolicy", TEAM, INSIDE) not in built.objects["hub"]
     assert not refusals(built)
 
 
@@ -197,7 +211,7 @@ def test_objects_behind_the_cluster_gateway_belong_to_the_service_and_api_server
     added = [built.objects["hub"][key] for key in built.objects["hub"].keys() - without.objects["hub"].keys()]
     kinds = [each["kind"] for each in added if each["metadata"].get("namespace") == TEAM]
     assert sorted(kinds) == [
-        "AIGatewayRoute",
+        *["AIGatewayRoute"] * 2,
         *["AIServiceBackend"] * 2,
         *["Backend"] * 2,
         "BackendTrafficPolicy",
@@ -207,7 +221,8 @@ def test_objects_behind_the_cluster_gateway_belong_to_the_service_and_api_server
         if each["kind"] not in UNPUBLISHED:
             check(each)
         if each["metadata"].get("namespace") == TEAM and each["kind"] != "ConfigMap":
-            assert each["metadata"]["labels"] == built("AIGatewayRoute", "chat")["metadata"]["labels"]
+            own = {"modelplane.ai/overflow": "true"} if each["kind"] == "AIGatewayRoute" else {}
+            assert each["metadata"]["labels"] == {**built("AIGatewayRoute", "chat")["metadata"]["labels"], **own}
 
 
 def test_the_cluster_gateway_reads_requests_as_if_they_came_from_a_caller(built: Built) -> None:
@@ -217,7 +232,7 @@ def test_the_cluster_gateway_reads_requests_as_if_they_came_from_a_caller(built:
     assert "headers" not in built("ClientTrafficPolicy", "cluster-gateway-clients", SYSTEM, "east")["spec"]
 
 
-def test_the_cluster_gateway_says_that_it_does_not_know_an_endpoint_as_if_that_was_down(built: Built) -> None:
+def test_the_cluster_gateway_rejects_an_endpoint_that_it_does_not_know_without_being_ejected(built: Built) -> None:
     route = built("HTTPRoute", "cluster-gateway-unknown", SYSTEM)
     (rule,) = route["spec"]["rules"]
     # One header: that of every endpoint has two.
@@ -230,7 +245,9 @@ def test_the_cluster_gateway_says_that_it_does_not_know_an_endpoint_as_if_that_w
         "sectionName": "https",
     }
     name = rule["filters"][0]["extensionRef"]["name"]
-    assert built("HTTPRouteFilter", name, SYSTEM)["spec"] == {"directResponse": {"statusCode": 503}}
+    answer = built("HTTPRouteFilter", name, SYSTEM)["spec"]["directResponse"]
+    assert (answer["statusCode"], answer["contentType"]) == (429, "application/json")
+    assert json.loads(answer["body"]["inline"]) == NO_WAY.body
 
 
 def test_a_cluster_without_engines_has_a_cluster_gateway_only_while_a_budget_overflows(built: Built) -> None:
@@ -279,9 +296,8 @@ def test_a_budget_over_several_services_is_counted_at_one_place() -> None:
     everyone = policy("all", callers=EVERYONE, budgets=[spilling])
     built = build(fleet(*services, provider("spare"), of_gold, everyone, hub=HUB))
     name = child_name(joined_name("alone", "chat", "free", "eu"), "overflow")
-    routes = [child_name(joined_name(each, "eu"), "overflow") for each in ("alone", "chat", "free")]
     spec = built("BackendTrafficPolicy", name)["spec"]
-    assert [each["name"] for each in spec["targetRefs"]] == routes
+    assert spec["targetSelectors"] == [selector(each) for each in ("alone", "chat", "free")]
     rate, day = rules(built, name)
     assert rate["clientSelectors"] == [{"headers": [{"type": "Distinct", "name": CALLER}]}]
     pattern = {"type": "RegularExpression", "name": SERVICE, "value": r"^(ml\-team/alone|ml\-team/chat)$"}
@@ -337,12 +353,17 @@ def test_before_the_cluster_gateway_is_known_requests_beyond_the_budget_are_refu
 
 @pytest.mark.parametrize("accepted", ["True", "False", ""])
 def test_requests_take_the_detour_once_the_cluster_gateway_has_accepted_it(accepted: str) -> None:
-    """Also while it has not yet accepted a later change of it."""
+    """Also while it has not yet accepted a later change of it, or the one for an endpoint that replaces another."""
     conditions = [{"type": "Accepted", "status": accepted, "observedGeneration": 1}] if accepted else []
     seen = {
         "apiVersion": "aigateway.envoyproxy.io/v1beta1",
         "kind": "AIGatewayRoute",
-        "metadata": {"name": INSIDE, "namespace": TEAM, "generation": 2},
+        "metadata": {
+            "name": behind("replaced"),
+            "namespace": TEAM,
+            "generation": 2,
+            "labels": selector()["matchLabels"],
+        },
         "status": {"conditions": conditions},
     }
     listening = {
@@ -361,8 +382,8 @@ def test_requests_take_the_detour_once_the_cluster_gateway_has_accepted_it(accep
     assert references(built) == [detour("own") if is_ready else backend("own"), backend("spare")]
     assert bool(rules(built)) == (not is_ready)
     assert rules(built, INSIDE), "behind the cluster gateway all is there"
-    assert references(built, INSIDE) == [backend("own")]
-    assert [INSIDE in each for each in refusals(built)] == ([] if is_ready else [True])
+    assert references(built, behind("own")) == [backend("own")]
+    assert [behind("own") in each for each in refusals(built)] == ([] if is_ready else [True])
 
 
 def test_a_gateway_that_asks_for_no_keys_counts_nothing() -> None:
@@ -376,7 +397,7 @@ def test_what_is_behind_the_cluster_gateway_of_a_gateway_that_has_errors_keeps_t
     built: Built,
 ) -> None:
     """Nothing is composed of it, so that nothing says that its budgets overflow."""
-    route = built("AIGatewayRoute", INSIDE)
+    route = built("AIGatewayRoute", behind(EAST))
 
     def earlier(ref: Ref) -> list[tuple[str, Document]]:
         return [("hub", route)] if ref.kind == "ModelService" else []
@@ -384,21 +405,33 @@ def test_what_is_behind_the_cluster_gateway_of_a_gateway_that_has_errors_keeps_t
     held = Ref("ModelService", "ml-team", "chat")
     manifests = [each for each in documents() if each["kind"] != "ModelService"]
     found = build(manifests, earlier=earlier, invalid=[held])
-    assert found("AIGatewayRoute", INSIDE) == route
+    assert found("AIGatewayRoute", behind(EAST)) == route
     assert found("Gateway", "cluster-gateway", SYSTEM)
     assert ("Gateway", SYSTEM, "cluster-gateway") not in build(manifests).objects["hub"]
 
 
-def test_more_endpoints_than_a_route_has_rules_are_in_several() -> None:
+def test_a_change_of_an_endpoint_leaves_the_routes_of_others_behind_the_cluster_gateway() -> None:
+    """Envoy would have their clusters by other names, and reject requests until it has these."""
+
+    def routes(*endpoints: str) -> dict[str, Document]:
+        chat = service(*(provider_entry(name, weight=index + 1) for index, name in enumerate(endpoints)), NEXT)
+        built = build(fleet(chat, *map(provider, (*endpoints, "spare")), policy(budgets=[TOKENS]), hub=HUB))
+        found = {each["metadata"]["name"]: each for each in built.of("AIGatewayRoute")}
+        del found["chat"]
+        assert len(found) == len(endpoints)
+        return found
+
+    before = routes("a", "b", "c")
+    for after in (routes("b", "c"), routes("a", "c"), routes("new", "a", "b", "c"), routes("c", "new")):
+        for name in before.keys() & after.keys():
+            assert before[name] == after[name]
+
+
+def test_a_policy_selects_the_routes_of_any_number_of_endpoints() -> None:
     named = [f"p{index:02}" for index in range(16)]
     chat = service(*(provider_entry(name, weight=index + 1) for index, name in enumerate(named)))
     other = service(entry(), NEXT, name="other")
     built = build(fleet(chat, other, *map(provider, named), provider("spare"), policy(budgets=[TOKENS]), hub=HUB))
-    routes = [built("AIGatewayRoute", INSIDE), built("AIGatewayRoute", child_name(ROUTE, "overflow", "1"))]
-    assert [len(route["spec"]["rules"]) for route in routes] == [15, 1]
     found = built("BackendTrafficPolicy", child_name(joined_name("chat", "other", "eu"), "overflow"))["spec"]
-    of_other = child_name(joined_name("other", "eu"), "overflow")
-    expected = [*(route["metadata"]["name"] for route in routes), of_other]
-    assert [each["name"] for each in found["targetRefs"]] == expected
-    named_ones = [rule["backendRefs"][0]["name"] for route in routes for rule in route["spec"]["rules"]]
-    assert named_ones == [backend(name) for name in named]
+    assert found["targetSelectors"] == [selector(), selector("other")]
+    assert [references(built, behind(name)) for name in named] == [[backend(name)] for name in named]
