@@ -104,8 +104,12 @@ class ServiceStatus(api.Model):
     )
     ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
+    desired: int = Field(
+        description="Endpoints that it would have if all replicas that its selectors match had one, also pending ones; "
+        "without those of replicas that leave."
+    )
     status: ServiceState = Field(
-        description="`Serving`; `Degraded`: some endpoints are not usable; `Unavailable`; `Unknown`: not observed; "
+        description="`Serving`; `Degraded`: some endpoints are not usable, or replicas have none; `Unavailable`; `Unknown`: not observed; "
         "`Held`: its manifest has errors, and it stays as it is; `Declared`: assumed, as nothing of the fleet is read."
     )
     message: str = Field(description="What is wrong; empty if nothing is.")
@@ -285,6 +289,7 @@ def _service(
         gateways=list(served.gateways) if served.model else None,
         ready=len(answering),
         endpoints=len(routed.resolution.members),
+        desired=served.desired,
         status="Held" if routed.held else state,
         message=_plan_message(served) if routed.held else message,
     )
@@ -335,8 +340,9 @@ def _serving_state(served: ServedService, said: str, silent: Mapping[str, str]) 
     """Return the state of a service that its gateways have taken, by its endpoints."""
     answering, unknown, is_instead = _endpoints(served, silent)
     unusable = [member.endpoint.name for member in served.routed.resolution.members if not member.usable]
-    state: ServiceState = "Degraded" if unusable else "Serving"
-    message = said or _not_usable(served, unusable)
+    lacks = str(served.missing)
+    state: ServiceState = "Degraded" if unusable or lacks else "Serving"
+    message = joined(said or _not_usable(served, unusable), lacks)
     if unknown:
         message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
         message = joined(message, f"requests that get no answer there go to {some(answering)}" if is_instead else "")
@@ -578,7 +584,7 @@ def _service_rows(found: FleetStatus) -> list[Row]:
         (
             (
                 f"{each.namespace}/{each.name}",
-                f"{each.ready}/{each.endpoints}",
+                f"{each.ready}/{each.desired}",
                 each.address or f"model {each.model}",
                 each.status,
             ),

@@ -24,7 +24,7 @@ has is from there, so that the numbers and words of the page are those of the te
       engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
                  pods are those of one copy
     services   [{namespace, name, path, address, at (gateways in mode Model), tier (the priority in use, None for none),
-               status, message, endpoints}]
+               status, message, desired, endpoints}]; `desired` is the number of endpoints with those of missing replicas
       endpoints [{name, entry, priority, weight, usable, unused (why gateways in mode Model send it none), url (empty
                  for a replica where no gateway is in mode Path), model (its name there; may be empty), external,
                  replica}]

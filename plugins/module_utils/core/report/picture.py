@@ -134,7 +134,7 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
             "summary",
             el("h3", "Service ", code(f"{service['namespace']}/{service['name']}")),
             health(service["status"]),
-            el("span", f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} with requests", class_="m"),
+            el("span", f"{serving:,} of {count(service['desired'], 'endpoint')} with requests", class_="m"),
             el(
                 "span",
                 code(service["address"] or service["path"] or f"model {service['namespace']}/{service['name']}"),

@@ -411,5 +411,6 @@ def _service(served: ServedService, row: ServiceStatus, composed: Container[tupl
         "tier": routed.resolution.tier,
         "status": row.status,
         "message": row.message,
+        "desired": row.desired,
         "endpoints": endpoints,
     }

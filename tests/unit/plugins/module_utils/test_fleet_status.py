@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT, outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
@@ -108,6 +109,49 @@ def test_a_fleet_that_serves_has_nothing_to_complain_about(fleet: WithPods) -> N
     result = outcome(found, [])
     assert not refused(result, STRICT)
     assert result.summary == "2 clusters: 2 unchanged; no object changed; 2 of 2 replicas serve"
+
+
+def served(fleet: WithPods) -> tuple[str, int, int, str]:
+    (service,) = status(fleet).services
+    return service.status, service.ready, service.desired, service.message
+
+
+def test_replicas_without_an_endpoint_count_for_a_service(fleet: WithPods) -> None:
+    """Of the endpoints, one is an external one on standby."""
+    fleet.settle()
+    assert served(fleet) == ("Serving", 2, 3, "")
+    fleet.edit("replicas: 2", "replicas: 10")
+    fleet.settle()
+    assert served(fleet) == ("Degraded", 8, 11, "2 replicas of qwen pending")
+    assert "8/11" in "\n".join(tables(status(fleet), NOW, 100))
+    assert "8 of 11" in "\n".join(plan_output.services_table(fleet.run().plan, 100))
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.run()
+    state, ready, desired, message = served(fleet)
+    assert (state, ready, desired) == ("Degraded", 4, 11)
+    assert message.startswith("2 replicas of qwen pending; qwen-")
+    assert message.endswith(" without an endpoint yet")
+    last = fleet.run()
+    page = view_model.model(last.plan, last.changes, last.fleet_status, NOW, "")
+    assert [each["desired"] for each in page["services"]] == [11]
+
+
+def test_endpoints_of_leaving_replicas_count_only_as_ready(fleet: WithPods) -> None:
+    fleet.settle()
+    (service,) = fleet.run(drain=("east", "west")).fleet_status.services
+    assert (service.status, service.ready, service.endpoints, service.desired) == ("Serving", 2, 3, 3)
+    seen = fleet.objects("clusters/east", "Deployment")
+    fleet.shown = lambda cluster, value: up(value) if cluster == "west" or value in seen else down(value)
+    fleet.run(drain=("west",))
+    (service,) = fleet.run(drain=("west",)).fleet_status.services
+    assert (service.status, service.ready, service.desired) == ("Serving", 2, 3), "one leaves, one starts"
+
+
+def test_a_service_that_selects_a_cluster_counts_replicas_there(fleet: WithPods) -> None:
+    fleet.edit("{modelplane.ai/deployment: qwen}", "{modelplane.ai/cluster: west}")
+    fleet.edit("replicas: 2", "replicas: 10")
+    fleet.settle()
+    assert served(fleet) == ("Serving", 4, 5, "")
 
 
 @pytest.mark.parametrize(
