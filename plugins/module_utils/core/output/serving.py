@@ -154,7 +154,7 @@ class ServedService:
     unused: Mapping[str, str] = field(default_factory=dict)
     model_routes: tuple[str, ...] = ()
     is_reached: bool = True
-    missing: MissingReplicas = MissingReplicas()
+    missing: MissingReplicas = field(default_factory=MissingReplicas)
 
     @property
     def model(self) -> str:
@@ -244,7 +244,7 @@ class _Missing:
         )
 
 
-def _labelled(namespace: str, name: str, labels: Mapping[str, str]) -> api.ModelEndpoint:
+def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
     metadata = api.construct(ObjectMeta, name=name, namespace=namespace, labels=labels)
     return api.construct(
         api.ModelEndpoint,

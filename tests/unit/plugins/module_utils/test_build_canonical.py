@@ -37,7 +37,7 @@ spec:
         members:
         - role: Standalone
           nodeSelector: {devices: [{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}]}
-          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0", env: [{name: A, value: b}]}]}}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0", env: [{name: A}]}]}}
 """
 
 

@@ -52,7 +52,8 @@ def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **res
 
 
 def pool(name: str, nodes: int, kind: str, *occupied: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    entry = {"name": name, "nodes": nodes, "ready_nodes": None, "class": f"class-{kind.lower()}", "fabric": ""}
+    entry = {"name": name, "nodes": nodes, "class": f"class-{kind.lower()}", "fabric": ""}
+    entry |= {"schedulable_nodes": None, "cordoned_nodes": []}
     entry |= {"devices": [DEVICES[kind]], "occupied": list(occupied), "overcommitted": ""} | rest
     return counted(entry)
 
@@ -61,7 +62,7 @@ def counted(entry: dict[str, Any]) -> dict[str, Any]:
     """A pool with its devices to claim, and how many of them its pods claim."""
     devices = sum(device["count"] for device in entry["devices"] if device["claim"] == "DRA")
     used = sum(pods["pods"] * sum(pods["devices"].values()) for pods in entry["occupied"])
-    return entry | {"total": entry["nodes"] * devices, "used": used}
+    return entry | {"total": entry["nodes"] * devices, "used": used, "planned": 0}
 
 
 def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
