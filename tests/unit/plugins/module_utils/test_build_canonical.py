@@ -84,7 +84,7 @@ class Stored(Controlled):
 
 
 def same(before: bytes, after: bytes) -> bool:
-    """Whether two files have the same content for an API server."""
+    """Compare two files as an API server does."""
     found = [yaml.safe_load(each) for each in (before, after)]
     one, other = (filled(each, schemas().get(each["kind"], {})) for each in found)
     return bool(one == other)
