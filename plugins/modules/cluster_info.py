@@ -156,7 +156,7 @@ clusters:
       failed: false
       msg: ""
       version: "1.36"
-      nodes: {gpu-h100: {ready: 4, total: 4}}
+      nodes: {gpu-h100: {ready: 4, total: 4, cordoned: []}}
       gateway: 203.0.113.10
       stack: {ready: true, message: ""}
       workloads:

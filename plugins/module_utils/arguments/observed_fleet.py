@@ -72,7 +72,10 @@ def _cluster(seen: ClusterSnapshot) -> dict[str, Any]:
         "unreachable": False,
         "msg": seen.summary,
         "version": seen.version,
-        "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in seen.nodes.items()},
+        "nodes": {
+            pool: {"ready": nodes.ready, "total": nodes.total, "cordoned": list(nodes.cordoned)}
+            for pool, nodes in seen.nodes.items()
+        },
         "gateway": seen.gateway,
         "stack": seen.entry["stack"],
         "workloads": list(seen.workloads),

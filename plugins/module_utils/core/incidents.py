@@ -214,7 +214,8 @@ def of_deployments(resources: Iterable[Object]) -> Reading:
         subjects.add(subject)
         scheduled = condition_entry(resource, "ReplicasScheduled")
         failed = text(scheduled, "status") == "False"
-        if number(resource, "status", "replicas", "total") < number(resource, "spec", "replicas", default=1):
+        total, leaving = (number(resource, "status", "replicas", name) for name in ("total", "leaving"))
+        if total - leaving < number(resource, "spec", "replicas", default=1):
             reason = text(scheduled, "reason") if failed else "InsufficientCapacity"
             since = text(scheduled, "lastTransitionTime") if failed else ""
             incidents.append(Incident(subject, reason, text(scheduled, "message"), since))

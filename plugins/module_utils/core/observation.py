@@ -17,6 +17,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
+        cordoned: {<pool>: [gpu-0]}              # those of them that are cordoned; only where some are
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
         objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
@@ -34,10 +35,12 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.accounts import MOST_ACCOUNTS, Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    count,
     entry_path,
     field_path,
     nearest_key,
     short_value,
+    some,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
@@ -81,8 +84,8 @@ class ObservedCluster:
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
     stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
-    `nodes` are the nodes per pool that are Ready. `version` is that of Kubernetes. `openshift`: whether it is
-    OpenShift. `budgets` are those that its gateway has.
+    `nodes` are the numbers of nodes per pool that are Ready, `cordoned` the names of those of them that are cordoned.
+    `version` is that of Kubernetes. `openshift`: whether it is OpenShift. `budgets` are those that its gateway has.
     """
 
     unreachable: str = ""
@@ -94,6 +97,20 @@ class ObservedCluster:
     version: str = ""
     openshift: bool = False
     budgets: tuple[ObservedBudget, ...] = ()
+    cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def schedulable(self, pool: str) -> int:
+        """Return how many nodes of a pool are Ready and not cordoned."""
+        return max(0, self.nodes.get(pool, 0) - len(self.cordoned.get(pool, ())))
+
+    @property
+    def cordoned_message(self) -> str:
+        """Return the nodes that get no new pods because they are cordoned; "" for none."""
+        return "; ".join(
+            f"{len(names)} of {count(self.nodes.get(pool, 0), 'Ready node')} of pool {pool} cordoned: {some(names)}"
+            for pool, names in sorted(self.cordoned.items())
+            if names
+        )
 
 
 @dataclass(frozen=True)
@@ -221,6 +238,11 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         **provisioned,
         "stack": _component_wire(cluster.stack),
         "nodes": dict(sorted(cluster.nodes.items())),
+        **(
+            {"cordoned": {pool: list(names) for pool, names in sorted(cluster.cordoned.items())}}
+            if cluster.cordoned
+            else {}
+        ),
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
         **({"budgets": [budget_wire(budget) for budget in cluster.budgets]} if cluster.budgets else {}),
@@ -295,7 +317,8 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     found = _map(
         value,
         path,
-        *("unreachable", "declared", "provisioned", "stack", "nodes", "version", "openshift", "budgets", "objects"),
+        *("unreachable", "declared", "provisioned", "stack", "nodes", "cordoned", "version", "openshift", "budgets"),
+        "objects",
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -306,14 +329,15 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         return ObservedCluster(declared=True)
     provisioned = found.get("provisioned")
     nodes = _map(found.get("nodes"), f"{path}.nodes")
-    for pool, count in nodes.items():
-        _number(count, entry_path(f"{path}.nodes", pool), "a number of nodes")
+    for pool, ready in nodes.items():
+        _number(ready, entry_path(f"{path}.nodes", pool), "a number of nodes")
     cluster = ObservedCluster(
         unreachable=_text(found.get("unreachable"), f"{path}.unreachable"),
         provisioned=None if provisioned is None else _component(provisioned, f"{path}.provisioned"),
         stack=_component(found.get("stack"), f"{path}.stack"),
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
+        cordoned=_cordoned(found.get("cordoned"), f"{path}.cordoned"),
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
         budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
@@ -325,6 +349,16 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     return cluster
 
 
+def _cordoned(value: Any, path: str) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for pool, names in _map(value, path).items():
+        place = entry_path(path, pool)
+        found[pool] = tuple(
+            _text(name, f"{place}[{index}]", required=True) for index, name in enumerate(_list(names, place))
+        )
+    return found
+
+
 def _budgets(value: Any, path: str) -> tuple[ObservedBudget, ...]:
     found: dict[tuple[str, str, str], ObservedBudget] = {}
     for index, entry in enumerate(_list(value, path)):
@@ -334,8 +368,8 @@ def _budgets(value: Any, path: str) -> tuple[ObservedBudget, ...]:
             _text(budget.get(part), f"{place}.{part}", required=True) for part in ("namespace", "policy", "name")
         )
         used = _map(budget.get("used"), f"{place}.used")
-        for caller, count in used.items():
-            _number(count, entry_path(f"{place}.used", caller), "a number")
+        for caller, number in used.items():
+            _number(number, entry_path(f"{place}.used", caller), "a number")
         resets, problem = (_text(budget.get(part), f"{place}.{part}") for part in ("resets", "problem"))
         if (namespace, policy, name) in found:
             raise ObservationError(place, "", f"each budget once; {namespace}/{policy}/{name} is there twice")

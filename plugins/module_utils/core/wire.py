@@ -40,6 +40,25 @@ def number(value: Any, *path: str, default: int = 0) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 
+def canonical(value: Any) -> Any:
+    """Return a value with the keys of all its maps sorted, as API servers return objects. Order means nothing in a map,
+    and differs between values that are composed and equal ones that are read."""
+    if isinstance(value, Mapping):
+        return {key: canonical(value[key]) for key in sorted(value)}
+    return [canonical(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def has_all_of(value: Any, written: Any) -> bool:
+    """Return whether a value has everything of a written one, and perhaps more in its maps, such as defaults."""
+    if isinstance(written, Mapping):
+        return isinstance(value, Mapping) and all(
+            key in value and has_all_of(value[key], below) for key, below in written.items()
+        )
+    if isinstance(written, (list, tuple)):
+        return isinstance(value, (list, tuple)) and len(value) == len(written) and all(map(has_all_of, value, written))
+    return type(value) is type(written) and bool(value == written)
+
+
 class Objects:
     """Kubernetes objects (wire form), found by kind, namespace and name, and by API group where a kind has several."""
 

@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     failures,
     unsettled,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
@@ -80,10 +80,11 @@ answering, which takes an engine as long as it loads its weights."""
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a pool."""
+    """The nodes of a pool. `cordoned` are the names of those that are Ready and cordoned."""
 
     ready: int
     total: int
+    cordoned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,13 @@ class ClusterSnapshot:
             return self.unreachable
         unready = sum(not workload["ready"] for workload in self.workloads)
         missing = sum(nodes.total - nodes.ready for nodes in self.nodes.values())
+        cordoned = [name for nodes in self.nodes.values() for name in nodes.cordoned]
         return "; ".join(
             part
             for part in (
                 self.entry["stack"]["message"],
                 f"{missing} of {sum(nodes.total for nodes in self.nodes.values())} nodes not ready" if missing else "",
+                f"{count(len(cordoned), 'node')} cordoned: {some(cordoned)}" if cordoned else "",
                 f"{unready} of {len(self.workloads)} workloads not ready" if unready else "",
             )
             if part
@@ -151,11 +154,13 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
     warnings += [*_device_warnings(client, cluster, nodes), *unread]
     pools = _pools(nodes)
+    cordoned = {pool: list(counts.cordoned) for pool, counts in pools.items() if counts.cordoned}
     entry: dict[str, Any] = {
         "unreachable": "",
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
+        **({"cordoned": cordoned} if cordoned else {}),
         "objects": sorted(
             [
                 *found,
@@ -347,13 +352,20 @@ def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
-    counts: dict[str, list[bool]] = {}
+    by_pool: dict[str, list[Object]] = {}
     for node in nodes:
         pool = text(node, "metadata", "labels", constants.POOL_LABEL)
         # A label may be empty, and a pool has a name.
         if pool:
-            counts.setdefault(pool, []).append(is_true(node, "Ready"))
-    return {pool: Nodes(sum(ready), len(ready)) for pool, ready in sorted(counts.items())}
+            by_pool.setdefault(pool, []).append(node)
+    return {pool: _nodes(found) for pool, found in sorted(by_pool.items())}
+
+
+def _nodes(nodes: Sequence[Object]) -> Nodes:
+    ready = [node for node in nodes if is_true(node, "Ready")]
+    # `kubectl cordon` sets the field; a controller adds the taint.
+    cordoned = (text(node, "metadata", "name") for node in ready if fields(node, "spec").get("unschedulable") is True)
+    return Nodes(len(ready), len(nodes), tuple(sorted(cordoned)))
 
 
 def _missing_from_stack(

@@ -33,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     LAST_APPLIED,
     Object,
     fields,
+    has_all_of,
     identity,
     text,
 )
@@ -76,9 +77,10 @@ class ControlCluster:
         (`built`). A cluster without any copy may have become the home of the fleet just now."""
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
-    def published(self, loaded: Loaded) -> list[Object]:
-        """The copies of manifests that belong on the control cluster (see `published_copies`)."""
-        return published_copies(loaded, self._resources)
+    def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
+        """The copies of manifests that belong on the control cluster (see `published_copies`). `built` returns a copy
+        in the build folder."""
+        return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:
         """Return how many replicas the copy of a ModelDeployment on the control cluster has: `kubectl scale` and
@@ -111,10 +113,14 @@ class ControlCluster:
         observed = self._observed.clusters
         shown = {name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared}
         built = list(self._built(ref))
-        written = {(place, *identity(value)): value for place, value in built if place}
+        written = {(place, *identity(value)): value for place, value in built}
         key = (label, names.label_value(ref.name), names.label_value(ref.namespace))
         composed = [(place, _cleaned(value, _STATE_METADATA)) for place, value in self._composed.get(key, ())]
-        found = [(place, written.get((place, *identity(value)), value)) for place, value in composed]
+        found = [
+            (place, file if file and place else _as_written(value, file))
+            for place, value in composed
+            for file in [written.get((place, *identity(value)))]
+        ]
         return [*found, *((place, value) for place, value in built if place and place not in shown)]
 
     def objects(self) -> dict[str, int]:
@@ -312,6 +318,11 @@ def _ref(value: Object) -> Ref:
 
 def _source(value: Object) -> Source:
     return Source(f"control cluster: {_ref(value)}", json.dumps(_cleaned(value, _METADATA)).encode())
+
+
+def _as_written(value: Object, built: Object | None) -> Object:
+    """Return what the build folder has of an object on the control cluster, if the API server only added to it."""
+    return built if built is not None and has_all_of(value, built) else value
 
 
 def _cleaned(value: Object, kept: Sequence[str]) -> Object:

@@ -9,6 +9,7 @@ replicas of a deployment are alike. Both are read and checked once for each text
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -31,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_o
 _METADATA = "\nmetadata:\n"
 _SPEC = "\nspec:\n"
 _ENGINES = "\n  engines:\n"
+_NEXT_KEY = re.compile(r"(?<=\n)  (?=[A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,11 @@ class _Reader:
         """Return what is in a file of the state; None where it is written otherwise, or is to be complained about."""
         head, __, rest = text.partition(_METADATA)
         metadata, __, spec = rest.partition(_SPEC)
-        before, has_engines, engines = spec.partition(_ENGINES)
+        before, has_engines, after = spec.partition(_ENGINES)
+        # Lists and texts of engines are in deeper columns, or begin with a dash.
+        next_key = _NEXT_KEY.search(after)
+        end = next_key.start() if next_key else len(after)
+        engines, others = after[:end], after[end:]
         # Of a mapping that is deeper, engines in this column would be no part.
         if "\n---" in text or "\n..." in text or not spec.startswith("  ") or spec.startswith("   "):
             return None
@@ -119,8 +125,10 @@ class _Reader:
             content |= _mapping("metadata", f"{metadata}\n")
         if has_engines and engines in self._engines:
             known["spec", "engines"] = self._engines[engines]
-            spec = f"{before}\n"
+            spec = f"{before}\n{others}"
         content |= _mapping("spec", spec)
+        if ("spec", "engines") in known and "engines" in content.get("spec", ()):
+            return None
         resource = api.parse_with(content, known)
         if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
             return None
@@ -139,7 +147,7 @@ class _Reader:
 
 
 def _is_list_of_engines(tail: str) -> bool:
-    """Return whether the text behind the key of the engines is nothing but their list."""
+    """Return whether the text behind the key of the engines is their list."""
     return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 

@@ -463,7 +463,7 @@ def _fleet(
             "control cluster should keep without manifests"
         )
     loaded = _load(settings, control.applied, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
-    published = control.published(loaded)
+    published = control.published(loaded, partial(_built, before))
     loaded = _scaled(loaded, control.replicas)
     lacks = partial(control.lacks, built=partial(_built, before))
     known = (control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects())

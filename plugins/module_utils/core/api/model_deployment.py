@@ -439,8 +439,13 @@ class ModelDeploymentSpec(Spec):
 class ReplicaCounts(Model):
     """Numbers of replicas."""
 
-    total: int | None = Field(default=None, description="Replicas that are placed.")
+    total: int | None = Field(
+        default=None, description="Replicas that exist: those with a place, and those that stay until others serve."
+    )
     ready: int | None = Field(default=None, description="Of those, the ones that serve.")
+    leaving: int | None = Field(
+        default=None, description="Of those, the ones without a place. If unset, every replica has a place."
+    )
 
 
 class ModelDeploymentStatus(Status):
@@ -460,7 +465,7 @@ class ModelDeployment(Resource):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("md",)
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("DESIRED", ".spec.replicas", "integer"),
-        Column("PLACED", ".status.replicas.total", "integer"),
+        Column("PLACED", ".status.replicas.total", "integer", "Replicas that exist."),
         Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
     )
     SCALE: ClassVar[tuple[str, str, str] | None] = (".spec.replicas", ".status.replicas.total", ".status.selector")

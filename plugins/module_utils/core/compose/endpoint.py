@@ -17,17 +17,22 @@ _HTTP_PORT = 80
 _HTTPS_PORT = 443
 
 
+def endpoint_labels(replica: api.ModelReplica, cluster: api.InferenceCluster | None) -> dict[str, str]:
+    """Return the labels of the ModelEndpoint of a replica: those of the replica, and those that its cluster gives,
+    which override none."""
+    given = cluster.placement_labels if cluster else {}
+    return {**given, **replica.labels, **Owner.of(replica).labels()}
+
+
 def model_endpoint(
     replica: api.ModelReplica, gateway_url: str, cluster: api.InferenceCluster | None = None
 ) -> api.ModelEndpoint:
-    """Return the ModelEndpoint of a ModelReplica behind a gateway, with the replica's name and labels, and with those
-    that its cluster gives, which override none.
+    """Return the ModelEndpoint of a ModelReplica behind a gateway, with the replica's name.
 
     `gateway_url` has no path and does not end with a slash.
     """
     path = path_prefix(replica.namespace, replica.name)
-    given = cluster.placement_labels if cluster else {}
-    labels = {**given, **replica.labels, **Owner.of(replica).labels()}
+    labels = endpoint_labels(replica, cluster)
     return api.construct(
         api.ModelEndpoint,
         api_version=api.ModelEndpoint.group_version(),

@@ -63,15 +63,23 @@ def model_replica(
 
 def replica_labels(deployment: api.ModelDeployment, cluster: str, index: int) -> dict[str, str]:
     """Return the labels of ModelReplica number `index` of a ModelDeployment on a cluster."""
-    template, namespace = deployment.spec.template, deployment.namespace
+    namespace = deployment.namespace
     return {
-        **user_labels(template.metadata.labels if template.metadata else None),
-        names.MANAGED_BY_LABEL: names.MANAGED_BY,
-        names.NAMESPACE_LABEL: names.label_value(namespace),
-        names.DEPLOYMENT_LABEL: names.label_value(deployment.name),
+        **shared_labels(deployment),
         names.REPLICA_LABEL: names.label_value(names.replica_name(namespace, deployment.name, cluster, index)),
         names.CLUSTER_LABEL: names.label_value(cluster),
         names.REPLICA_INDEX_LABEL: str(index),
+    }
+
+
+def shared_labels(deployment: api.ModelDeployment) -> dict[str, str]:
+    """Return the labels that all ModelReplicas of a ModelDeployment have, wherever they are."""
+    metadata = deployment.spec.template.metadata
+    return {
+        **user_labels(metadata.labels if metadata else None),
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.NAMESPACE_LABEL: names.label_value(deployment.namespace),
+        names.DEPLOYMENT_LABEL: names.label_value(deployment.name),
     }
 
 

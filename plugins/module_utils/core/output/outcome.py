@@ -49,7 +49,10 @@ class ReplicaCounts(api.Model):
     desired: int = Field(description="Replicas that manifests ask for.")
     placed: int = Field(description="Replicas that have a cluster.")
     pending: int = Field(description="Replicas that have none.")
-    serving: int | None = Field(default=None, description="Replicas that serve; absent when nothing was read.")
+    serving: int | None = Field(
+        default=None,
+        description="Replicas that serve, of each deployment no more than it asks for; absent when nothing was read.",
+    )
 
 
 class Findings(api.Model):
@@ -183,7 +186,7 @@ def replica_counts(found: FleetStatus) -> ReplicaCounts:
         desired=sum(deployment.desired for deployment in found.deployments),
         placed=len(rows),
         pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
-        serving=sum(row.ready is True for row in rows) if found.observed_at else None,
+        serving=sum(min(each.ready, each.desired) for each in found.deployments) if found.observed_at else None,
     )
 
 

@@ -263,13 +263,14 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
         routed, members = served.routed, served.routed.resolution.members
         used = [member for member in members if member.weight and served.is_reached]
         spare = [member for member in members if member.usable and member not in used]
-        cells = (f"{routed.namespace}/{routed.name}", served.address, f"{len(used)} of {len(members)}")
+        cells = (f"{routed.namespace}/{routed.name}", served.address, f"{len(used)} of {served.desired}")
         reasons = [
             f"{label}: {_listed(names)}"
             for label, names in (
                 ("to", [f"{_name(member)}{NO_BREAK}(weight{NO_BREAK}{member.weight})" for member in used]),
                 ("on standby", [_name(member) for member in spare]),
                 ("not usable", [_name(member) for member in members if _is_unusable(served, member)]),
+                ("missing", [str(served.missing)] if served.missing.total > 0 else []),
             )
             if names
         ]

@@ -13,10 +13,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 
 class PoolUse(NamedTuple):
-    """Devices to claim of a pool, on all nodes that it may have, and how many of them pods claim."""
+    """Devices to claim of a pool, on all nodes that it may have; how many of them replicas claim that exist, and how
+    many replicas that are planned."""
 
     devices: int
     used: int
+    planned: int
 
 
 class PoolPods(NamedTuple):
@@ -34,11 +36,32 @@ class PoolPods(NamedTuple):
 def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
     """Return the use of each pool (cluster, pool)."""
     pods = pods_by_pool(plan)
-    return {
-        (cluster.name, pool.name): PoolUse(_devices(pool), _claimed(pods.get((cluster.name, pool.name), ())))
-        for cluster in plan.clusters
-        for pool in cluster.pools
-    }
+    planned = planned_replicas(plan)
+    use = {}
+    for cluster in plan.clusters:
+        for pool in cluster.pools:
+            key = (cluster.name, pool.name)
+            entries = pods.get(key, ())
+            coming = _claimed(each for each in entries if (each.namespace, each.replica) in planned)
+            use[key] = PoolUse(_devices(pool), _claimed(entries) - coming, coming)
+    return use
+
+
+def planned_replicas(plan: Plan) -> frozenset[tuple[str, str]]:
+    """Return the replicas (namespace, name) of which nothing exists yet. On a cluster that is not observed, they are
+    those that no earlier run placed."""
+    placed = zip(plan.schedule.placements, plan.replicas, strict=True)
+    new = {(each.namespace, each.name) for placement, each in placed if placement.state == "new"}
+    written = ((each.namespace, each.name) for each in plan.manual)
+    new.update(key for key in written if key not in plan.context.fleet.manual_before)
+    planned = set()
+    for replica in plan.composed:
+        key = (replica.namespace, replica.name)
+        state = plan.states.get(key)
+        is_seen = state is not None and state.accepted is not None and not state.declared
+        if not (state.accepted or state.since) if state is not None and is_seen else key in new:
+            planned.add(key)
+    return frozenset(planned)
 
 
 def _claimed(pods: Iterable[PoolPods]) -> int:

@@ -6,15 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpointSpec
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import endpoint_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.label_index import LabelIndex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.needs import uncounted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.size import (
     MESSAGE_BYTES,
     ConfigurationSize,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import shared_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
     MatchedEndpoint,
     Resolution,
@@ -30,7 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.sta
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 
 _MOST_SERVICES = 12
 GATEWAY_TITLES = ("GATEWAY", "CLUSTER", "STATE", "MODELS", "ADDRESS")
@@ -106,6 +112,28 @@ class GatewayStatus(PlannedGateway):
     message: str = Field(description="What is wrong; empty if nothing is.")
 
 
+class MissingReplicas(NamedTuple):
+    """Replicas that a service selects and that have no endpoint: `pending` has the numbers of those without a place by
+    deployment, `starting` the names of those that do not serve yet. `leaving`: the number of its endpoints that are
+    not counted, because their replicas only stay until others serve."""
+
+    pending: Mapping[str, int] = MappingProxyType({})
+    starting: tuple[str, ...] = ()
+    leaving: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return how many more endpoints a service would have if all its replicas had one."""
+        return sum(self.pending.values()) + len(self.starting) - self.leaving
+
+    def __str__(self) -> str:
+        """Return which replicas are missing; "" where leaving ones serve instead."""
+        if self.total <= 0:
+            return ""
+        parts = [f"{count(number, 'replica')} of {name} pending" for name, number in sorted(self.pending.items())]
+        return "; ".join([*parts, *([f"{some(self.starting)} without an endpoint yet"] if self.starting else [])])
+
+
 @dataclass(frozen=True)
 class ServedService:
     """ModelService as clients reach it.
@@ -114,6 +142,7 @@ class ServedService:
     whose gateways are all in mode Model (`is_path` is False). `gateways` are those in mode Model that serve it,
     `clusters` theirs, `unused` the endpoints to which these send no requests, with the reasons. `note` is about a
     service that does not route to its endpoints as usual, "" otherwise. `is_reached`: whether it has any gateway.
+    `missing` are the replicas that it selects and that have no endpoint.
     """
 
     routed: RoutedService
@@ -125,11 +154,17 @@ class ServedService:
     unused: Mapping[str, str] = field(default_factory=dict)
     model_routes: tuple[str, ...] = ()
     is_reached: bool = True
+    missing: MissingReplicas = field(default_factory=MissingReplicas)
 
     @property
     def model(self) -> str:
         """The name of the model in requests, "" for a service that no gateway in mode Model serves."""
         return f"{self.routed.namespace}/{self.routed.name}" if self.gateways or not self.is_path else ""
+
+    @property
+    def desired(self) -> int:
+        """Return how many endpoints it would have if all its replicas had one."""
+        return len(self.routed.resolution.members) + self.missing.total
 
     @property
     def address(self) -> str:
@@ -176,6 +211,56 @@ def place_of_endpoint(member: MatchedEndpoint) -> str:
 
 def served_services(plan: Plan) -> list[ServedService]:
     """Return the services of a plan, in the order of its traffic."""
+    missing = _Missing(plan)
+    return [replace(served, missing=missing.of(served)) for served in _services(plan)]
+
+
+class _Missing:
+    """Replicas of a plan that services select, with those that are pending."""
+
+    def __init__(self, plan: Plan) -> None:
+        fleet = plan.context.fleet
+        placed = [
+            _labelled(each.namespace, each.name, endpoint_labels(each, fleet.clusters.get(each.spec.cluster_name)))
+            for each in (*plan.replicas, *plan.manual)
+        ]
+        self._placed = LabelIndex(placed)
+        self._leaving = {(each.namespace, each.name) for each in plan.leaving}
+        self._numbers = {(each.namespace, each.deployment): each.count for each in plan.schedule.pending}
+        pending = (fleet.deployments[key] for key in self._numbers if key in fleet.deployments)
+        # Where a pending replica will be is not known, so no label of a cluster selects it.
+        self._pending = LabelIndex(_labelled(each.namespace, each.name, shared_labels(each)) for each in pending)
+
+    def of(self, served: ServedService) -> MissingReplicas:
+        """Return the replicas that a service selects and that have no endpoint."""
+        service, members = served.service, served.routed.resolution.members
+        if service is None:
+            return MissingReplicas()
+        known = {member.endpoint.name for member in members}
+        return MissingReplicas(
+            {name: self._numbers[service.namespace, name] for name in _selected(service, self._pending)},
+            tuple(name for name in _selected(service, self._placed) if name not in known),
+            sum((service.namespace, name) in self._leaving for name in known),
+        )
+
+
+def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
+    metadata = api.construct(ObjectMeta, name=name, namespace=namespace, labels=labels)
+    return api.construct(
+        api.ModelEndpoint,
+        api_version=api.ModelEndpoint.group_version(),
+        kind=api.ModelEndpoint.KIND,
+        metadata=metadata,
+        spec=api.construct(ModelEndpointSpec, url=""),
+    )
+
+
+def _selected(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
+    selectors = (entry.selector.match_labels for entry in service.spec.endpoints)
+    return sorted({each.name for labels in selectors for each in index.matching(service.namespace, labels)})
+
+
+def _services(plan: Plan) -> list[ServedService]:
     fleet = plan.context.fleet
     if not fleet.has_model_gateways:
         # One that is not declared here may have an address all the same, which is observed.

@@ -76,7 +76,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     text,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Reasons that a person reads in a terminal; the document has all.
 _MOST_REASONS = 3
 # Callers of a budget that a terminal shows; the document has more.
@@ -104,9 +104,14 @@ class ServiceStatus(api.Model):
     )
     ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
+    desired: int = Field(
+        description="Endpoints that it would have if all replicas that its selectors match had one, also pending ones; "
+        "without those of replicas that leave."
+    )
     status: ServiceState = Field(
-        description="`Serving`; `Degraded`: some endpoints are not usable; `Unavailable`; `Unknown`: not observed; "
-        "`Held`: its manifest has errors, and it stays as it is; `Declared`: assumed, as nothing of the fleet is read."
+        description="`Serving`; `Degraded`: some endpoints are not usable, or replicas have none; `Unavailable`; "
+        "`Unknown`: not observed; `Held`: its manifest has errors, and it stays as it is; `Declared`: assumed, as "
+        "nothing of the fleet is read."
     )
     message: str = Field(description="What is wrong; empty if nothing is.")
 
@@ -154,9 +159,14 @@ class PoolStatus(api.Model):
 
     name: str = Field(description="Its name.")
     ready_nodes: int | None = Field(default=None, description="Nodes that are Ready; absent when not known.")
+    schedulable_nodes: int | None = Field(
+        default=None, description="Nodes that are Ready and not cordoned; absent when not known."
+    )
+    cordoned_nodes: list[str] = Field(description="The names of nodes that are cordoned.")
     nodes: int = Field(description="Nodes that it has, or may grow to.")
     devices: int = Field(description="Devices to claim that these nodes have.")
-    used_devices: int = Field(description="Devices that replicas claim.")
+    used_devices: int = Field(description="Devices that replicas claim that exist.")
+    planned_devices: int = Field(description="Devices that replicas will claim that do not exist yet.")
 
 
 class ClusterStatus(api.Model):
@@ -285,6 +295,7 @@ def _service(
         gateways=list(served.gateways) if served.model else None,
         ready=len(answering),
         endpoints=len(routed.resolution.members),
+        desired=served.desired,
         status="Held" if routed.held else state,
         message=_plan_message(served) if routed.held else message,
     )
@@ -335,8 +346,9 @@ def _serving_state(served: ServedService, said: str, silent: Mapping[str, str]) 
     """Return the state of a service that its gateways have taken, by its endpoints."""
     answering, unknown, is_instead = _endpoints(served, silent)
     unusable = [member.endpoint.name for member in served.routed.resolution.members if not member.usable]
-    state: ServiceState = "Degraded" if unusable else "Serving"
-    message = said or _not_usable(served, unusable)
+    lacks = str(served.missing)
+    state: ServiceState = "Degraded" if unusable or lacks else "Serving"
+    message = joined(said or _not_usable(served, unusable), lacks)
     if unknown:
         message = joined(message, f"{len(unknown)} unknown, on {some(sorted({*unknown}))}")
         message = joined(message, f"requests that get no answer there go to {some(answering)}" if is_instead else "")
@@ -475,14 +487,19 @@ def _cluster(
     observed = plan.context.observed_cluster(cluster.name)
     answered = observed is not None and not observed.unreachable
     state, message = _cluster_state(plan, cluster, ready)
+    if observed is not None and answered:
+        message = joined(message, observed.cordoned_message)
     pools = [
         api.construct(
             PoolStatus,
             name=pool.name,
             ready_nodes=observed.nodes.get(pool.name, 0) if observed is not None and answered else None,
+            schedulable_nodes=observed.schedulable(pool.name) if observed is not None and answered else None,
+            cordoned_nodes=list(observed.cordoned.get(pool.name, ())) if observed is not None and answered else [],
             nodes=pool.nodes,
             devices=use[cluster.name, pool.name].devices,
             used_devices=use[cluster.name, pool.name].used,
+            planned_devices=use[cluster.name, pool.name].planned,
         )
         for pool in cluster.pools
     ]
@@ -549,6 +566,7 @@ def _policies(statuses: Iterable[Object]) -> list[PolicyStatus]:
 _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
 _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
+_PLANNED = "PLANNED"
 _CACHES = ("CACHE", "READY", "CLUSTERS")
 _BUDGETS = ("POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT")
 _GATEWAY = "GATEWAY"
@@ -559,13 +577,14 @@ _NEXT = "NEXT RUN"
 def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
     """Return the tables of a status, with an empty line between two.
 
-    No line is longer than `width`. Devices of clusters are those in use, of all. `now` is what ages are counted to.
+    No line is longer than `width`. Nodes of clusters are those that are schedulable, of all, and devices those in use.
+    `now` is what ages are counted to.
     """
     parts = [
         lines(_SERVICES, _service_rows(found), width, _WHY),
         lines(GATEWAY_TITLES, gateway_rows(found.gateways or ()), width, _WHY),
         lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
-        lines(_CLUSTERS, _cluster_rows(found, now), width, _WHY),
+        lines(_cluster_titles(found), _cluster_rows(found, now), width, _WHY),
         lines(_CACHES, _cache_rows(found), width, _WHY),
         _budget_lines(found, now, width),
         [_NEXT, *_next_lines(found.next_run, width)],
@@ -578,7 +597,7 @@ def _service_rows(found: FleetStatus) -> list[Row]:
         (
             (
                 f"{each.namespace}/{each.name}",
-                f"{each.ready}/{each.endpoints}",
+                f"{each.ready}/{each.desired}",
                 each.address or f"model {each.model}",
                 each.status,
             ),
@@ -624,17 +643,28 @@ def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
     return list(groups.values())
 
 
+def _has_planned(found: FleetStatus) -> bool:
+    return any(pool.planned_devices for cluster in found.clusters for pool in cluster.pools)
+
+
+def _cluster_titles(found: FleetStatus) -> tuple[str, ...]:
+    """Return the titles, with a column for planned devices if there are any."""
+    devices = _CLUSTERS.index("DEVICES") + 1
+    return (*_CLUSTERS[:devices], _PLANNED, *_CLUSTERS[devices:]) if _has_planned(found) else _CLUSTERS
+
+
 def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
     rows: list[Row] = []
     for cluster in found.clusters:
         pools = cluster.pools
-        ready = [pool.ready_nodes for pool in pools if pool.ready_nodes is not None]
+        ready = [pool.schedulable_nodes for pool in pools if pool.schedulable_nodes is not None]
         nodes = sum(pool.nodes for pool in pools)
         cells = (
             cluster.name,
             cluster.state,
             f"{sum(ready)}/{nodes}" if ready else f"-/{nodes}",
             f"{sum(pool.used_devices for pool in pools)}/{sum(pool.devices for pool in pools)}",
+            *([str(sum(pool.planned_devices for pool in pools))] if _has_planned(found) else []),
             {True: "ready", False: "incomplete", None: "-"}[cluster.stack_ready],
             age(cluster.last_seen or "", now),
             cluster.version or "-",

@@ -167,15 +167,14 @@ def _add_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
 
 
 def _filled(resource: Own) -> Own:
-    """Return a resource without its status and with explicit defaults, so that `written` includes them."""
-    wire = api.wire(resource)
-    wire.pop("status", None)
-    return type(resource).model_validate(wire)
+    """Return a resource without its status."""
+    return resource.model_copy(update={"status": None})
 
 
 def written(resource: api.Resource) -> Object:
-    """Return the object to apply for a ModelReplica or ModelEndpoint."""
-    return api.wire(resource, set_only=True)
+    """Return the object to apply for a ModelReplica, ModelEndpoint or ModelRoute: with all defaults, as API servers
+    return it."""
+    return api.wire(resource)
 
 
 def _identity(resource: api.ModelReplica) -> tuple[str, str, str, int]:

@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
     missing_credential,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import (
     GatewayBudgets,
@@ -348,6 +349,12 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
         placements.setdefault(key, []).append(placement)
         state = plan.states.get((placement.namespace, replica.name), _NOT_OBSERVED)
         states.setdefault(key, {})[(placement.cluster, placement.index)] = state
+    leaving: dict[Key, list[tuple[str, int]]] = {}
+    for staying in map(adapters.replica, plan.leaving):
+        key = (staying.namespace, staying.deployment)
+        leaving.setdefault(key, []).append((staying.cluster, staying.index))
+        state = plan.states.get((staying.namespace, staying.name), _NOT_OBSERVED)
+        states.setdefault(key, {})[(staying.cluster, staying.index)] = state
     pending: dict[Key, Pending] = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
     for key, deployment in fleet.deployments.items():
         short = pending.get(key)
@@ -360,6 +367,7 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
             states.get(key, {}),
             _cache_state(plan, deployment),
             invalid,
+            leaving=leaving.get(key, ()),
             unready_endpoints=unready.get(key, ()),
             previous=_before(plan, deployment.ref),
         )

@@ -14,7 +14,8 @@ has is from there, so that the numbers and words of the page are those of the te
     serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
                gateways [str], pools}]; `reason` says why nothing new may come, `gateways` are those in mode Model there
-      pools    [{name, nodes, ready_nodes (None if not observed), total and used (devices), class, fabric, devices,
+      pools    [{name, nodes, schedulable_nodes (None if not observed), cordoned_nodes [str], total, used and planned
+                (devices), class, fabric, devices,
                occupied, overcommitted}]; `overcommitted` is a reason
         devices   [{name, count (per node), claim ("DRA" or "Synthetic"), what}]
         occupied  [{namespace, deployment, replica, engine, role, pods, devices {name: number per pod}}]; the names of
@@ -24,7 +25,7 @@ has is from there, so that the numbers and words of the page are those of the te
       engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
                  pods are those of one copy
     services   [{namespace, name, path, address, at (gateways in mode Model), tier (the priority in use, None for none),
-               status, message, endpoints}]
+               status, message, desired, endpoints}]; `desired`: endpoints and missing ones
       endpoints [{name, entry, priority, weight, usable, unused (why gateways in mode Model send it none), url (empty
                  for a replica where no gateway is in mode Path), model (its name there; may be empty), external,
                  replica}]

@@ -32,9 +32,10 @@ _CAPTION = (
 )
 
 
-def use_of(cluster: Mapping[str, Any]) -> tuple[int, int]:
-    """The devices of a cluster in use, and all of them."""
-    return sum(pool["used"] for pool in cluster["pools"]), sum(pool["total"] for pool in cluster["pools"])
+def use_of(cluster: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The devices of a cluster in use, all of them, and those that are planned."""
+    used, total, planned = (sum(pool[key] for pool in cluster["pools"]) for key in ("used", "total", "planned"))
+    return used, total, planned
 
 
 def is_overcommitted(cluster: Mapping[str, Any]) -> bool:
@@ -71,7 +72,7 @@ def _legend(known: Index) -> Markup:
 
 def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     place = join([code(part) for part in (cluster["region"], cluster["source"]) if part], " · ")
-    used, total = use_of(cluster)
+    used, total, planned = use_of(cluster)
     return el(
         "details",
         el(
@@ -81,7 +82,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
             badge("Overcommitted", "bad") if is_overcommitted(cluster) else NOTHING,
             badge("Takes nothing new", "warn") if cluster["reason"] else NOTHING,
             el("span", place, class_="m"),
-            el("span", load(used, total), class_="use"),
+            el("span", load(used, total, planned), class_="use"),
         ),
         el(
             "div",
@@ -97,7 +98,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
         class_="card",
         open="" if open_ else None,
         data_fill=str(1000 * used // total if total else 0),
-        data_free=str(max(0, total - used)),
+        data_free=str(max(0, total - used - planned)),
         data_region=cluster["region"],
     )
 

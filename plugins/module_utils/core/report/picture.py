@@ -61,8 +61,8 @@ def _totals(clusters: Sequence[Mapping[str, Any]]) -> Markup:
             count(sum(pool["nodes"] for pool in pools), "node"),
         )
     )
-    used, total = sum(pool["used"] for pool in pools), sum(pool["total"] for pool in pools)
-    return el("p", f"{size}: ", load(used, total))
+    used, total, planned = (sum(pool[key] for pool in pools) for key in ("used", "total", "planned"))
+    return el("p", f"{size}: ", load(used, total, planned))
 
 
 def _overview(clusters: Sequence[Mapping[str, Any]]) -> Markup:
@@ -82,11 +82,12 @@ def _overview(clusters: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
-    used, total = use_of(cluster)
+    used, total, planned = use_of(cluster)
     kind, over = kind_of(cluster["state"]), is_overcommitted(cluster)
     flags = "!" if over or kind == "bad" else "?" if kind == "unknown" else ""
     flags += "×" if cluster["reason"] else ""
     label = f"{cluster['name']}: {cluster['state']}, {used:,} of {total:,} devices in use"
+    label += f", {planned:,} planned" if planned else ""
     label += ", a pool is overcommitted" if over else ""
     label += ", takes nothing new" if cluster["reason"] else ""
     label += "".join(f", runs InferenceGateway {name}" for name in cluster["gateways"])
@@ -134,7 +135,7 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
             "summary",
             el("h3", "Service ", code(f"{service['namespace']}/{service['name']}")),
             health(service["status"]),
-            el("span", f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} with requests", class_="m"),
+            el("span", f"{serving:,} of {count(service['desired'], 'endpoint')} with requests", class_="m"),
             el(
                 "span",
                 code(service["address"] or service["path"] or f"model {service['namespace']}/{service['name']}"),
@@ -271,13 +272,13 @@ def _pools(replica: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _pool(pool: Mapping[str, Any]) -> Markup:
-    return _pool_load(pool["name"], nodes_of(pool), pool["used"], pool["total"])
+    return _pool_load(pool["name"], nodes_of(pool), pool["used"], pool["total"], pool["planned"])
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
-def _pool_load(name: str, nodes: str, used: int, total: int) -> Markup:
+def _pool_load(name: str, nodes: str, used: int, total: int, planned: int) -> Markup:
     title = el("div", "Pool ", code(name), el("span", f" · {nodes}", class_="m"))
-    return el("div", title, load(used, total), class_="load")
+    return el("div", title, load(used, total, planned), class_="load")
 
 
 def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:

@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     shape,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 # The drawing, in px: cells of 14 with gaps of 2 in frames of nodes; it fits a telephone of 360 px.
 _CELL = 14
@@ -99,18 +100,22 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
 
 
 @lru_cache(maxsize=1 << 10, typed=True)
-def load(used: int, total: int) -> Markup:
-    """The devices in use, in words and as a bar."""
+def load(used: int, total: int, planned: int = 0) -> Markup:
+    """The devices in use, in words and as a bar. `planned`: devices that the next run takes."""
     if not total:
         return el("span", "no device to claim", class_="m")
-    return join([el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use"), gauge(used, total)])
+    coming = f", {planned:,} planned" if planned else ""
+    words = el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use{coming}")
+    return join([words, gauge(used, total)])
 
 
 def nodes_of(pool: Mapping[str, Any]) -> str:
-    """The nodes of a pool, and how many of them are ready, where that was observed."""
-    if pool["ready_nodes"] is None:
+    """The nodes of a pool, and how many of them are schedulable, if that was observed, with the names of cordoned
+    ones."""
+    if pool["schedulable_nodes"] is None:
         return count(pool["nodes"], "node")
-    return f"{pool['ready_nodes']:,} of {count(pool['nodes'], 'node')} ready"
+    cordoned = f"; cordoned: {some(pool['cordoned_nodes'])}" if pool["cordoned_nodes"] else ""
+    return f"{pool['schedulable_nodes']:,} of {count(pool['nodes'], 'node')} schedulable{cordoned}"
 
 
 _POOL = shape(el("section", el("h4", "Pool ", code(HOLE)), el("p", HOLE, class_="m"), *[HOLE] * 4, class_="pool"))

@@ -284,9 +284,11 @@ def _cluster(
             {
                 "name": status.name,
                 "nodes": status.nodes,
-                "ready_nodes": status.ready_nodes,
+                "schedulable_nodes": status.schedulable_nodes,
+                "cordoned_nodes": status.cordoned_nodes,
                 "total": status.devices,
                 "used": status.used_devices,
+                "planned": status.planned_devices,
                 "class": classes.get(pool.name, ""),
                 "fabric": _fabric(pool),
                 # The fabric of a pool is a separate field; its synthetic device adds nothing.
@@ -411,5 +413,6 @@ def _service(served: ServedService, row: ServiceStatus, composed: Container[tupl
         "tier": routed.resolution.tier,
         "status": row.status,
         "message": row.message,
+        "desired": row.desired,
         "endpoints": endpoints,
     }

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -21,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"
@@ -40,20 +41,20 @@ def model_deployment(
     cache: CacheState = "none",
     invalid: str = "",
     *,
+    leaving: Collection[tuple[str, int]] = (),
     unready_endpoints: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelDeploymentStatus]:
     """Return the status of a ModelDeployment.
 
-    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); a state that is
-    not known is the last known one (see `remember`). `invalid` is the error for an invalid specification: its running
-    replicas are counted, as they stay. `unready_endpoints` are the names of its ModelEndpoints that are not Ready.
+    `placements` and `pending` are its part of the schedule, `leaving` its replicas without a place that stay for a
+    while: they are counted too. `replica_states` are by (cluster, index); a state that is not known is the last known
+    one (see `remember`). `invalid` is the error for an invalid specification: its running replicas are counted, because
+    they stay. `unready_endpoints` are the names of its ModelEndpoints that are not Ready.
     """
     before = earlier(deployment.status, previous)
-    states = {
-        (placement.cluster, placement.index): replica_states.get((placement.cluster, placement.index), _NOT_OBSERVED)
-        for placement in placements
-    }
+    placed = [(placement.cluster, placement.index) for placement in placements]
+    states = {key: replica_states.get(key, _NOT_OBSERVED) for key in (*placed, *leaving)}
     if not invalid and pending is not None and pending.reason == "InvalidNodeSelector":
         invalid = pending.message
     desired = deployment.spec.replicas
@@ -63,15 +64,18 @@ def model_deployment(
         conditions += [Condition(kind, "True", "ScaledToZero", message) for kind in (_SCHEDULED, _READY)]
         conditions.append(ready(True, before, message))
     else:
-        scheduled = _scheduled(deployment, desired, states, pending, invalid)
+        scheduled = _scheduled(deployment, desired, {key: states[key] for key in placed}, pending, invalid)
+        if leaving:
+            scheduled = replace(scheduled, message=f"{scheduled.message}; {_staying(len(leaving))}")
         serving = _replicas_ready(states)
-        conditions += [scheduled, serving, _overall(scheduled, serving, desired, states, unready_endpoints, before)]
+        missing = scheduled.message if len(placed) < desired else ""
+        conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))
     ready_replicas = sum(state.ready is True for state in states.values())
     fields = api.construct(
         ModelDeploymentStatus,
-        replicas=api.construct(ReplicaCounts, total=len(states), ready=ready_replicas),
+        replicas=api.construct(ReplicaCounts, total=len(states), ready=ready_replicas, leaving=len(leaving) or None),
         selector=f"{names.DEPLOYMENT_LABEL}={names.label_value(deployment.name)}",
     )
     return Status(tuple(conditions), fields)
@@ -101,6 +105,10 @@ def _scheduled(
         clusters = listed(cluster for cluster, __ in states)
         return Condition(_SCHEDULED, "False", "Scheduling", f"{message}; none is on its cluster yet ({clusters})")
     return Condition(_SCHEDULED, "True", "ReplicasCreated", message)
+
+
+def _staying(number: int) -> str:
+    return f"{count(number, 'leaving replica')} {'stays' if number == 1 else 'stay'} until others serve"
 
 
 def _reasons(pending: Pending | None) -> str:
@@ -140,19 +148,20 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
 def _overall(
     scheduled: Condition,
     serving: Condition,
-    desired: int,
+    missing: str,
     states: Mapping[tuple[str, int], ReplicaState],
     unready_endpoints: Sequence[str],
     before: Mapping[str, Any],
 ) -> Condition:
-    """Return Ready: at least one replica is scheduled, and all scheduled ones serve. The message has missing ones."""
+    """Return Ready: at least one replica exists, and all of them serve. `missing`: the message about replicas without
+    a place."""
     if scheduled.reason == "InvalidNodeSelector" or not states:
         return ready(False, before, scheduled.message)
     if serving.status != "True":
         return ready({"False": False}.get(serving.status), before, serving.message)
     if unready_endpoints:
         return ready(False, before, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
-    return ready(True, before, scheduled.message if len(states) < desired else "")
+    return ready(True, before, missing)
 
 
 def _cache_resolved(deployment: api.ModelDeployment, cache: CacheState) -> Condition:

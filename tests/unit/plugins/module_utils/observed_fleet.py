@@ -104,6 +104,17 @@ def _all_up(_cluster: str, value: Object) -> Object:
 _settled: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
+def check_counts(outcome: build.Outcome) -> None:
+    """Every status of a ModelDeployment counts the replicas that exist, whatever they stay for."""
+    for value in outcome.statuses:
+        if value["kind"] == "ModelDeployment":
+            key = (value["metadata"]["namespace"], value["metadata"]["name"])
+            of_it = [each for each in outcome.plan.running if (each.namespace, each.deployment) == key]
+            serving = [each for each in of_it if outcome.plan.states[key[0], each.name].ready]
+            counts = value["status"]["replicas"]
+            assert (counts["total"], counts["ready"]) == (len(of_it), len(serving)), key
+
+
 class Fleet:
     """Manifests, what is built of them, and what is observed of the clusters."""
 
@@ -159,7 +170,9 @@ class Fleet:
         manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
         manifests.write_text(self.text)
         seen.write_text(json.dumps(self.observations()))
-        return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+        outcome = build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+        check_counts(outcome)
+        return outcome
 
     def run_unseen(self, **more: Any) -> build.Outcome:
         """A run without observations."""

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     unpacked,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import outcome as outcome_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
@@ -555,6 +556,25 @@ def test_a_drain_without_room_elsewhere_takes_nothing_away(fleet: Fleet) -> None
     fleet.settle()
     assert replicas_on(fleet) == {"east": 1, "west": 1}
     assert fleet.backends() == ["east", "west"]
+    assert fleet.status("ModelDeployment")["replicas"] == {"total": 2, "ready": 2, "leaving": 1}
+
+
+def test_a_drain_of_every_cluster_leaves_the_counts_of_what_serves(fleet: Fleet) -> None:
+    """An autoscaler reads them."""
+    fleet.settle()
+    drain(fleet, "east")
+    drain(fleet, "west")
+    outcome = fleet.run()
+    assert replicas_on(fleet) == {"east": 1, "west": 1}
+    status = fleet.status("ModelDeployment")
+    assert status["replicas"] == {"total": 2, "ready": 2, "leaving": 2}
+    assert fleet.reason("ModelDeployment", "ReplicasScheduled") == ("False", "InsufficientCapacity")
+    assert fleet.reason("ModelDeployment", "ReplicasReady") == ("True", "AllReplicasReady")
+    assert fleet.reason("ModelDeployment", "Ready") == ("True", "Available")
+    message = next(each["message"] for each in status["conditions"] if each["type"] == "Ready")
+    assert message.startswith("0 of 2 replicas scheduled")
+    assert message.endswith("; 2 leaving replicas stay until others serve")
+    assert outcome_of(outcome.fleet_status, []).summary.endswith("2 of 2 replicas serve")
 
 
 URGENT = """---

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT, outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
@@ -108,6 +109,118 @@ def test_a_fleet_that_serves_has_nothing_to_complain_about(fleet: WithPods) -> N
     result = outcome(found, [])
     assert not refused(result, STRICT)
     assert result.summary == "2 clusters: 2 unchanged; no object changed; 2 of 2 replicas serve"
+
+
+def served(fleet: WithPods) -> tuple[str, int, int, str]:
+    (service,) = status(fleet).services
+    return service.status, service.ready, service.desired, service.message
+
+
+def test_replicas_without_an_endpoint_count_for_a_service(fleet: WithPods) -> None:
+    """Of the endpoints, one is an external one on standby."""
+    fleet.settle()
+    assert served(fleet) == ("Serving", 2, 3, "")
+    fleet.edit("replicas: 2", "replicas: 10")
+    fleet.settle()
+    assert served(fleet) == ("Degraded", 8, 11, "2 replicas of qwen pending")
+    assert "8/11" in "\n".join(tables(status(fleet), NOW, 100))
+    assert "8 of 11" in "\n".join(plan_output.services_table(fleet.run().plan, 100))
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.run()
+    state, ready, desired, message = served(fleet)
+    assert (state, ready, desired) == ("Degraded", 4, 11)
+    assert message.startswith("2 replicas of qwen pending; qwen-")
+    assert message.endswith(" without an endpoint yet")
+    last = fleet.run()
+    page = view_model.model(last.plan, last.changes, last.fleet_status, NOW, "")
+    assert [each["desired"] for each in page["services"]] == [11]
+
+
+def test_endpoints_of_leaving_replicas_count_only_as_ready(fleet: WithPods) -> None:
+    fleet.settle()
+    (service,) = fleet.run(drain=("east", "west")).fleet_status.services
+    assert (service.status, service.ready, service.endpoints, service.desired) == ("Serving", 2, 3, 3)
+    seen = fleet.objects("clusters/east", "Deployment")
+    fleet.shown = lambda cluster, value: up(value) if cluster == "west" or value in seen else down(value)
+    fleet.run(drain=("west",))
+    (service,) = fleet.run(drain=("west",)).fleet_status.services
+    assert (service.status, service.ready, service.desired) == ("Serving", 2, 3), "one leaves, one starts"
+
+
+def test_a_service_that_selects_a_cluster_counts_replicas_there(fleet: WithPods) -> None:
+    fleet.edit("{modelplane.ai/deployment: qwen}", "{modelplane.ai/cluster: west}")
+    fleet.edit("replicas: 2", "replicas: 10")
+    fleet.settle()
+    assert served(fleet) == ("Serving", 4, 5, "")
+
+
+def devices(found: FleetStatus) -> list[tuple[int, int]]:
+    return [(pool.used_devices, pool.planned_devices) for each in found.clusters for pool in each.pools]
+
+
+def test_devices_are_in_use_when_a_replica_exists(fleet: WithPods) -> None:
+    found = status(fleet)
+    assert devices(found) == [(0, 1), (0, 1)], "nothing is there"
+    (row,) = (line for line in tables(found, NOW, 100) if line.startswith("CLUSTER"))
+    assert row.split()[3:5] == ["DEVICES", "PLANNED"]
+    page = build.draw(fleet.run(check_mode=True))
+    assert "of 8 devices in use, 2 planned" in page
+    original = fleet.observations
+    fleet.run()
+
+    def without_workloads() -> Object:
+        seen = original()
+        for cluster in seen["clusters"].values():
+            cluster["objects"] = [each for each in cluster["objects"] if each["kind"] == "Gateway"]
+        return seen
+
+    fleet.observations = without_workloads  # type: ignore[method-assign]
+    assert devices(status(fleet)) == [(0, 1), (0, 1)], "it was placed, and nothing is there yet"
+    fleet.observations = original  # type: ignore[method-assign]
+    fleet.shown = lambda _cluster, value: down(value)
+    assert devices(status(fleet)) == [(1, 0), (1, 0)], "it is there, and does not serve yet"
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert devices(status(fleet)) == [(1, 0), (1, 0)]
+    assert "PLANNED" not in " ".join(tables(status(fleet), NOW, 100))
+    fleet.silent = {"west"}
+    assert devices(status(fleet)) == [(1, 0), (1, 0)], "what was there stays"
+    fleet.silent = set()
+    assert devices(status(fleet, drain=("east",))) == [(1, 0), (1, 1)], "one leaves, one comes"
+
+
+def test_devices_of_a_cluster_that_is_not_read_are_in_use_once_a_run_has_placed_replicas(fleet: WithPods) -> None:
+    fleet.declared = {"east", "west"}
+    assert devices(status(fleet)) == [(0, 1), (0, 1)]
+    assert devices(fleet.run_unseen(check_mode=True).fleet_status) == [(0, 1), (0, 1)]
+    fleet.run()
+    assert devices(status(fleet)) == [(1, 0), (1, 0)]
+    assert devices(fleet.run_unseen(check_mode=True).fleet_status) == [(1, 0), (1, 0)]
+
+
+def test_cordoned_nodes_are_not_schedulable_and_have_their_names_everywhere(fleet: WithPods) -> None:
+    fleet.settle()
+    original = fleet.observations
+
+    def cordoned() -> Object:
+        found = original()
+        found["clusters"]["east"]["cordoned"] = {"gpu": ["gpu-0", "gpu-2", "gpu-3"]}
+        return found
+
+    fleet.observations = cordoned  # type: ignore[method-assign]
+    outcome_ = fleet.run()
+    east, west = outcome_.fleet_status.clusters
+    message = "3 of 4 Ready nodes of pool gpu cordoned: gpu-0, gpu-2, gpu-3"
+    assert (east.state, east.message, west.message) == ("Ready", message, "")
+    (pool,) = east.pools
+    assert (pool.ready_nodes, pool.schedulable_nodes, pool.nodes) == (4, 1, 4)
+    assert pool.cordoned_nodes == ["gpu-0", "gpu-2", "gpu-3"]
+    conditions = fleet.status("InferenceCluster", "east")["conditions"]
+    assert [each["message"] for each in conditions if each["type"] == "Ready"] == [message]
+    shown = " ".join(" ".join(tables(outcome_.fleet_status, NOW, 200)).split())
+    assert "east Ready 1/4 1/4 ready 0s" in shown
+    assert message in shown
+    assert "1 of 4 nodes schedulable; cordoned: gpu-0, gpu-2, gpu-3" in build.draw(outcome_)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +361,7 @@ def test_a_status_is_the_same_in_every_form(fleet: WithPods) -> None:
         assert service["address"] in shown
     for cluster in document["clusters"]:
         assert cluster["name"] in shown
-    assert document["schemaVersion"] == 1
+    assert document["schemaVersion"] == 2
     assert "3d" in shown
 
 
@@ -295,9 +408,17 @@ def test_the_page_has_the_rows_and_numbers_of_the_status(fleet: WithPods) -> Non
     assert [(each["name"], each["state"], each["message"]) for each in page["clusters"]] == [
         (each.name, each.state, each.message) for each in rows.clusters
     ]
-    assert [(p["ready_nodes"], p["nodes"], p["total"], p["used"]) for c in page["clusters"] for p in c["pools"]] == [
-        (p.ready_nodes, p.nodes, p.devices, p.used_devices) for c in rows.clusters for p in c.pools
+    pools = [
+        (p["schedulable_nodes"], p["nodes"], p["total"], p["used"], p["planned"])
+        for c in page["clusters"]
+        for p in c["pools"]
     ]
+    assert pools == [
+        (p.schedulable_nodes, p.nodes, p.devices, p.used_devices, p.planned_devices)
+        for c in rows.clusters
+        for p in c.pools
+    ]
+    assert [(used, planned) for *__, used, planned in pools] == [(1, 3), (1, 3)]
     (deployment,) = rows.deployments
     assert {(each["replica"], each["status"], each["message"]) for each in page["replicas"]} == {
         (each.name, each.status, each.message) for each in deployment.replicas

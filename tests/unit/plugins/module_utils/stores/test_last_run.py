@@ -57,6 +57,9 @@ EDITS: dict[str, Callable[[str], str]] = {
     "a field of the spec before the engines": lambda text: text.replace(
         "  engines:\n", "  modelCacheRef: {name: weights}\n  engines:\n"
     ),
+    "a field of the spec behind the engines": lambda text: (
+        text.removesuffix("...\n") + "  modelCacheRef: {name: weights}\n...\n"
+    ),
     "a status": lambda text: text.removesuffix("...\n") + "status:\n  conditions: []\n...\n",
     "a second document": lambda text: text.removesuffix("...\n") + "---\n" + text.partition("\n")[2],
     "a key like that of the engines in a text": lambda text: text.replace(
@@ -72,6 +75,13 @@ BROKEN: dict[str, Callable[[str], str]] = {
     "another kind": lambda text: text.replace("kind: ModelReplica", "kind: ModelService"),
     "engines in another mapping": lambda text: text.replace("\n  engines:\n", "\nstatus:\n  engines:\n"),
     "engines twice": lambda text: text.replace("\n  engines:\n", "\n  engines: []\n  engines:\n"),
+    "engines twice, behind their list": lambda text: text.removesuffix("...\n") + "  engines: []\n...\n",
+    "quoted engines behind another field": lambda text: (
+        text.removesuffix("...\n") + '  modelCacheRef: {name: weights}\n  "engines": []\n...\n'
+    ),
+    "a mapping behind the engines and a field": lambda text: (
+        text.removesuffix("...\n") + "  modelCacheRef: {name: weights}\nspec: {}\n...\n"
+    ),
     "engines in a text": lambda text: text.replace("\n  engines:\n", "\n  serving: |\n    x\n  engines:\n"),
     "engines in a list": lambda text: text.replace("\n  engines:\n", "\nx:\n- y: z\n  engines:\n"),
     "a specification that is a list": lambda text: text.replace("\nspec:\n", "\nspec:\n  - a: b\n"),

@@ -52,7 +52,8 @@ def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **res
 
 
 def pool(name: str, nodes: int, kind: str, *occupied: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    entry = {"name": name, "nodes": nodes, "ready_nodes": None, "class": f"class-{kind.lower()}", "fabric": ""}
+    entry = {"name": name, "nodes": nodes, "class": f"class-{kind.lower()}", "fabric": ""}
+    entry |= {"schedulable_nodes": None, "cordoned_nodes": []}
     entry |= {"devices": [DEVICES[kind]], "occupied": list(occupied), "overcommitted": ""} | rest
     return counted(entry)
 
@@ -61,7 +62,7 @@ def counted(entry: dict[str, Any]) -> dict[str, Any]:
     """A pool with its devices to claim, and how many of them its pods claim."""
     devices = sum(device["count"] for device in entry["devices"] if device["claim"] == "DRA")
     used = sum(pods["pods"] * sum(pods["devices"].values()) for pods in entry["occupied"])
-    return entry | {"total": entry["nodes"] * devices, "used": used}
+    return entry | {"total": entry["nodes"] * devices, "used": used, "planned": 0}
 
 
 def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
@@ -368,7 +369,7 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "at": "", "address": "http://203.0.113.10/ml-team/qwen",
-            "tier": 0, "status": "Degraded", "message": "old not usable",
+            "tier": 0, "status": "Degraded", "message": "old not usable", "desired": 5,
             "endpoints": [
                 endpoint(names[0], 45), endpoint(names[1], 45),
                 endpoint("openai", 10, entry=1, url="https://api.openai.com/v1", external=True, replica=""),
@@ -377,7 +378,8 @@ def _services(names: list[str]) -> list[dict[str, Any]]:
         },
         {
             "namespace": "search", "name": "embed", "path": "/search/embed/", "at": "", "address": "", "tier": None,
-            "status": "Unavailable", "message": "withheld until its first endpoint is ready", "endpoints": [],
+            "status": "Unavailable", "message": "withheld until its first endpoint is ready", "desired": 0,
+            "endpoints": [],
         },
     ]  # fmt: skip
 
@@ -442,7 +444,7 @@ def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
         model["services"].append(
             {"namespace": space, "name": f"model-{number:04}", "path": f"/{space}/model-{number:04}/", "at": "",
              "address": "http://203.0.113.10", "tier": 0, "status": "Serving", "message": "",
-             "endpoints": [route]}
+             "desired": 1, "endpoints": [route]}
         )  # fmt: skip
         folder = f"clusters/{place['name']}/namespaces/mp-{space}-51733"
         model["files"]["created"] += [

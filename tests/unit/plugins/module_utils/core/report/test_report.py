@@ -344,7 +344,7 @@ def served(tier: int | None, *endpoints: dict[str, Any]) -> Page:
         "status": "Serving",
     }
     service["message"] = ""
-    model["services"] = [service | {"endpoints": list(endpoints)}]
+    model["services"] = [service | {"endpoints": list(endpoints), "desired": len(endpoints)}]
     return Page(report.html(model))
 
 
