@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 from ansible_collections.modelplane.fleet.tests import ansible_run
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,22 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     second = play("site", inventory=SAMPLE, fleet_build=str(build))
     assert changed(second) == 0
     assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+
+def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
+    names = sorted(set(inventory_variables.OF_FLEET) - {"fleet_resources", "fleet_build"})
+    blank = dict.fromkeys(names, "")
+    build = str(tmp_path / "build")
+    output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
+    changed(output)
+    assert "4 of 5 replicas placed" in output
+    # All hosts of workload clusters have the answers, those about one cluster as well.
+    of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
+    for name in ("site", "status"):
+        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))
+    refused = failed(play("plan", inventory=SAMPLE, fleet_build=build, fleet_strict="unready, pendig"))
+    assert 'fleet_strict is "pendig", and must be one of ' in refused
+    assert "Did you mean pending?" in refused
 
 
 @pytest.mark.parametrize("name", ["plan", "site", "status", "drain", "loop", "teardown"])
