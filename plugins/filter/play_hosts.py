@@ -110,7 +110,7 @@ def play_hosts(groups: Any, group: Any, selection: Any) -> list[str]:
         found = run_selection.play_hosts(members, str(group), given)
     except run_selection.SelectionError as error:
         raise AnsibleFilterError(str(error)) from None
-    if given.limit and not given.hosts.intersection(found):
+    if group == "workload_clusters" and given.limit and not given.hosts.intersection(found):
         Display().warning(f"--limit {given.limit} leaves out every host of {group}: nothing is done there")
     return found
 
