@@ -88,8 +88,11 @@ def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
 
 
 def host_values(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Some variables of a host. Ansible's are templated when they are read, so each is read once."""
-    return {name: variables[name] for name in names if name in variables}
+    """Return the variables of a host that are set. Ansible templates a variable when it is read, so each is read once."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import is_blank
+
+    values = {name: variables[name] for name in names if name in variables}
+    return {name: value for name, value in values.items() if not is_blank(value)}
 
 
 class FilterModule:

@@ -25,7 +25,8 @@ options:
     description:
       - The build folder. C(clusters/NAME) has the objects of a cluster, C(control) and C(status) what goes to the
         control cluster, C(plan.json) the Secrets that are copied from there.
-      - Not needed for O(state=absent), and not together with O(objects).
+      - Not together with O(objects). With O(state=absent) it is optional, and the state of the clusters that were emptied is
+        removed from it, so that the next plan does not count their replicas as running.
     type: path
   decision:
     description:
@@ -271,6 +272,21 @@ clusters:
       kept: []
       notes: []
       requests: {apply: 1, get: 1, list: 13, replace: 2}
+removal:
+  description:
+    - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of objects by
+      kind; then a line for each service that loses endpoints by the last plan in O(path).
+  returned: when O(state=absent)
+  type: list
+  elements: str
+  sample:
+    - "cluster west: 1 replica (ml-team/qwen3-8b-0d3f1b2c4a); 9 objects: 2 Deployment, 2 Service, 5 others"
+    - "service ml-team/chat: loses 1 of 2 endpoints"
+build_changed:
+  description: Whether state was removed from O(path).
+  returned: when O(state=absent)
+  type: bool
+  sample: true
 control:
   description: The same for the control cluster.
   returned: when O(control) is given

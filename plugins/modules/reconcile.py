@@ -460,7 +460,7 @@ def _silent(module: AnsibleModule, done: reconcile.Run) -> list[str]:
 def _warnings(done: reconcile.Run, of_build: Callable[..., list[str]]) -> list[str]:
     """Return the warnings of all steps, each once. What failed on a cluster is in its result."""
     lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
-    for built in done.builds:
+    for built in done.current_builds:
         lines += of_build(built.loaded, more=manifests.build_warnings(built))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
         lines += apply_results.warnings(outcomes)
@@ -481,7 +481,8 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
     if done.refused:
         # The last build was not written.
         written = done.builds[:-1]
-    built = manifests.build_result(done.builds[-1], module.params["table_width"], done.builds[:-1])
+    *earlier, last = done.current_builds
+    built = manifests.build_result(last, module.params["table_width"], earlier, done.builds[0])
     control_changed = any(each.changes for each in written) or any(
         each.control is not None and not isinstance(each.control, Failure) and each.control.changed
         for each in done.applied

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 from ansible_collections.modelplane.fleet.tests import ansible_run
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,15 @@ def failed(output: str) -> str:
     return output
 
 
+def refused(name: str, *arguments: str, inventory: Path | None = None, **variables: object) -> str:
+    """Return the output of a run that fails before its first task."""
+    sources = ("-i", str(inventory or SAMPLE), "-e", json.dumps(variables))
+    done = ansible_run.completed("ansible-playbook", f"modelplane.fleet.{name}", *arguments, *sources, merged=True)
+    assert done.returncode != 0, done.stdout
+    assert "TASK" not in done.stdout
+    return done.stdout
+
+
 def objects(folder: Path, kind: str) -> list[dict]:
     found = [yaml.safe_load(path.read_text()) for path in sorted(folder.rglob("*.yaml"))]
     return [value for value in found if value["kind"] == kind]
@@ -73,6 +83,67 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     second = play("site", inventory=SAMPLE, fleet_build=str(build))
     assert changed(second) == 0
     assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+
+def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
+    names = sorted(set(inventory_variables.OF_FLEET) - {"fleet_resources", "fleet_build"})
+    blank = dict.fromkeys(names, "")
+    build = str(tmp_path / "build")
+    output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
+    changed(output)
+    assert "4 of 5 replicas placed" in output
+    # All hosts of workload clusters have the answers, those about one cluster as well.
+    of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
+    for name in ("site", "status"):
+        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))
+    refused = failed(play("plan", inventory=SAMPLE, fleet_build=build, fleet_strict="unready, pendig"))
+    assert 'fleet_strict is "pendig", and must be one of ' in refused
+    assert "Did you mean pending?" in refused
+
+
+@pytest.mark.parametrize("name", ["reconcile", "status", "drain", "decide", "apply", "loop", "check", "serving_stack"])
+def test_a_limit_without_a_cluster_is_refused(tmp_path: Path, name: str) -> None:
+    output = refused(name, "--limit", "control", fleet_build=str(tmp_path / "build"))
+    assert "--limit control leaves out byo-us-east, eks-us-west, gke-us-central" in output
+    assert "needs a host of workload_clusters" in output
+
+
+@pytest.mark.parametrize("name", ["plan", "keys", "prices", "mirror"])
+def test_a_limit_without_the_host_of_the_fleet_is_refused(tmp_path: Path, name: str) -> None:
+    output = refused(name, "--limit", "eks-us-west", fleet_build=str(tmp_path / "build"))
+    assert "--limit eks-us-west leaves out control" in output
+
+
+def test_rights_are_granted_on_hosts_that_a_limit_leaves(tmp_path: Path) -> None:
+    output = play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, fleet_build=str(tmp_path))
+    assert "--limit eks-us-west leaves out control, and control_plane_workload_rights is not set" in failed(output)
+    changed(play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, control_plane_workload_rights=True))
+
+
+def test_site_on_the_control_cluster_alone_warns(tmp_path: Path) -> None:
+    output = play("site", "--limit", "control", inventory=SAMPLE, fleet_build=str(tmp_path / "build"))
+    assert changed(output) == 0
+    assert "leaves out every host of workload_clusters: nothing is done there" in " ".join(output.split())
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
+def test_an_unknown_tag_is_refused(tmp_path: Path, name: str) -> None:
+    if name in ("notify", "pull"):
+        pytest.skip("it works without the collection's files beside it")
+    for option in ("--tags", "--skip-tags"):
+        assert f"{option} worklods: the playbook has no " in refused(name, option, "worklods", pull_checkout="x")
+
+
+def test_a_playbook_of_a_user_has_tags_of_its_own(tmp_path: Path) -> None:
+    playbook = tmp_path / "all.yml"
+    playbook.write_text(
+        "- hosts: all\n  gather_facts: false\n  tags: [dns]\n  tasks: [{ansible.builtin.debug: {msg: names}}]\n"
+        "- ansible.builtin.import_playbook: modelplane.fleet.plan\n  tags: [fleet]\n"
+    )
+    sources = ("-i", str(SAMPLE), "-e", f"fleet_build={tmp_path / 'build'}")
+    for tags, warned in (("dns", False), ("fleet", False), ("flet", True)):
+        output = "".join(ansible_run.run("ansible-playbook", str(playbook), "--tags", tags, *sources))
+        assert ("the playbook has no such tag" in output) is warned, output
 
 
 @pytest.mark.parametrize("name", ["plan", "site", "status", "drain", "loop", "teardown"])
@@ -259,7 +330,7 @@ def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path)
 
 def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path / "build")}
-    assert "control: --limit leaves it out" in failed(play("plan", "--limit", "eks-us-west", **given))
+    assert "leaves out control, so that nothing would be done" in refused("plan", "--limit", "eks-us-west", **given)
     assert not list(tmp_path.iterdir())
     assert "ModelDeployment: ml-team/llama-405b" in play("validate", "--limit", "eks-us-west", **given)
 

@@ -16,6 +16,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import ClusterCounts, summary
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.removal import (
+    ClusterRemoval,
+    removal_lines,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -37,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     object_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.teardown import forget, last_plan
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
 # Of each cluster; its result has all.
@@ -70,7 +75,40 @@ def run(
         result["msg"] = "\n".join(f"{name}: {cluster_result(everything[name])['msg']}" for name in failed)
     if diff:
         result["diff"] = diffs(outcomes)
-    return result, warnings(outcomes)
+    notes = warnings(outcomes)
+    if params["state"] == "absent" and not params.get("record"):
+        folder = params["path"] or ""
+        result["removal"] = removal_lines(_removals(outcomes), last_plan(folder) if folder else {})
+        result["build_changed"] = False
+        if folder and not check_mode:
+            forgotten, problems = _forget(params, outcomes, progress)
+            result |= {"build_changed": forgotten, "changed": outcomes.changed or forgotten}
+            notes += problems
+    return result, notes
+
+
+def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:
+    """Yield what is removed from each cluster, the control cluster last."""
+    for name, outcome in _named(outcomes):
+        cluster = "" if name == cluster_options.CONTROL else name
+        if isinstance(outcome, Failure):
+            yield ClusterRemoval(cluster, error=outcome.message)
+            continue
+        deleted = [found.before for found in outcome.results if found.action == "deleted" and found.before]
+        kept = sum(found.action == "skipped" for found in outcome.results)
+        yield ClusterRemoval(cluster, deleted, kept)
+
+
+def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -> tuple[bool, list[str]]:
+    """Remove emptied clusters from the build folder; return whether it changed, and warnings."""
+    emptied = [name for name, outcome in outcomes.clusters.items() if not is_failed(outcome)]
+    control = outcomes.control is not None and not is_failed(outcomes.control)
+    folder = str(params["path"])
+    try:
+        changed = forget(folder, emptied, control=control, lock_timeout=params["lock_timeout"], progress=progress)
+    except StoreError as error:
+        return False, [f"the build folder still names objects that were removed, and a plan counts them as running: {error}"]
+    return changed, []
 
 
 def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = unseen) -> Settings:

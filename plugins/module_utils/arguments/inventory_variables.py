@@ -190,6 +190,21 @@ _INSTALLED = (
 """API groups that the serving stack and the gateway of the control cluster serve."""
 
 
+def is_blank(value: Any) -> bool:
+    """Return whether a variable counts as unset. AWX passes a survey field that is left blank as an empty text."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def set_values(variables: Mapping[str, Any], spec: Mapping[str, Any] = OF_FLEET) -> dict[str, Any]:
+    """Return the variables of an argument spec that are set, with lists for comma-separated text."""
+    values = {name: variables[name] for name in spec if name in variables}
+    return {
+        name: _listed(value) if spec[name]["type"] == "list" and isinstance(value, str) else value
+        for name, value in values.items()
+        if not is_blank(value)
+    }
+
+
 def fleet_hosts(
     fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], play_hosts: Collection[str]
 ) -> dict[str, Any]:
@@ -236,6 +251,8 @@ def problems(
     groups of the inventory with their hosts. Messages do not contain values of connections."""
     known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
     found = misnamed(groups) + _unknown({host: fleet, **clusters}, known)
+    fleet = _without_blanks(fleet)
+    clusters = {name: _without_blanks(variables) for name, variables in clusters.items()}
     found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
     for name, variables in clusters.items():
         found += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
@@ -253,6 +270,10 @@ def problems(
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
         found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet")
     return found
+
+
+def _without_blanks(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in variables.items() if not is_blank(value)}
 
 
 def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
@@ -383,7 +404,7 @@ def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
-    given = {name: variables[name] for name in spec if variables.get(name) is not None}
+    given = set_values(variables, spec)
     read, wrong = _read(given, spec)
     if wrong:
         # The validator stops at its first error of a type.

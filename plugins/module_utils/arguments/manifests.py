@@ -192,11 +192,14 @@ def fail(module: AnsibleModule, problems: Sequence[Problem], place: str = "the m
     raise SystemExit(1)
 
 
-def build_result(outcome: Outcome, width: int, earlier: Sequence[Outcome] = ()) -> dict[str, Any]:
+def build_result(
+    outcome: Outcome, width: int, earlier: Sequence[Outcome] = (), first: Outcome | None = None
+) -> dict[str, Any]:
     """Return what a build decided and changed, with tables of lines of at most `width` characters.
 
-    `earlier`: the builds of earlier rounds of the run."""
-    first = earlier[0] if earlier else outcome
+    `earlier`: the builds of earlier rounds of the run.
+    `first`: the first build of the run, which had the costs of the last run."""
+    first = first or (earlier[0] if earlier else outcome)
     return {
         "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),
         "services": plan_output.services_table(outcome.plan, width),

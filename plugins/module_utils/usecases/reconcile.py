@@ -68,7 +68,8 @@ class Settings:
 class Run:
     """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
     `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published. `refused`:
-    the findings for which the run stopped before it changed more."""
+    the findings for which the run stopped before it changed more. `outdated`: the number of builds from before the lock
+    of the fleet was held, when another run may have been at work."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
@@ -78,6 +79,12 @@ class Run:
     sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
     decision: apply.Decision | None = None
     refused: tuple[str, ...] = ()
+    outdated: int = 0
+
+    @property
+    def current_builds(self) -> Sequence[build.Outcome]:
+        """Return the builds of what this run found and did, at least one."""
+        return self.builds[self.outdated :] or self.builds
 
 
 class ControlClusterError(Exception):
@@ -184,6 +191,7 @@ class _Work:
         done, clusters = self._done, replace(applying, on_control=False)
         # Of clusters, what is of an earlier round is of no comparison.
         done.clusters.clear()
+        done.outdated = len(done.builds) if applying.control else 0
         number, left = 0, self._settings.rounds
         while left > 0:
             self._observe()
@@ -223,6 +231,7 @@ class _Work:
             before = self._done.observed[-1]
             self._observe(before)
             if self._done.observed[-1].control.entry != before.control.entry:
+                self._done.outdated = self._done.outdated or len(self._done.builds)
                 self._build()
             # Replicas that go away get no more requests before others remove them.
             applied = self._keep(self._apply(applying, (), wait=min(self._settings.wait, _ROUTING_SECONDS)))

@@ -28,6 +28,21 @@ def test_what_is_in_order() -> None:
     assert problems(fleet_build=None, fleet_resources=None, build=False) == []
 
 
+@pytest.mark.parametrize("blank", ["", "  ", None])
+def test_blank_variables_are_unset(blank: str | None) -> None:
+    needed = {"fleet_resources", "fleet_build"}
+    blanks = dict.fromkeys(sorted(set(inventory_variables.OF_FLEET) - needed), blank)
+    assert problems({"east": dict.fromkeys(inventory_variables.OF_CLUSTER, blank)}, **blanks) == []
+    assert inventory_variables.set_values({**FLEET, **blanks}) == FLEET
+
+
+def test_every_list_accepts_comma_separated_text() -> None:
+    lists = [name for name, option in inventory_variables.OF_FLEET.items() if option["type"] == "list"]
+    values = inventory_variables.set_values(dict.fromkeys(lists, "unready, pending,"))
+    assert values == dict.fromkeys(lists, ["unready", "pending"])
+    assert problems(**{name: "unready, pending" for name in lists}) == []
+
+
 @pytest.mark.parametrize(
     ("fleet", "line"),
     [
@@ -38,6 +53,7 @@ def test_what_is_in_order() -> None:
         ({"fleet_search": "Exat"}, r"control: fleet_search is .* Did you mean Exact\?"),
         ({"fleet_strict": ["drift", "pendin"]}, r'control: fleet_strict is "pendin", .* Did you mean pending\?'),
         ({"fleet_strict": "drift,pendin"}, r'control: fleet_strict is "pendin", .* Did you mean pending\?'),
+        ({"fleet_strict": "drift, pendin"}, r'control: fleet_strict is "pendin", .* Did you mean pending\?'),
         ({"fleet_strict": {"drift": True}}, r"control: fleet_strict is a mapping, and must be one of .*"),
         ({"fleet_forks": "many"}, r'control: fleet_forks is "many", and must be a whole number'),
         ({"fleet_wait": "5m"}, r'control: fleet_wait is "5m", and must be a number'),

@@ -1,0 +1,143 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.play_hosts`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: play_hosts
+author:
+  - The modelplane.fleet authors
+version_added: 0.1.0
+short_description: Hosts of a play, if the run has something to do
+description:
+  - Returns the hosts of a play for its keyword C(hosts), before anything runs.
+  - Fails if C(--limit) leaves the run without a host that it needs, or if a tag of C(--tags) or C(--skip-tags) is not a tag of
+    the playbook. Ansible would do nothing, and succeed.
+  - If the command line names playbooks of other projects, an unknown tag is a warning, as their tasks might be included
+    dynamically.
+positional: group, selection
+options:
+  _input:
+    description: The groups of the inventory with their hosts, as Ansible has them in C(groups).
+    type: dict
+    required: true
+  group:
+    description: The group of the play. A play of V(all) does the same on any host.
+    type: str
+    choices: [control_plane, workload_clusters, all]
+    required: true
+  selection:
+    description: The options of the run that select hosts and tasks.
+    type: dict
+    required: true
+    suboptions:
+      hosts:
+        description: The hosts that C(--limit) leaves.
+        type: list
+        elements: str
+      limit:
+        description: The pattern of C(--limit).
+        type: str
+      tags:
+        description: The tags of C(--tags).
+        type: list
+        elements: str
+      skip_tags:
+        description: The tags of C(--skip-tags).
+        type: list
+        elements: str
+      is_step:
+        description: Whether the play is a step of a larger run, which needs a host of either group.
+        type: bool
+"""
+
+EXAMPLES = r"""
+- name: Reconcile the fleet
+  hosts: "{{ groups | modelplane.fleet.play_hosts('workload_clusters', _fleet_selection) }}"
+  vars_files: [vars/fleet.yml]
+"""
+
+RETURN = r"""
+_value:
+  description: The hosts of the play.
+  type: list
+  elements: str
+  returned: always
+  sample: [us-west, us-central]
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible import context  # type: ignore[attr-defined]
+from ansible.errors import AnsibleFilterError
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook import Playbook
+from ansible.utils.collection_loader._collection_finder import (
+    _get_collection_name_from_path,
+    _get_collection_playbook_path,
+)
+from ansible.utils.display import Display
+from ansible.vars.manager import VariableManager
+
+_COLLECTION = "modelplane.fleet"
+
+
+def play_hosts(groups: Any, group: Any, selection: Any) -> list[str]:
+    """Return the hosts of a play."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import run_selection
+
+    if not isinstance(groups, Mapping) or not isinstance(selection, Mapping):
+        raise AnsibleFilterError("modelplane.fleet.play_hosts: the input must be groups, and the selection a mapping")
+    given = run_selection.Selection(
+        hosts=frozenset(map(str, selection["hosts"])),
+        limit=str(selection.get("limit") or ""),
+        tags=tuple(map(str, selection.get("tags") or ())),
+        skip_tags=tuple(map(str, selection.get("skip_tags") or ())),
+        is_step=bool(selection.get("is_step")),
+    )
+    if given.has_tags:
+        playbooks = tuple(map(str, context.CLIARGS.get("args") or ()))
+        problems = run_selection.tag_problems(given, _playbook_tags(playbooks))
+        if problems and all(map(_is_ours, playbooks)):
+            raise AnsibleFilterError("\n".join(problems))
+        for problem in problems:
+            Display().warning(problem)
+    members = {str(name): list(map(str, hosts)) for name, hosts in groups.items()}
+    try:
+        found = run_selection.play_hosts(members, str(group), given)
+    except run_selection.SelectionError as error:
+        raise AnsibleFilterError(str(error)) from None
+    if group == "workload_clusters" and given.limit and not given.hosts.intersection(found):
+        Display().warning(f"--limit {given.limit} leaves out every host of {group}: nothing is done there")
+    return found
+
+
+def _is_ours(playbook: str) -> bool:
+    name = playbook if _get_collection_playbook_path(playbook) else _get_collection_name_from_path(playbook) or ""
+    return name == _COLLECTION or name.startswith(f"{_COLLECTION}.")
+
+
+@functools.cache
+def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
+    """Return the tags of all tasks of playbooks, as `ansible-playbook --list-tags` does."""
+    loader = DataLoader()
+    variables = VariableManager(loader=loader)
+    tags: set[str] = set()
+    for playbook in playbooks:
+        resource = _get_collection_playbook_path(playbook)
+        for play in Playbook.load(resource[1] if resource else playbook, variables, loader).get_plays():
+            tags.update(play.tags)
+            for block in play.compile():
+                for task in block.get_tasks():
+                    tags.update(getattr(task, "tags", ()))
+    return frozenset(map(str, tags))
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"play_hosts": play_hosts}

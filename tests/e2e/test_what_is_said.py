@@ -1,0 +1,101 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Commands say what the next run does, step by step: each test goes on where the one before it ended."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.modelplane.fleet.tests.e2e import fleets
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
+from ansible_collections.modelplane.fleet.tests.e2e.observing import built, contents, placed
+
+MODELS = (fleets.deployment("small", 2, copies=1), fleets.deployment("other", 1), fleets.service("chat", "small"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first(live: LiveFleet) -> Run:
+    live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+    live.write("models.yaml", "".join(MODELS))
+    return live.run("site").ok()
+
+
+def changed(run: Run) -> dict[str, bool]:
+    return {host: counts["changed"] > 0 for host, counts in run.recap.items()}
+
+
+def shown(run: Run, task: str) -> str:
+    """Return what a task printed."""
+    return " ".join(run.output.partition(f"TASK [{task}]")[2].partition("\nTASK [")[0].split())
+
+
+def test_changes_count_on_the_host_of_their_cluster(live: LiveFleet, first: Run) -> None:
+    assert changed(first) == {"control": True, "east": True, "west": True}
+    (only,) = placed(live, "other")
+    live.edit("models.yaml", fleets.deployment("other", 1), fleets.deployment("other", 1, tag="v0.24.0"))
+    checked = live.run("site", "--check").ok()
+    done = live.run("site").ok()
+    expected = {"control": True, "east": only["cluster"] == "east", "west": only["cluster"] == "west"}
+    assert changed(checked) == changed(done) == expected
+    assert not any(changed(live.run("site").ok()).values())
+
+
+def test_changes_of_the_control_cluster_count_on_a_host_of_the_run(live: LiveFleet) -> None:
+    live.edit("models.yaml", fleets.service("chat", "small"), fleets.service("chat", "small", "other"))
+    assert changed(live.run("reconcile", "--limit", "west").ok()) == {"west": True}
+
+
+def test_a_teardown_of_a_cluster_is_summarized_first(live: LiveFleet) -> None:
+    before, files = contents(live), built(live)
+    checked = live.run("teardown", "--check", "--diff", "--limit", "west", "--skip-tags", "stack").ok()
+    assert contents(live) == before
+    assert built(live) == files
+    summary = shown(checked, "Show what is removed")
+    replicas = [entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "west"]
+    assert f"cluster west: {len(replicas)} replica" in summary
+    assert all(replica in summary for replica in replicas)
+    assert "service team/chat: loses 1 of " in summary
+    number = int(re.search(r"(\d+) objects: [^;]*\d+ Deployment", summary)[1])
+    assert checked.output.index("Show what is removed") < checked.output.index("+++ after"), "the summary is first"
+    done = live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok()
+    assert shown(done, "Show what is removed") == summary
+    gone = {key for key in before if key not in contents(live)}
+    # Kubernetes makes the EndpointSlices of Services.
+    assert len({key for key in gone if key.startswith("west: ") and "EndpointSlice" not in key}) == number, gone
+    assert changed(done) == {"west": True}
+    assert live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok().changed == 0
+
+
+def test_a_plan_after_it_places_the_replicas_of_the_cluster_again(live: LiveFleet) -> None:
+    planned = live.run("plan", "--check").ok()
+    assert "1 would change, 1 unchanged" in planned.output
+    assert not (live.folder / "build/clusters/west").exists()
+    done = live.run("reconcile").ok()
+    assert changed(done)["west"]
+    assert not changed(done)["east"]
+    assert live.run("plan", "--check", "-e", "fleet_detailed_exit=true").ok().changed == 0
+
+
+def test_a_teardown_of_the_fleet_is_summarized_first(live: LiveFleet) -> None:
+    before = contents(live)
+    checked = live.run("teardown", "--check").ok()
+    summary = shown(checked, "Show what is removed")
+    assert "service team/chat: loses all " in summary
+    for place in ("cluster east", "cluster west", "control cluster"):
+        assert f"{place}: " in summary
+    assert contents(live) == before
+    assert changed(checked) == {"control": True, "east": True, "west": True}
+    done = live.run("teardown").ok()
+    assert changed(done) == {"control": True, "east": True, "west": True}
+    assert not any(changed(live.run("teardown").ok()).values())
+
+
+def test_nothing_runs_after_it_for_a_plan(live: LiveFleet) -> None:
+    planned = live.run("plan", "--check").ok()
+    assert "2 would change" in planned.output
+    assert "would be created" in planned.output
+    assert not built(live)
+    until("the namespaces are gone", lambda: not contents(live))
+    done = live.run("reconcile").ok()
+    assert changed(done) == {"control": True, "east": True, "west": True}

@@ -1,0 +1,62 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.run_selection import (
+    Selection,
+    SelectionError,
+    play_hosts,
+    tag_problems,
+)
+
+GROUPS = {"control_plane": ["control", "spare"], "workload_clusters": ["east", "west"], "other": ["bastion"]}
+EVERY = frozenset({"control", "spare", "east", "west", "bastion"})
+
+
+@pytest.mark.parametrize(
+    ("group", "hosts"),
+    [("control_plane", ["control"]), ("workload_clusters", ["east", "west"]), ("all", ["control"])],
+)
+def test_hosts_of_a_play(group: str, hosts: list[str]) -> None:
+    assert play_hosts(GROUPS, group, Selection(EVERY)) == hosts
+    assert play_hosts({}, group, Selection(frozenset())) == ["localhost"]
+
+
+@pytest.mark.parametrize(
+    ("group", "left", "is_step", "message"),
+    [
+        ("workload_clusters", "control", False, "leaves out east, west"),
+        ("workload_clusters", "control", True, ""),
+        ("workload_clusters", "bastion", True, "needs a host of the fleet"),
+        ("workload_clusters", "west", False, ""),
+        ("control_plane", "west", False, "needs the host of control_plane"),
+        ("control_plane", "spare", False, "leaves out control"),
+        ("all", "bastion", False, ""),
+    ],
+)
+def test_a_limit_leaves_a_host_of_the_run(group: str, left: str, is_step: bool, message: str) -> None:
+    selection = Selection(frozenset({left}), left, is_step=is_step)
+    if not message:
+        assert play_hosts(GROUPS, group, selection)
+        return
+    with pytest.raises(SelectionError, match=message):
+        play_hosts(GROUPS, group, selection)
+
+
+def test_a_fleet_without_an_inventory_has_no_limit() -> None:
+    with pytest.raises(SelectionError, match="Run it without --limit"):
+        play_hosts({}, "workload_clusters", Selection(frozenset(), "west"))
+    assert play_hosts({}, "workload_clusters", Selection(frozenset({"localhost"}), "localhost")) == ["localhost"]
+
+
+def test_unknown_tags() -> None:
+    known = {"stack", "workloads", "always"}
+    assert tag_problems(Selection(EVERY, tags=("all",)), known) == []
+    assert tag_problems(Selection(EVERY, tags=("stack", "untagged"), skip_tags=("workloads",)), known) == []
+    problems = tag_problems(Selection(EVERY, tags=("stack", "worklods"), skip_tags=("x",)), known)
+    assert problems == [
+        "--tags worklods: the playbook has no such tag; its tags are stack, workloads. Did you mean workloads?",
+        "--skip-tags x: the playbook has no such tag; its tags are stack, workloads. Use these tags, or none",
+    ]
+    assert "has no tags. Run it without tags" in tag_problems(Selection(EVERY, tags=("x",)), ())[0]
