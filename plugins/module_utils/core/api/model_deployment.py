@@ -443,6 +443,10 @@ class ReplicaCounts(Model):
         default=None, description="Replicas that exist: those with a place, and those that stay until others serve."
     )
     ready: int | None = Field(default=None, description="Of those, the ones that serve.")
+    updated: int | None = Field(
+        default=None,
+        description="Of those, the ones of the current revision. If unset, every replica has the current revision.",
+    )
     leaving: int | None = Field(
         default=None, description="Of those, the ones without a place. If unset, every replica has a place."
     )
@@ -467,6 +471,7 @@ class ModelDeployment(Resource):
         Column("DESIRED", ".spec.replicas", "integer"),
         Column("PLACED", ".status.replicas.total", "integer", "Replicas that exist."),
         Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
+        Column("UPDATED", ".status.replicas.updated", "integer", "During a rollout, replicas of the current revision."),
     )
     SCALE: ClassVar[tuple[str, str, str] | None] = (".spec.replicas", ".status.replicas.total", ".status.selector")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -49,6 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout, rollout_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -143,6 +145,15 @@ class PendingReplicas(api.Model):
     hint: str = Field(description="What to do.")
 
 
+class DeploymentRollout(api.Model):
+    """Rollout of a ModelDeployment that is not complete."""
+
+    updated: int = Field(description="Replicas of the current revision.")
+    old: int = Field(description="Replicas of old revisions.")
+    stopped: str = Field(description="Replica that stops the rollout, and why; empty while it continues.")
+    outdated: str = Field(description="Why old replicas find no replacement; empty if they do.")
+
+
 class DeploymentStatus(api.Model):
     """Status of a ModelDeployment, or of the ModelReplicas of a namespace that users wrote (`name` is empty)."""
 
@@ -152,6 +163,7 @@ class DeploymentStatus(api.Model):
     ready: int = Field(description="Replicas that serve.")
     replicas: list[ReplicaStatus] = Field(description="Its replicas.")
     pending: PendingReplicas | None = Field(default=None, description="Its replicas without a cluster.")
+    rollout: DeploymentRollout | None = Field(default=None, description="Its rollout; absent for a complete one.")
 
 
 class PoolStatus(api.Model):
@@ -388,7 +400,12 @@ def _deployment(
         ready=sum(row.ready is True for row in rows),
         replicas=rows,
         pending=_pending(pending) if pending else None,
+        rollout=next((_rollout(each) for each in plan.rollouts if each.key == key), None),
     )
+
+
+def _rollout(rollout: Rollout) -> DeploymentRollout:
+    return api.construct(DeploymentRollout, **asdict(rollout_state(rollout)))
 
 
 def _pending(pending: Pending) -> PendingReplicas:
@@ -624,6 +641,11 @@ def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
             where = (first.cluster, ", ".join(first.pools), devices_text(first.devices))
             cells = (label, ready, *where, age(since, now), first.status)
             rows.append((cells, [part for part in (first.message, first.command) if part]))
+        if rollout := deployment.rollout:
+            state = "Stopped" if rollout.stopped else "Outdated" if rollout.outdated else "RollingOut"
+            cells = (label, f"{rollout.updated}/{deployment.desired}", "-", "-", "-", "-", state)
+            counts = f"{rollout.updated} replicas have the current revision, {rollout.old} an old one"
+            rows.append((cells, [": ".join(filter(None, (counts, rollout.stopped or rollout.outdated)))]))
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
             reasons = [f"{pending.reason}: {pending.message}"]

@@ -43,6 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import RolloutState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     DECLARED,
@@ -451,6 +452,15 @@ def stopped(rollout: Rollout) -> str:
         f"updated, because ModelReplica {broken.name} on cluster {broken.cluster} does not start{why}. Correct the "
         f"deployment or revert the edit; {rollout.old} replicas keep the old revision"
     )
+
+
+def rollout_state(rollout: Rollout) -> RolloutState:
+    """Return a rollout as the status of its deployment shows it."""
+    broken = rollout.stopped_by
+    stopped = f"{broken.name} on {broken.cluster}" + (f": {broken.reason}" if broken.reason else "") if broken else ""
+    stuck = not rollout.is_step and not all(view.fits for view in rollout.placing.staying)
+    outdated = "; ".join(sorted(set(rollout.updating.waiting.values()))) if stuck else ""
+    return RolloutState(rollout.current, rollout.old, stopped, outdated)
 
 
 def _only(count: int) -> str:

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import rollout_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.traffic import (
     missing_credential,
 )
@@ -355,6 +356,7 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
         leaving.setdefault(key, []).append((staying.cluster, staying.index))
         state = plan.states.get((staying.namespace, staying.name), _NOT_OBSERVED)
         states.setdefault(key, {})[(staying.cluster, staying.index)] = state
+    rollouts = {rollout.key: rollout_state(rollout) for rollout in plan.rollouts}
     pending: dict[Key, Pending] = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
     for key, deployment in fleet.deployments.items():
         short = pending.get(key)
@@ -368,6 +370,7 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
             _cache_state(plan, deployment),
             invalid,
             leaving=leaving.get(key, ()),
+            rollout=rollouts.get(key),
             unready_endpoints=unready.get(key, ()),
             previous=_before(plan, deployment.ref),
         )

@@ -28,6 +28,7 @@ OWNED = frozenset(
         "EndpointsResolved",
         "ModelAccepted",
         "ModelCacheResolved",
+        "RolloutComplete",
         "ModelReady",
         "Ready",
         "ReplicasReady",

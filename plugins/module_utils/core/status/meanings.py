@@ -150,6 +150,22 @@ _MODEL_DEPLOYMENT = (
         ),
     ),
     Meaning(
+        "RolloutComplete",
+        "All replicas have the current revision. Absent until the first edit that replaces replicas.",
+        (
+            Reason("True", "AllReplicasUpdated", "No replica has an old revision."),
+            Reason("False", "RollingOut", "Replicas of old revisions are replaced a few at a time."),
+            Reason(
+                "False",
+                "RolloutStopped",
+                "A replica of the current revision does not start; old ones are unchanged.",
+            ),
+            Reason(
+                "False", "ReplicasOutdated", "Replicas no longer match the deployment, and no place fits replacements."
+            ),
+        ),
+    ),
+    Meaning(
         "ModelCacheResolved",
         "The ModelCache of `modelCacheRef` can be used. Absent without `modelCacheRef`.",
         (

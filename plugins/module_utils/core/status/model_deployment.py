@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -23,11 +23,31 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"
 _CACHE = "ModelCacheResolved"
 _REASONS_SHOWN = 3
+
+_ROLLED_OUT = "RolloutComplete"
+
+
+@dataclass(frozen=True)
+class RolloutState:
+    """Rollout of a deployment that is not complete.
+
+    updated: replicas of the current revision.
+    old: replicas of old revisions.
+    stopped: the replica that stops the rollout, and why; empty while it continues.
+    outdated: why old replicas find no replacement; empty if they do.
+    """
+
+    updated: int
+    old: int
+    stopped: str = ""
+    outdated: str = ""
+
 
 CacheState = Literal["none", "resolved", "unresolved", "missing"]
 _NOT_OBSERVED = ReplicaState(None, None, "it has not been observed")
@@ -42,6 +62,7 @@ def model_deployment(
     invalid: str = "",
     *,
     leaving: Collection[tuple[str, int]] = (),
+    rollout: RolloutState | None = None,
     unready_endpoints: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
 ) -> Status[ModelDeploymentStatus]:
@@ -50,7 +71,8 @@ def model_deployment(
     `placements` and `pending` are its part of the schedule, `leaving` its replicas without a place that stay for a
     while: they are counted too. `replica_states` are by (cluster, index); a state that is not known is the last known
     one (see `remember`). `invalid` is the error for an invalid specification: its running replicas are counted, because
-    they stay. `unready_endpoints` are the names of its ModelEndpoints that are not Ready.
+    they stay. `rollout` is its rollout, None for a complete one. `unready_endpoints` are the names of its
+    ModelEndpoints that are not Ready.
     """
     before = earlier(deployment.status, previous)
     placed = [(placement.cluster, placement.index) for placement in placements]
@@ -70,12 +92,20 @@ def model_deployment(
         serving = _replicas_ready(states)
         missing = scheduled.message if len(placed) < desired else ""
         conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
+    if rollout is not None or any(entry.get("type") == _ROLLED_OUT for entry in entries(before, "conditions")):
+        conditions.append(_rolled_out(rollout))
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))
     ready_replicas = sum(state.ready is True for state in states.values())
     fields = api.construct(
         ModelDeploymentStatus,
-        replicas=api.construct(ReplicaCounts, total=len(states), ready=ready_replicas, leaving=len(leaving) or None),
+        replicas=api.construct(
+            ReplicaCounts,
+            total=len(states),
+            ready=ready_replicas,
+            updated=rollout.updated if rollout else None,
+            leaving=len(leaving) or None,
+        ),
         selector=f"{names.DEPLOYMENT_LABEL}={names.label_value(deployment.name)}",
     )
     return Status(tuple(conditions), fields)
@@ -105,6 +135,17 @@ def _scheduled(
         clusters = listed(cluster for cluster, __ in states)
         return Condition(_SCHEDULED, "False", "Scheduling", f"{message}; none is on its cluster yet ({clusters})")
     return Condition(_SCHEDULED, "True", "ReplicasCreated", message)
+
+
+def _rolled_out(rollout: RolloutState | None) -> Condition:
+    if rollout is None:
+        return Condition(_ROLLED_OUT, "True", "AllReplicasUpdated", "All replicas have the current revision")
+    message = f"{rollout.updated} updated, {count(rollout.old, 'old replica')} left"
+    if rollout.stopped:
+        return Condition(_ROLLED_OUT, "False", "RolloutStopped", f"{message}; stopped by replica {rollout.stopped}")
+    if rollout.outdated:
+        return Condition(_ROLLED_OUT, "False", "ReplicasOutdated", f"{message}: {rollout.outdated}")
+    return Condition(_ROLLED_OUT, "False", "RollingOut", message)
 
 
 def _staying(number: int) -> str:

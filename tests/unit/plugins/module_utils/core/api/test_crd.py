@@ -114,6 +114,7 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
 ADDITIONS = {
     r"ModelDeployment spec\.(spread|clusterPreferences|minAvailable|preemption)(\W.*)?": "order of clusters",
     r"ModelDeployment spec\.rollout(\..*)?": "replicas are replaced a few at a time",
+    r"ModelDeployment status\.replicas\.(updated|leaving)": "both revisions of a rollout, and replicas that leave",
     r"ModelDeployment status\.selector": "autoscalers (HorizontalPodAutoscaler) refuse a scale without a selector",
     r"\w+ (apiVersion|kind|metadata|)": "the root, which the list of Modelplane's fields leaves out",
     r"\w+ spec\.crossplane": "Crossplane adds it to every kind",
