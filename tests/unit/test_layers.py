@@ -32,6 +32,7 @@ LAYERS = [
     ("module_utils/atomic_file",),
     ("module_utils/core/report",),
     ("module_utils/core/output",),
+    ("module_utils/core/change",),
     (
         "module_utils/core/incidents",
         "module_utils/core/planning",

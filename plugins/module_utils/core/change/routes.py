@@ -41,7 +41,7 @@ def ai_backends(route: Object) -> set[str]:
     return {name for rule in entries(route, "spec", "rules") for name in _backends(rule)}
 
 
-def with_rules_of(route: Object, live: Object | None) -> Object | None:
+def merge_live_rules(route: Object, live: Object | None) -> Object | None:
     """Return an AIGatewayRoute behind the cluster gateway that also has those rules of the live one that it drops, as
     many as it can hold. None where it drops none."""
     if live is None or not is_behind_cluster_gateway(route):
