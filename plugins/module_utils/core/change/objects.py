@@ -67,7 +67,7 @@ _GUARDED = "the routes that policies of its namespace guard are gone"
 _ISSUED_FOR = "cert-manager.io/certificate-name"
 _SECRET = ("", "Secret")
 _ROUTES = (ROUTE, OVERFLOW_ROUTE)
-_WRITES = "every write"
+_WRITES, _FINAL_WRITES = "every write", "every final write"
 _EVERYTHING = "everything else"
 
 
@@ -370,6 +370,7 @@ class _Planner:
 
     def _finishing(self) -> Iterator[Step]:
         """Yield the waits for the routes that transitional forms are for, and the writes of the desired forms."""
+        self._groups[_FINAL_WRITES] = [_WRITES]
         values = [write for write in self._writes.values() if write.transitional and not write.refusal]
         routes = [key for key, value in self._desired.items() if rules.row(value) in _ROUTES]
         affected = {write.key: self._routes_of(write, routes) for write in values}
@@ -391,7 +392,7 @@ class _Planner:
                 if namespace in by_namespace
             ]
             step = replace(write, finishes=True, edges=tuple(edges))
-            self._groups[_WRITES].append(step.id)
+            self._groups[_FINAL_WRITES].append(step.id)
             yield step
 
     def _routes_of(self, write: Write, routes: Iterable[Key]) -> list[Key]:
@@ -422,7 +423,7 @@ class _Planner:
 
     def _group_deletions(self) -> None:
         for name, after in rules.deleted_after().items():
-            self._groups[_before_deleting(name)] = [_WRITES, *map(_every_deleted, after)]
+            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, after)]
             self._groups[_every_deleted(name)] = [_before_deleting(name)]
         for key, value in self._gone.items():
             name, delete = rules.row(value), step_id("delete", key)
@@ -456,7 +457,7 @@ class _Planner:
                 removed=frozenset(names.get(namespace, ())),
                 changed=tuple(self._desired[key] for key in changed),
             )
-            after = [Edge("after", _WRITES), Edge("after", _every_deleted(stage))]
+            after = [Edge("after", _FINAL_WRITES), Edge("after", _every_deleted(stage))]
             yield self._wait(_unreferenced(stage, namespace), condition, *after, *self._kept(namespace))
 
     def _is_rewritten(self, route: Key, guarding: Iterable[Object]) -> bool:
