@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import Scope, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Scope
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY, ordered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace

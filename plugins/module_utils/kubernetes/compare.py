@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import writers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
     Observed,
     Refusal,
     Scope,

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
     RouteCondition,
     Unused,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import is_ending
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import is_ending
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed

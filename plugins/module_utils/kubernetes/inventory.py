@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     readable_entries,
     to_parts,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text

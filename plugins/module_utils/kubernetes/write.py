@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import is_ending
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import is_ending
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import is_recreated
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed

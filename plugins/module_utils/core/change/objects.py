@@ -1,31 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Plan the changes of one API server: the steps from its observed objects to the desired ones, by the rules of kinds.
-
-Nothing is written for an object that is as desired, according to the inventory of the last run: what was desired then
-equals what is desired now, and the fields that our field manager owned in the live object afterwards equal those that
-it owns now. So defaults, other writers' fields and the server's own way of writing a value never matter, and every
-drift of a field of ours does.
-"""
+"""Plan the changes of one API server: the steps from observed to desired objects, by the rules of their kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
-    RECORD_LABEL,
-    Entry,
-    Inventory,
-    Key,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
-    digest,
-    labels_of_others,
-    managed,
-    owned,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import rules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
     Condition,
@@ -34,6 +16,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
     Released,
     Rewritten,
     Unreferenced,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
+    Observed,
+    Scope,
+    held_keys,
+    is_as_desired,
+    to_prune,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import (
@@ -59,153 +48,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps
     step_id,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _APPLIED = "the routes and policies of its namespace can be applied"
 _FOLLOWED = "gateways follow the routes of its namespace"
 _GUARDED = "the routes that policies of its namespace guard are gone"
-_ISSUED_FOR = "cert-manager.io/certificate-name"
-_SECRET = ("", "Secret")
 _ROUTES = (ROUTE, OVERFLOW_ROUTE)
 _WRITES, _FINAL_WRITES = "every write", "every final write"
 _EVERYTHING = "everything else"
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Reason why a desired object cannot be written, and the object that is there."""
-
-    message: str
-    before: Object | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """Observed state of one API server."""
-
-    live: Mapping[Key, Object]
-    """Objects with our label, whether they are desired or not."""
-    own: Inventory | None = None
-    """Inventory of the last run, None if there is none."""
-    others: Mapping[Key, str] = field(default_factory=dict)
-    """Owners of the objects in other inventories."""
-    refusals: Mapping[Key, Refusal] = field(default_factory=dict)
-    used: Collection[Key] = frozenset()
-    """Desired objects of other owners that are used as they are."""
-    namespaces: Sequence[str] = ()
-    """Namespaces of users that do not exist, and that the run creates."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Objects that a run may delete.
-
-    `prune`: those that are no longer desired. `definitions`: CustomResourceDefinitions too, as all objects of their
-    kinds go with them. `orphans`: without an inventory, those that our field manager has applied. `held`, and all
-    that have every label of an entry of `held_labels`, stay as they are: it is unknown whether they are desired.
-    """
-
-    prune: bool = True
-    definitions: bool = False
-    orphans: bool = True
-    held: frozenset[Key] = frozenset()
-    held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
 
 
 def plan(desired: Mapping[Key, Object], observed: Observed, scope: Scope) -> ChangePlan:
     """Return the steps from the observed to the desired objects. `desired` is complete: with the labels of the fleet
     and what `yielding` keeps."""
     return _Planner(desired, observed, scope).plan()
-
-
-def yielding(value: Object, live: Object | None) -> Object:
-    """Return an object as it is applied: without those labels of a prefix (`Rule.keeps_labels`) that a user has set.
-
-    Administrators, and the controller by which OpenShift labels namespaces, know what a cluster has to let in.
-    """
-    prefix = RULES[rules.row(value)].keeps_labels
-    if not prefix or live is None:
-        return value
-    live_labels, labels = fields(live, "metadata", "labels"), fields(value, "metadata", "labels")
-    held = {key for key in labels_of_others(live, names.FIELD_MANAGER) if key.startswith(prefix)}
-    kept = {key: label for key, label in labels.items() if key not in held or live_labels.get(key) == label}
-    return {**value, "metadata": {**fields(value, "metadata"), "labels": kept}}
-
-
-def entry(desired: Object, live: Object) -> Entry:
-    """Return the entry of the inventory for an object that was applied."""
-    return Entry(text(desired, "apiVersion"), _desired_digest(desired), _owned_digest(live))
-
-
-def _desired_digest(value: Object) -> str:
-    """Return the digest of a desired object. That of a Secret is of the names of its keys."""
-    if text(value, "kind") != "Secret":
-        return digest(value)
-    return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
-
-
-def _owned_digest(live: Object) -> str:
-    return "" if text(live, "kind") == "Secret" else digest(owned(live, names.FIELD_MANAGER))
-
-
-def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
-    """Return True if nothing has to be written for an object."""
-    if known is None or known.desired != _desired_digest(value) or is_ending(live):
-        return False
-    if text(value, "kind") == "Secret":
-        labels = fields(value, "metadata", "labels")
-        live_labels = fields(live, "metadata", "labels")
-        same = all(live_labels.get(name) == held for name, held in labels.items())
-        return same and fields(live, "data") == fields(value, "data") and owned(live, names.FIELD_MANAGER) is not None
-    return known.owned == _owned_digest(live)
-
-
-def is_ending(live: Object | None) -> bool:
-    """Return True if an object is being deleted."""
-    return "deletionTimestamp" in fields(live, "metadata")
-
-
-def is_certificate(key: Key) -> bool:
-    """Return whether cert-manager issues a certificate for an object, into a Secret."""
-    return (key.group, key.kind) == ("cert-manager.io", "Certificate")
-
-
-def held_keys(live: Mapping[Key, Object], scope: Scope) -> set[Key]:
-    """Return the objects that stay as they are, with the namespaces that they are in, and that of the inventories."""
-
-    def has_held_labels(value: Object) -> bool:
-        labels = fields(value, "metadata", "labels")
-        return any(all(labels.get(name) == held for name, held in entry) for entry in scope.held_labels)
-
-    found = {key for key, value in live.items() if has_held_labels(value)} | scope.held
-    places = {Key("", NAMESPACE, "", key.namespace) for key in found}
-    return found | places | {SYSTEM_KEY} if found else set()
-
-
-def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) -> list[Object]:
-    """Return the objects to delete, in order: those with our label that are in our inventory or, without an inventory,
-    that our manager applied and no other inventory has; with certificates, the Secrets that have them."""
-    found = []
-    for key, value in observed.live.items():
-        if key in kept or key in observed.others or is_ending(value) or (key.kind == DEFINITION and not definitions):
-            continue
-        if RECORD_LABEL in fields(value, "metadata", "labels"):
-            continue
-        known = key in observed.own if observed.own is not None else managed(value, names.FIELD_MANAGER) is not None
-        if known:
-            found.append(value)
-    return rules.ordered_deletions([*found, *_issued(observed.live, found, kept)])
-
-
-def _issued(live: Mapping[Key, Object], gone: Collection[Object], kept: Collection[Key]) -> Iterator[Object]:
-    """Yield the Secrets that were issued for certificates which are to be deleted: cert-manager leaves them behind."""
-    keys = {Key.of(value) for value in gone}
-    for certificate in filter(lambda value: is_certificate(Key.of(value)), gone):
-        secret = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))
-        issued = None if secret in kept or secret in keys else live.get(secret)
-        issuer = text(issued, "metadata", "annotations", _ISSUED_FOR)
-        if issued is not None and not is_ending(issued) and issuer == Key.of(certificate).name:
-            yield issued
 
 
 class _Planner:
@@ -216,8 +72,10 @@ class _Planner:
         self._observed = observed
         self._scope = scope
         self._groups: dict[str, list[str]] = {}
+        self._rows = {key: rules.row(value) for key, value in desired.items()}
         self._writes = {key: step for key, value in desired.items() if (step := self._write(key, value))}
         self._gone = {Key.of(value): value for value in self._to_prune()}
+        self._rows |= {key: rules.row(value) for key, value in self._gone.items()}
         self._waits: dict[str, Wait] = {}
         self._offers: dict[Need, _Index] = {}
         self._asks: dict[Relation, _Index] = {}
@@ -243,7 +101,7 @@ class _Planner:
             return None
         if live is not None and is_as_desired(desired, live, (self._observed.own or {}).get(key)):
             return None
-        transition = RULES[rules.row(desired)].transition
+        transition = RULES[self._rows[key]].transition
         return Write(
             key=key, desired=desired, live=live, transitional=transition.form(desired, live) if transition else None
         )
@@ -263,7 +121,7 @@ class _Planner:
             self._groups[_every(name)] = [_before(name)]
         self._groups[_WRITES] = [write.id for write in self._writes.values()]
         for key, write in self._writes.items():
-            name = rules.row(write.desired)
+            name = self._rows[key]
             self._groups[_every(name)].append(write.id)
             if name in (*_ROUTES, POLICY):
                 self._groups.setdefault(_guarded_routes(key.namespace), []).append(write.id)
@@ -293,9 +151,9 @@ class _Planner:
         for value in rules.ordered(write.desired for write in self._writes.values()):
             edges, needed = self._needs(self._writes[Key.of(value)], created)
             steps.append(replace(self._writes[Key.of(value)], edges=edges))
-            waits.setdefault(rules.row(value), []).extend(needed)
+            waits.setdefault(self._rows[Key.of(value)], []).extend(needed)
         for step in steps:
-            name = rules.row(step.desired)
+            name = self._rows[step.key]
             if established and name not in (NAMESPACE, DEFINITION):
                 yield established
                 established = None
@@ -329,8 +187,8 @@ class _Planner:
 
     def _needs(self, write: Write, created: Mapping[str, Write]) -> tuple[tuple[Edge, ...], list[Wait]]:
         """Return the edges of a write, and the waits that are new with it."""
-        rule = RULES[rules.row(write.desired)]
-        edges, waits = [Edge("after", _before(rules.row(write.desired)))], []
+        rule = RULES[self._rows[write.key]]
+        edges, waits = [Edge("after", _before(self._rows[write.key]))], []
         if write.key.namespace in created:
             edges.append(Edge("unless", created[write.key.namespace].id, rules.IN_NAMESPACE.failed))
         if _rewritten(write.key.namespace) in self._waits and write.key.kind == AI_ROUTE:
@@ -352,7 +210,7 @@ class _Planner:
     def _needed(self, need: Need, change: Change) -> list[Key]:
         """Return the desired objects that another one needs."""
         if need not in self._offers:
-            values = (key for key, value in self._desired.items() if rules.row(value) == need.row)
+            values = (key for key in self._desired if self._rows[key] == need.row)
             self._offers[need] = _Index((key, need.offers(self._change(key))) for key in values)
         keys = self._offers[need].find(need.asks(change))
         return [key for key in keys if need.holds(change, self._change(key))]
@@ -372,7 +230,7 @@ class _Planner:
         """Yield the waits for the routes that transitional forms are for, and the writes of the desired forms."""
         self._groups[_FINAL_WRITES] = [_WRITES]
         values = [write for write in self._writes.values() if write.transitional and not write.refusal]
-        routes = [key for key, value in self._desired.items() if rules.row(value) in _ROUTES]
+        routes = [key for key in self._desired if self._rows[key] in _ROUTES]
         affected = {write.key: self._routes_of(write, routes) for write in values}
         by_namespace: dict[str, set[Key]] = {}
         for key in {key for keys in affected.values() for key in keys}:
@@ -415,7 +273,7 @@ class _Planner:
         self._group_deletions()
         left = dict(self._gone)
         for name in _ROUTES:
-            stage = [left.pop(key) for key, value in self._gone.items() if rules.row(value) == name]
+            stage = [left.pop(key) for key in self._gone if self._rows[key] == name]
             yield from map(self._deletion, stage)
             yield from self._unreferenced(name, stage, left)
         for value in left.values():
@@ -425,8 +283,8 @@ class _Planner:
         for name, after in rules.deleted_after().items():
             self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, after)]
             self._groups[_every_deleted(name)] = [_before_deleting(name)]
-        for key, value in self._gone.items():
-            name, delete = rules.row(value), step_id("delete", key)
+        for key in self._gone:
+            name, delete = self._rows[key], step_id("delete", key)
             self._groups[_every_deleted(name)].append(delete)
             if key != SYSTEM_KEY:
                 self._groups.setdefault(_EVERYTHING, []).append(delete)
@@ -437,13 +295,13 @@ class _Planner:
 
     def _unreferenced(self, stage: str, removed: Sequence[Object], left: Mapping[Key, Object]) -> Iterator[Wait]:
         """Yield the waits until gateways follow the routes of namespaces in which something is left to delete."""
-        guarding = [value for value in self._gone.values() if rules.row(value) == POLICY]
+        guarding = [value for key, value in self._gone.items() if self._rows[key] == POLICY]
         names: dict[str, set[str]] = {}
         for value in removed:
             names.setdefault(Key.of(value).namespace, set()).add(Key.of(value).name)
         staying: dict[str, list[Key]] = {}
-        for key, value in self._desired.items():
-            if rules.row(value) in _ROUTES:
+        for key in self._desired if left else ():
+            if self._rows[key] in _ROUTES:
                 staying.setdefault(key.namespace, []).append(key)
         for namespace in sorted({key.namespace for key in left}):
             routes = staying.get(namespace, []) if stage == ROUTE or namespace in names else []
@@ -475,7 +333,7 @@ class _Planner:
         return edges + [Edge("until", wait, f"kept until {_FOLLOWED}") for wait in waits if wait in self._waits]
 
     def _deletion(self, value: Object) -> Delete:
-        key, name = Key.of(value), rules.row(value)
+        key, name = Key.of(value), self._rows[Key.of(value)]
         place = key.name if name == NAMESPACE else key.namespace
         edges = [Edge("after", _before_deleting(name)), *self._kept(place)]
         if name in (POLICY, NAMESPACE):
@@ -506,7 +364,7 @@ class _Planner:
         if rule.kept_unless is None:
             yield step
             return
-        alike = [value for value in self._gone.values() if rules.row(value) == rules.row(step.live)]
+        alike = [value for key, value in self._gone.items() if self._rows[key] == rules.row(step.live)]
         condition = rule.kept_unless(step.live, alike)
         wait_id = f"{condition} {verb}"
         if wait_id not in self._waits:

@@ -19,10 +19,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
     RouteCondition,
     Unused,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import Observed, Scope, entry, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Scope, entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import ai_backends
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Step, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.executor import Executor
@@ -212,6 +212,7 @@ class Conditions:
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
         """Return the conditions that do not hold."""
+        assert all(found.action for found in results.values())
         self.server.follow_all()
         self.check()
         return {wait.id: wait.condition.subject or "it" for wait in waits if not self._holds(wait)}
@@ -288,6 +289,3 @@ def run(
     sender = Sender(server, chance, check, writes)
     executor = Executor(sender, Conditions(server, check), Inventory(server, desired))  # type: ignore[arg-type]
     return executor.run(found)
-
-
-__all__ = ["detour_name"]
