@@ -227,7 +227,7 @@ class _Planner:
     # Transitions
 
     def _finishing(self) -> Iterator[Step]:
-        """Yield the waits for the routes that transitional forms are for, and the writes of the desired forms."""
+        """Yield the waits for the routes that transitional objects are about, and the writes of the desired objects."""
         self._groups[_FINAL_WRITES] = [_WRITES]
         values = [write for write in self._writes.values() if write.transitional and not write.refusal]
         routes = [key for key in self._desired if self._rows[key] in _ROUTES]

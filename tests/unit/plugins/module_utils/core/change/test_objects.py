@@ -98,6 +98,22 @@ def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
     assert last.desired["spec"] == limits("chat", "team", "chat", ["Hour", "Minute"])["spec"]
 
 
+def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -> None:
+    """Each is in its transitional form until gateways follow the other one as that is written now."""
+
+    def objects(units: list[str], to: str) -> list[Object]:
+        route = ai_route("chat", "team", [detour_name(to)])
+        behind = [overflow_route("behind", "team", [to]), limits("behind", "team", "behind", units)]
+        return [TEAM, backend(to, "team"), backend(detour_name(to), "team"), route, *behind]
+
+    live, desired = server(*objects(["Day"], "one")), by_key(*objects(["Hour"], "two"))
+    results = run(live, desired, random.Random(1))
+    assert not [found.message for found in results.values() if " until " in found.message]
+    live.follow_all()
+    assert live.objects.keys() == desired.keys()
+    assert list(planned(live, desired).every) == []
+
+
 def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
     desired = by_key(TEAM, keys("keys", "team", "chat"), keys("other", "team", "code"), ai_route("chat", "team", []))
     found = planned(Server(), desired)
