@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     thing,
 )
 
-CASES = int(os.environ.get("CHANGE_CASES", "300"))
+CASES = int(os.environ.get("CHANGE_CASES", "200"))
 MANY = 10_000
 UNITS = ("Minute", "Hour", "Day")
 
@@ -237,8 +238,14 @@ def check_case(number: int) -> None:
         except KilledError:
             run(killed, after.objects, chance, Checks(killed, before, after))
         assert settled(killed, after, chance).objects == whole.objects
+    returned = server.copy()
+    with contextlib.suppress(KilledError):
+        run(returned, after.objects, chance, Checks(returned, before, after), writes=chance.randint(0, total))
+    run(returned, before.objects, chance, Checks(returned, after, before))
+    assert content(settled(returned, before, chance), before) == content(server, before)
     broken = server.copy()
     touched = sorted({*server.objects, *after.objects} - theirs)
+    touched += 2 * [key for key in touched if key.kind == AI_ROUTE]
     broken.failing = frozenset(chance.sample(touched, min(len(touched), chance.randint(0, 2))))
     broken.stuck = frozenset(chance.sample(sorted(server.followed), min(len(server.followed), chance.randint(0, 1))))
     run(broken, after.objects, chance, Checks(broken, before, after))
