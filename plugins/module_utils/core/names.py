@@ -36,6 +36,8 @@ names `W-<group>-<worker>` (workers 1 to 63), which are host names too, and the 
 # The labels by which composed objects are found again, and the mark of all that this collection manages.
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "modelplane.fleet"
+FIELD_MANAGER = "modelplane.fleet"
+"""Field manager of server-side apply."""
 RESERVED_PREFIX = "modelplane.ai/"
 NAMESPACE_LABEL = "modelplane.ai/namespace"
 PUBLISHED_LABEL = "modelplane.ai/published"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import FIELD_MANAGER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
@@ -35,7 +36,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.reques
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import LARGEST_ANSWER, Answer
 
-FIELD_MANAGER = "modelplane.fleet"
 # Of the timeout of a request, what all pages of a list may take.
 _LIST_TIMES = 10
 # And of the largest answer, what they may have in all.

@@ -9,11 +9,12 @@ the workload cluster's name, or `control`: one API server may be both.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
+    RECORD_LABEL,
     Entry,
     Inventory,
     InventoryError,
@@ -22,15 +23,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     readable_entries,
     to_parts,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotFound
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import Live
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import GONE, Result
 
 FLEET_LABEL = "modelplane.ai/fleet"
-RECORD_LABEL = "modelplane.ai/record"
-"""On the ConfigMaps of records: their scope."""
 CONTROL_SCOPE = "control"
 GATEWAY_SCOPE = "gateway.control-plane"
 _SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
@@ -136,6 +144,88 @@ class RecordStore:
         }
         metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_DATA: part}}
+
+
+@dataclass
+class RunInventory:
+    """Inventory of a run: before its first write, and after its last one.
+
+    `held` are objects of which it is unknown whether they are desired. A run that does not prune is about a part of the
+    inventory (`partial`)."""
+
+    store: RecordStore
+    live: Live
+    desired: Mapping[Key, Object]
+    found: Mapping[Key, Entry]
+    """Objects of ours that were found without an inventory."""
+    held: Collection[Key] = frozenset()
+    partial: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self, keys: Iterable[Key]) -> None:
+        """Write the names of objects before they are created."""
+        before = self.store.own or {}
+        new = {key: Entry(text(self.desired[key], "apiVersion")) for key in keys if key not in before}
+        if new:
+            self._write({**before, **self.found, **new})
+
+    def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
+        """Write what the run has applied and deleted."""
+        removed = {key: result for key, result in results.items() if key not in self.desired}
+        gone = {key for key, result in removed.items() if result.action in GONE}
+        record = {key: known for key, known in (self.store.own or {}).items() if self._stays(key, gone)}
+        for key, result in results.items():
+            if key in self.desired and result.action != "failed" and key not in unfinished and is_ours(result.after):
+                record[key] = entry(self.desired[key], result.after or {})
+        for key, result in removed.items():
+            # A namespace that was created for users is theirs.
+            if key not in gone and key in self.live.objects:
+                record.setdefault(key, Entry(result.api_version))
+        if record or self.store.keys():
+            try:
+                self._write(record)
+            except ApiError as error:
+                # The inventory from before the run has what was made, and the next run compares each object again.
+                self.notes.append(f"the record could not be updated: {error}")
+
+    def _stays(self, key: Key, gone: Collection[Key]) -> bool:
+        """Return True if the inventory keeps an entry: it is desired, or still to be pruned and in no other one."""
+        # What both want stays in both, unless this run is about all of its record.
+        if key in self.desired or (key in self.store.others and not (self.partial and key in self.store.shared)):
+            return key in self.desired
+        group_kind = (key.group, key.kind)
+        is_unread = (group_kind in self.live.not_served or self.live.error(key) is not None) and (
+            group_kind not in self.live.gone
+        )
+        return (key in self.live.objects and key not in gone) or is_unread or key in self.held
+
+    def _write(self, record: Mapping[Key, Entry]) -> None:
+        try:
+            self.store.write(record)
+        except (Conflict, AlreadyExists) as error:
+            raise type(error)(
+                f"another run of fleet {self.store.fleet} is at work here: {error.message}",
+                cluster=error.cluster,
+                action=error.action,
+                code=error.code,
+                reason=error.reason,
+                hint="Run again when it has ended",
+            ) from error
+
+
+class NoInventory:
+    """Inventory in check mode, which writes nothing."""
+
+    def begin(self, keys: Iterable[Key]) -> None:
+        """Write nothing."""
+
+    def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
+        """Write nothing."""
+
+
+def is_ours(live: Object | None) -> bool:
+    """Return whether an object has the label of the fleet."""
+    return text(live, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
 def _readable(parts: Mapping[str, Object]) -> Inventory:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import is_ending
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import is_recreated
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
@@ -30,10 +31,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import GroupKind
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import SECRET, GroupKind
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 
 Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "failed", "skipped"]
 CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})
+GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
+"""Actions of deletions after which the object is not there."""
 
 GONE_SECONDS = 60.0
 """Seconds to wait for an object to be gone that has to be recreated."""
@@ -96,11 +100,6 @@ def content(live: Object | None) -> Any:
     return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}
 
 
-def going(live: Object | None) -> bool:
-    """Return True if an object is being deleted."""
-    return "deletionTimestamp" in fields(live, "metadata")
-
-
 @dataclass
 class Sender:
     """Sends objects to one server.
@@ -110,6 +109,7 @@ class Sender:
     """
 
     client: Client
+    secrets: SecretAccess
     check_mode: bool = False
     force: bool = False
     new_namespaces: set[str] = field(default_factory=set)
@@ -119,7 +119,7 @@ class Sender:
     def send(self, desired: Object, before: Object | None) -> Result:
         """Create or update an object. Raises what concerns the whole server, not this object alone."""
         try:
-            found = self._after_it_is_gone(desired, before) if going(before) else self._sent(desired, before)
+            found = self._after_it_is_gone(desired, before) if is_ending(before) else self._sent(desired, before)
             if self.check_mode and found.action == "created":
                 self._would_be_new.add(found.key)
             return found
@@ -128,8 +128,48 @@ class Sender:
         except ApiError as error:
             return result(desired, "failed", refusal(error), before=before)
 
+    def create(self, desired: Object) -> Result | None:
+        """Create an object of users; None if it exists by now."""
+        try:
+            after = desired if self.check_mode else self.client.create(dict(desired))
+        except AlreadyExists:
+            return None
+        except WHOLE_SERVER:
+            raise
+        except ApiError as error:
+            return result(desired, "failed", refusal(error))
+        return result(desired, "created", after=after)
+
+    def delete(self, live: Object) -> Result:
+        """Delete an object. Raises what concerns the whole server, not this object alone."""
+        key = Key.of(live)
+        try:
+            was_there = self.client.delete(
+                text(live, "apiVersion"),
+                key.kind,
+                key.name,
+                key.namespace,
+                uid=text(live, "metadata", "uid"),
+                propagation="Background",
+                dry_run=self.check_mode,
+            )
+        except WHOLE_SERVER:
+            raise
+        except Conflict:
+            message = "it was replaced by another object of that name meanwhile: left alone"
+            return result(live, "skipped", message, before=live)
+        except ApiError as error:
+            return result(live, "failed", str(error), before=live)
+        # If it was gone already, another manager deleted it, which is a change of theirs.
+        return result(live, "deleted" if was_there else "unchanged", before=live)
+
     def _sent(self, desired: Object, before: Object | None) -> Result:
         key = Key.of(desired)
+        if (key.group, key.kind) == SECRET and self.secrets.narrow:
+            if before is None and self.secrets.would_be_open(key.namespace):
+                return result(desired, "created", after=desired)
+            if not self.check_mode:
+                self.secrets.open(key.namespace)
         if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
             return result(desired, "created", after=desired)
         if before is None and self._role(desired) in self._would_be_new:
@@ -198,7 +238,7 @@ class Sender:
         key = Key.of(desired)
         if before is None or not self._would_be_taken(desired):
             return result(desired, "failed", refusal(error), before=before)
-        if (key.group, key.kind) not in RECREATED:
+        if not is_recreated(key):
             place = f" -n {key.namespace}" if key.namespace else ""
             return result(
                 desired,

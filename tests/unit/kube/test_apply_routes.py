@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import Unreferenced
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import apply as applying
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.route_changes import RouteChanges
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.conditions import Conditions
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,
@@ -210,17 +215,33 @@ def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> No
     assert (actions(applied)["Service/web"], waited) == ("deleted", [])
 
 
+def waits_for(
+    place: Place, gone: Object, routes: list[Object], removed: list[str], seconds: float, progress: Progress = unseen
+) -> bool:
+    """Wait until gateways follow routes, and return whether they do not, so that an object must not be deleted."""
+    condition = Unreferenced(
+        place.namespace,
+        targets=frozenset({(gone["kind"], gone["metadata"]["name"])}),
+        routes=frozenset(Key.of(each).name for each in routes),
+        removed=frozenset(removed),
+        changed=tuple(routes),
+    )
+    secrets = SecretAccess(place.client, check_mode=False)
+    conditions = Conditions(place.client, RecordStore(place.client, place.fleet, "east"), secrets, seconds, progress)
+    return bool(conditions.wait([Wait(id="wait", condition=condition)], {}))
+
+
 def test_routes_that_the_ai_gateway_writes_are_waited_for(routed: Place) -> None:
     place = routed
     place.apply([thing("v1", "Namespace", place.namespace), config("settings", place.namespace), route(place)])
     routes = [ai_route(place, "next")]
-    gone = [service("web", place.namespace)]
+    gone = service("web", place.namespace)
     progress, waited = following(lambda: write(place, "next"))
-    assert RouteChanges(place.client, 60, progress).wait_followed(routes, [], gone) == set()
+    assert not waits_for(place, gone, routes, [], 60, progress)
     assert waited[-1] == "asked"
-    assert RouteChanges(place.client, 0).wait_followed(routes, [], gone) == set()
-    after = [thing("gateway.envoyproxy.io/v1alpha1", "Backend", "next", place.namespace)]
-    assert RouteChanges(place.client, 0).wait_followed(routes, [], after) == {place.namespace}
+    assert not waits_for(place, gone, routes, [], 0)
+    after = thing("gateway.envoyproxy.io/v1alpha1", "Backend", "next", place.namespace)
+    assert waits_for(place, after, routes, [], 0)
 
 
 def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
@@ -228,8 +249,7 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
     place = routed
     place.plane.objects.apply(thing("v1", "Namespace", place.namespace))
     place.plane.objects.apply(route(place))
-    removed = [Key("aigateway.envoyproxy.io", "AIGatewayRoute", place.namespace, "web")]
-    gone = [thing("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "web", place.namespace)]
+    gone = thing("gateway.envoyproxy.io/v1alpha1", "SecurityPolicy", "web", place.namespace)
     collected: list[bool] = []
 
     def collect() -> None:
@@ -237,7 +257,7 @@ def test_what_guards_a_removed_route_goes_after_it(routed: Place) -> None:
         collected.append(True)
 
     progress, waited = following(collect)
-    assert RouteChanges(place.client, 60, progress).wait_followed([], removed, gone) == set()
+    assert not waits_for(place, gone, [], ["web"], 60, progress)
     assert (collected, waited[-1]) == ([True], "asked")
 
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
+RECORD_LABEL = "modelplane.ai/record"
+"""Label of the ConfigMaps of inventories: their scope."""
 _FORMAT = "modelplane.fleet/record/1"
 PART_BYTES = 900 * 1024
 """Maximum size of a part: a ConfigMap is limited to 1 MiB, including managedFields and labels."""

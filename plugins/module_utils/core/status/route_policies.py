@@ -70,6 +70,27 @@ def is_policy(value: Object) -> bool:
     return any(text(target, "group") == constants.GATEWAY_GROUP for target in targets)
 
 
+def target_places(guard: Object) -> Iterator[tuple[str, ...]]:
+    """Yield where a policy is attached: the kind, namespace and name of each target, or the namespace of its selectors.
+    It can guard the routes to which `guard_places` gives one of these."""
+    namespace = text(guard, "metadata", "namespace")
+    for target in _targets(guard):
+        if text(target, "group") == constants.GATEWAY_GROUP:
+            yield text(target, "kind"), namespace, text(target, "name")
+    if entries(guard, "spec", "targetSelectors"):
+        yield (namespace,)
+
+
+def guard_places(route: Object) -> Iterator[tuple[str, ...]]:
+    """Yield where policies must be attached to guard a route: the route itself, and its Gateways."""
+    __, __, namespace, name = identity(route)
+    yield _HTTP_ROUTE, namespace, name
+    yield (namespace,)
+    for place, parent in _parents(route):
+        yield _GATEWAY, place, text(parent, "name")
+        yield (place,)
+
+
 def contested(observed: Objects) -> Contested:
     """Return the policies of others, and those of the fleet that its gateway refuses as they are now."""
     found: dict[str, list[Object]] = {}

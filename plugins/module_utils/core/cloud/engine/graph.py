@@ -81,3 +81,11 @@ def problem(graph: Needs) -> str:
 def reverse(graph: Needs) -> dict[str, list[str]]:
     """Return the order of deletion: each key with those that need it."""
     return {key: [other for other, needed in graph.items() if key in needed] for key in graph}
+
+
+def depths(graph: Needs) -> dict[str, int]:
+    """Return for each key the length of the longest way to it: 0 for those that need nothing."""
+    found: dict[str, int] = {}
+    for key in TopologicalSorter(graph).static_order():
+        found[key] = 1 + max((found[other] for other in graph.get(key, ())), default=-1)
+    return found

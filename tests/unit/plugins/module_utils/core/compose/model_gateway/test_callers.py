@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.limits import with_limits_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.limits import merge_live_limits
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     selected_callers,
 )
@@ -327,8 +327,8 @@ def test_a_policy_goes_on_counting_what_it_drops_in_its_place() -> None:
     for rule in live["spec"]["rateLimit"]["global"]["rules"]:
         rule["shared"] = False
     both = composed(BUDGET, {**hour, "limit": 5}, month)
-    assert with_limits_of(both, live) is None
-    kept = with_limits_of(composed(month, {**hour, "limit": 5}), live)
+    assert merge_live_limits(both, live) is None
+    kept = merge_live_limits(composed(month, {**hour, "limit": 5}), live)
     assert kept is not None
     rules = kept["spec"]["rateLimit"]["global"]["rules"]
     assert [(each["limit"]["requests"], each["limit"]["unit"]) for each in rules] == [
@@ -337,9 +337,9 @@ def test_a_policy_goes_on_counting_what_it_drops_in_its_place() -> None:
         (1000, "Month"),
     ]
     assert kept["metadata"]["annotations"] == both["metadata"]["annotations"]
-    assert with_limits_of(kept, live) is None
+    assert merge_live_limits(kept, live) is None
     narrowed = composed({**BUDGET, "scope": "Policy"}, hour)
-    again = with_limits_of(narrowed, live)
+    again = merge_live_limits(narrowed, live)
     assert again is not None
     assert len(again["spec"]["rateLimit"]["global"]["rules"]) == 3
 

@@ -30,7 +30,7 @@ class _Limit(NamedTuple):
         return matches, cost, text(self.rule, "limit", "unit"), self.rule.get("shared") is True
 
 
-def with_limits_of(policy: Object, live: Object | None) -> Object | None:
+def merge_live_limits(policy: Object, live: Object | None) -> Object | None:
     """Return a policy that also has those limits of the live one that it drops. None where it drops none, or where one
     object cannot hold them all."""
     own, before = _limits(policy), _limits(live)

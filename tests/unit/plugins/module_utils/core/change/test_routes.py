@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.routes import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import (
     is_accepted,
     is_behind,
     references,

@@ -1,0 +1,460 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Plan the changes of one API server: the steps from observed to desired objects, by the rules of their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
+    Condition,
+    Established,
+    Programmed,
+    Released,
+    Rewritten,
+    Unreferenced,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
+    Observed,
+    Scope,
+    held_keys,
+    is_as_desired,
+    to_prune,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import AI_ROUTE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import (
+    DEFINITION,
+    NAMESPACE,
+    OVERFLOW_ROUTE,
+    POLICY,
+    ROUTE,
+    RULES,
+    SYSTEM_KEY,
+    Change,
+    Need,
+    Relation,
+    Transition,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import (
+    ChangePlan,
+    Delete,
+    Edge,
+    Step,
+    Wait,
+    Write,
+    step_id,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+_APPLIED = "the routes and policies of its namespace can be applied"
+_FOLLOWED = "gateways follow the routes of its namespace"
+_GUARDED = "the routes that policies of its namespace guard are gone"
+_ROUTES = (ROUTE, OVERFLOW_ROUTE)
+_WRITES, _FINAL_WRITES = "every write", "every final write"
+_EVERYTHING = "everything else"
+
+
+def plan(desired: Mapping[Key, Object], observed: Observed, scope: Scope) -> ChangePlan:
+    """Return the steps from the observed to the desired objects. `desired` is complete: with the labels of the fleet
+    and what `yielding` keeps."""
+    return _Planner(desired, observed, scope).plan()
+
+
+class _Planner:
+    """Planner of the changes of one API server."""
+
+    def __init__(self, desired: Mapping[Key, Object], observed: Observed, scope: Scope) -> None:
+        self._desired = desired
+        self._observed = observed
+        self._scope = scope
+        self._groups: dict[str, list[str]] = {}
+        self._rows = {key: rules.row(value) for key, value in desired.items()}
+        self._writes = {key: step for key, value in desired.items() if (step := self._write(key, value))}
+        self._gone = {Key.of(value): value for value in self._to_prune()}
+        self._rows |= {key: rules.row(value) for key, value in self._gone.items()}
+        self._waits: dict[str, Wait] = {}
+        self._offers: dict[Need, _Index] = {}
+        self._asks: dict[Relation, _Index] = {}
+        self._removed_routes: _Index | None = None
+
+    def plan(self) -> ChangePlan:
+        """Return all steps."""
+        self._group_writes()
+        rewritten = list(self._rewritten())
+        writes = list(self._ordered_writes())
+        finishing = list(self._finishing())
+        deletions = list(self._deletions())
+        steps: list[Step] = [*rewritten, *writes, *finishing, *deletions]
+        return ChangePlan(tuple(steps), tuple(self._shared_deletions()), self._groups)
+
+    def _write(self, key: Key, desired: Object) -> Write | None:
+        """Return the step that writes an object, None if the object is as desired."""
+        live = self._observed.live.get(key)
+        if key in self._observed.refusals:
+            refusal = self._observed.refusals[key]
+            return Write(key=key, desired=desired, live=refusal.before, refusal=refusal.message)
+        if key in self._observed.used:
+            return None
+        if live is not None and is_as_desired(desired, live, (self._observed.own or {}).get(key)):
+            return None
+        transition = RULES[self._rows[key]].transition
+        return Write(
+            key=key, desired=desired, live=live, transitional=transition.form(desired, live) if transition else None
+        )
+
+    def _to_prune(self) -> list[Object]:
+        if not self._scope.prune or (self._observed.own is None and not self._scope.orphans):
+            return []
+        kept = {*self._desired, *held_keys(self._observed.live, self._scope)}
+        return to_prune(self._observed, kept, definitions=self._scope.definitions)
+
+    # Writes
+
+    def _group_writes(self) -> None:
+        """Group the writes by rows, and those of routes and of their policies by namespaces."""
+        for name, after in rules.written_after().items():
+            self._groups[_before(name)] = [_every(other) for other in after]
+            self._groups[_every(name)] = [_before(name)]
+        self._groups[_WRITES] = [write.id for write in self._writes.values()]
+        for key, write in self._writes.items():
+            name = self._rows[key]
+            self._groups[_every(name)].append(write.id)
+            if name in (*_ROUTES, POLICY):
+                self._groups.setdefault(_guarded_routes(key.namespace), []).append(write.id)
+            if name in _ROUTES:
+                self._groups.setdefault(_routes(key.namespace), []).append(write.id)
+
+    def _rewritten(self) -> Iterator[Wait]:
+        """Yield the waits for earlier changes of routes that change now, where something is to be deleted."""
+        live: dict[str, list[Object]] = {}
+        places = {key.namespace for key in self._gone}
+        for key, write in self._writes.items():
+            if key.kind == AI_ROUTE and key.namespace in places and write.live is not None and not write.refusal:
+                live.setdefault(key.namespace, []).append(write.live)
+        for namespace, routes in sorted(live.items()):
+            yield self._wait(_rewritten(namespace), Rewritten(namespace, tuple(routes)))
+
+    def _wait(self, wait_id: str, condition: Condition, *edges: Edge) -> Wait:
+        self._waits[wait_id] = Wait(id=wait_id, condition=condition, edges=edges)
+        return self._waits[wait_id]
+
+    def _ordered_writes(self) -> Iterator[Step]:
+        """Yield the writes, and the waits before the first object of the row that needs them."""
+        created = {write.key.name: write for write in self._created_namespaces()}
+        waits: dict[str, list[Wait]] = {}
+        established = self._established()
+        steps = []
+        for value in rules.ordered(write.desired for write in self._writes.values()):
+            edges, needed = self._needs(self._writes[Key.of(value)], created)
+            steps.append(replace(self._writes[Key.of(value)], edges=edges))
+            waits.setdefault(self._rows[Key.of(value)], []).extend(needed)
+        for step in steps:
+            name = self._rows[step.key]
+            if established and name not in (NAMESPACE, DEFINITION):
+                yield established
+                established = None
+            yield from waits.pop(name, ())
+            if step.key.namespace in created:
+                yield created.pop(step.key.namespace)
+            yield step
+        if established:
+            yield established
+
+    def _established(self) -> Wait | None:
+        """Return the wait for new kinds."""
+        definitions = [key for key, write in self._writes.items() if key.kind == DEFINITION and not write.refusal]
+        if not definitions:
+            return None
+        edges = (Edge("after", step_id("write", key)) for key in definitions)
+        wait = self._wait("established", Established(tuple(definitions)), *edges)
+        self._groups[_every(DEFINITION)].append(wait.id)
+        return wait
+
+    def _created_namespaces(self) -> Iterator[Write]:
+        """Yield the steps that create namespaces of users, for the objects in them."""
+        used = {key.namespace for key, write in self._writes.items() if not write.refusal}
+        for name in self._observed.namespaces:
+            key = Key("", NAMESPACE, "", name)
+            if name in used and key not in self._desired:
+                value = {"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}}
+                write = Write(key=key, desired=value, creates_only=True)
+                self._groups[_every(NAMESPACE)].append(write.id)
+                yield write
+
+    def _needs(self, write: Write, created: Mapping[str, Write]) -> tuple[tuple[Edge, ...], list[Wait]]:
+        """Return the edges of a write, and the waits that are new with it."""
+        rule = RULES[self._rows[write.key]]
+        edges, waits = [Edge("after", _before(self._rows[write.key]))], []
+        if write.key.namespace in created:
+            edges.append(Edge("unless", created[write.key.namespace].id, rules.IN_NAMESPACE.failed))
+        if _rewritten(write.key.namespace) in self._waits and write.key.kind == AI_ROUTE:
+            edges.append(Edge("after", _rewritten(write.key.namespace)))
+        change = self._change(write.key)
+        for need in (rules.IN_NAMESPACE, *rule.needs):
+            for key in self._needed(need, change):
+                if key in self._writes:
+                    edges.append(Edge("unless", step_id("write", key), need.failed))
+                if need.until is not None:
+                    wait_id = f"{need.row} {'/'.join(key)}"
+                    if wait_id not in self._waits:
+                        condition = need.until(self._written(key))
+                        own = [Edge("unless", step_id("write", key))] if key in self._writes else []
+                        waits.append(self._wait(wait_id, condition, *own))
+                    edges.append(Edge("until", wait_id, need.late))
+        return tuple(edges), waits
+
+    def _needed(self, need: Need, change: Change) -> list[Key]:
+        """Return the desired objects that another one needs."""
+        if need not in self._offers:
+            values = (key for key in self._desired if self._rows[key] == need.row)
+            self._offers[need] = _Index((key, need.offers(self._change(key))) for key in values)
+        keys = self._offers[need].find(need.asks(change))
+        return [key for key in keys if need.holds(change, self._change(key))]
+
+    def _change(self, key: Key) -> Change:
+        write = self._writes.get(key)
+        return Change(self._desired[key], write.live if write else self._observed.live.get(key))
+
+    def _written(self, key: Key) -> Object:
+        """Return a desired object in the form that it has once all objects are written."""
+        write = self._writes.get(key)
+        return (write.transitional if write else self._observed.live.get(key)) or self._desired[key]
+
+    # Transitions
+
+    def _finishing(self) -> Iterator[Step]:
+        """Yield the waits for the routes that transitional objects are about, and the writes of the desired objects."""
+        self._groups[_FINAL_WRITES] = [_WRITES]
+        values = [write for write in self._writes.values() if write.transitional and not write.refusal]
+        routes = [key for key in self._desired if self._rows[key] in _ROUTES]
+        affected = {write.key: self._routes_of(write, routes) for write in values}
+        by_namespace: dict[str, set[Key]] = {}
+        for key in {key for keys in affected.values() for key in keys}:
+            by_namespace.setdefault(key.namespace, set()).add(key)
+        for namespace, keys in sorted(by_namespace.items()):
+            condition = Programmed(namespace, tuple(map(self._written, sorted(keys))))
+            yield self._wait(_programmed(namespace), condition, Edge("after", _WRITES), *self._applied(namespace))
+        for write in sorted(values, key=lambda write: write.key):
+            places = sorted({write.key.namespace, *(key.namespace for key in affected[write.key])})
+            edges = [Edge("unless", write.id)]
+            message = _transition(write.desired).message
+            for namespace in places:
+                edges += self._applied(namespace, message.format(_APPLIED))
+            edges += [
+                Edge("until", _programmed(namespace), message.format(_FOLLOWED))
+                for namespace in places
+                if namespace in by_namespace
+            ]
+            step = replace(write, finishes=True, edges=tuple(edges))
+            self._groups[_FINAL_WRITES].append(step.id)
+            yield step
+
+    def _routes_of(self, write: Write, routes: Iterable[Key]) -> list[Key]:
+        """Return the routes for which an object has a transitional form."""
+        relation = _transition(write.desired).routes
+        if relation not in self._asks:
+            self._asks[relation] = _Index((key, relation.asks(self._change(key))) for key in routes)
+        change = self._change(write.key)
+        keys = self._asks[relation].find(relation.offers(change))
+        return [key for key in keys if relation.holds(self._change(key), change)]
+
+    def _applied(self, namespace: str, message: str = "") -> list[Edge]:
+        """Return the edge for the routes and policies of a namespace, if it has any to write."""
+        group = _guarded_routes(namespace)
+        return [Edge("unless", group, message)] if group in self._groups else []
+
+    # Deletions
+
+    def _deletions(self) -> Iterator[Step]:
+        self._group_deletions()
+        left = dict(self._gone)
+        for name in _ROUTES:
+            stage = [left.pop(key) for key in self._gone if self._rows[key] == name]
+            yield from map(self._deletion, stage)
+            yield from self._unreferenced(name, stage, left)
+        for value in left.values():
+            yield from self._last_deletions(self._deletion(value), "deleting")
+
+    def _group_deletions(self) -> None:
+        for name, after in rules.deleted_after().items():
+            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, after)]
+            self._groups[_every_deleted(name)] = [_before_deleting(name)]
+        for key in self._gone:
+            name, delete = self._rows[key], step_id("delete", key)
+            self._groups[_every_deleted(name)].append(delete)
+            if key != SYSTEM_KEY:
+                self._groups.setdefault(_EVERYTHING, []).append(delete)
+            if name == POLICY:
+                self._groups.setdefault(_policies_in(key.namespace), []).append(delete)
+            elif name not in (NAMESPACE, DEFINITION):
+                self._groups.setdefault(_deleted_in(key.namespace), []).append(delete)
+
+    def _unreferenced(self, stage: str, removed: Sequence[Object], left: Mapping[Key, Object]) -> Iterator[Wait]:
+        """Yield the waits until gateways follow the routes of namespaces in which something is left to delete."""
+        guarding = [value for key, value in self._gone.items() if self._rows[key] == POLICY]
+        names: dict[str, set[str]] = {}
+        for value in removed:
+            names.setdefault(Key.of(value).namespace, set()).add(Key.of(value).name)
+        staying: dict[str, list[Key]] = {}
+        for key in self._desired if left else ():
+            if self._rows[key] in _ROUTES:
+                staying.setdefault(key.namespace, []).append(key)
+        for namespace in sorted({key.namespace for key in left}):
+            routes = staying.get(namespace, []) if stage == ROUTE or namespace in names else []
+            if not routes and namespace not in names:
+                continue
+            changed = [key for key in routes if self._is_rewritten(key, guarding)]
+            condition = Unreferenced(
+                namespace,
+                targets=frozenset((key.kind, key.name) for key in left if key.namespace == namespace),
+                routes=frozenset(key.name for key in routes),
+                removed=frozenset(names.get(namespace, ())),
+                changed=tuple(self._desired[key] for key in changed),
+            )
+            after = [Edge("after", _FINAL_WRITES), Edge("after", _every_deleted(stage))]
+            yield self._wait(_unreferenced(stage, namespace), condition, *after, *self._kept(namespace))
+
+    def _is_rewritten(self, route: Key, guarding: Iterable[Object]) -> bool:
+        """Return whether the AI gateway has to write a route before something is deleted: one that changes now, and one
+        that loses a policy. A transitional form is written more than once."""
+        write = self._writes.get(route)
+        if write is not None:
+            return write.transitional is None
+        return any(guards(policy, self._desired[route]) for policy in guarding)
+
+    def _kept(self, place: str) -> list[Edge]:
+        """Return the edges that keep what is in a namespace, and the namespace, while its routes are behind."""
+        edges = [Edge("unless", _routes(place), f"kept until {_APPLIED}")] if _routes(place) in self._groups else []
+        waits = [_rewritten(place), *(_unreferenced(stage, place) for stage in _ROUTES)]
+        return edges + [Edge("until", wait, f"kept until {_FOLLOWED}") for wait in waits if wait in self._waits]
+
+    def _deletion(self, value: Object) -> Delete:
+        key, name = Key.of(value), self._rows[Key.of(value)]
+        place = key.name if name == NAMESPACE else key.namespace
+        edges = [Edge("after", _before_deleting(name)), *self._kept(place)]
+        if name in (POLICY, NAMESPACE):
+            edges += self._applied(place, f"kept until {_APPLIED}")
+        if name == POLICY:
+            edges += self._guarding(value)
+        if name == NAMESPACE and _policies_in(place) in self._groups:
+            edges.append(Edge("unless", _policies_in(place), f"kept until {_GUARDED}"))
+        if key == SYSTEM_KEY and _EVERYTHING in self._groups:
+            edges.append(Edge("unless", _EVERYTHING, "kept until everything else is gone"))
+        return Delete(key=key, live=value, edges=tuple(edges))
+
+    def _guarding(self, policy: Object) -> Iterator[Edge]:
+        """Yield the edges that keep a policy while a route that it guards is there, or anything to which that leads."""
+        live = self._observed.live
+        if self._removed_routes is None:
+            keys = (key for key, value in live.items() if rules.row(value) in _ROUTES and key not in self._desired)
+            self._removed_routes = _Index((key, rules.GUARDED.asks(Change(live[key]))) for key in keys)
+        for key in self._removed_routes.find(rules.GUARDED.offers(Change(policy))):
+            if guards(policy, live[key]):
+                groups = [step_id("delete", key)] if key in self._gone else []
+                groups += [_deleted_in(key.namespace)] if _deleted_in(key.namespace) in self._groups else []
+                yield from (Edge("unless", group, f"kept until {_GUARDED}") for group in groups)
+
+    def _last_deletions(self, step: Delete, verb: str) -> Iterator[Delete | Wait]:
+        """Yield a deletion, with the wait for the condition without which its object is never deleted."""
+        rule = RULES[rules.row(step.live)]
+        if rule.kept_unless is None:
+            yield step
+            return
+        alike = [value for key, value in self._gone.items() if self._rows[key] == rules.row(step.live)]
+        condition = rule.kept_unless(step.live, alike)
+        wait_id = f"{condition} {verb}"
+        if wait_id not in self._waits:
+            yield self._wait(wait_id, condition, *step.edges)
+        yield replace(step, edges=(*step.edges, Edge("until", wait_id, rule.kept)))
+
+    def _shared_deletions(self) -> Iterator[Delete | Wait]:
+        """Yield the deletions of namespaces that the inventory of another fleet has, if that lets go of them as well.
+
+        Of two runs that let go of a namespace at a time, each leaves it to the other one. So both write their
+        inventories first and read again, so that the later one deletes the namespace."""
+        own, others = self._observed.own or {}, self._observed.others
+        if not self._scope.prune or self._scope.held:
+            return
+        kept = {*self._desired, *held_keys(self._observed.live, self._scope)}
+        keys = [key for key in own if key.kind == NAMESPACE and key in others and key in self._observed.live]
+        keys = sorted((key for key in keys if key not in kept), key=lambda key: (key == SYSTEM_KEY, key))
+        for key in keys:
+            yield self._wait(f"released {key.name}", Released(key, others[key]))
+        for key in keys:
+            edges = [Edge("until", f"released {key.name}")]
+            if key == SYSTEM_KEY and _EVERYTHING in self._groups:
+                edges.append(Edge("unless", _EVERYTHING, "kept until everything else is gone"))
+            delete = Delete(key=key, live=self._observed.live[key], edges=tuple(edges))
+            yield from self._last_deletions(delete, "released")
+
+
+class _Index:
+    """Keys by the names that they have in common with others."""
+
+    def __init__(self, entries: Iterable[tuple[Key, Iterable[tuple[str, ...]]]]) -> None:
+        self._keys: dict[tuple[str, ...], list[Key]] = {}
+        for key, names_of_key in entries:
+            for name in names_of_key:
+                self._keys.setdefault(name, []).append(key)
+
+    def find(self, asked: Iterable[tuple[str, ...]]) -> list[Key]:
+        """Return the keys that have one of these names."""
+        return list(dict.fromkeys(key for name in asked for key in self._keys.get(name, ())))
+
+
+def _transition(value: Object) -> Transition:
+    transition = RULES[rules.row(value)].transition
+    if transition is None:
+        raise ValueError(f"{Key.of(value)} has no transitional form")
+    return transition
+
+
+# IDs of waits and groups.
+
+
+def _before(row: str) -> str:
+    return f"before {row}"
+
+
+def _every(row: str) -> str:
+    return f"every {row}"
+
+
+def _before_deleting(row: str) -> str:
+    return f"before deleting {row}"
+
+
+def _every_deleted(row: str) -> str:
+    return f"every deleted {row}"
+
+
+def _routes(namespace: str) -> str:
+    return f"routes of {namespace}"
+
+
+def _guarded_routes(namespace: str) -> str:
+    return f"routes and policies of {namespace}"
+
+
+def _policies_in(namespace: str) -> str:
+    return f"deleted policies of {namespace}"
+
+
+def _deleted_in(namespace: str) -> str:
+    return f"deleted objects of {namespace}"
+
+
+def _rewritten(namespace: str) -> str:
+    return f"rewritten {namespace}"
+
+
+def _programmed(namespace: str) -> str:
+    return f"programmed {namespace}"
+
+
+def _unreferenced(stage: str, namespace: str) -> str:
+    return f"unreferenced by {stage} {namespace}"

@@ -1,0 +1,137 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Run a change plan on one API server. The executor knows no kind: steps, conditions and messages are the plan's.
+
+The inventory is written before the first object, with all that may come to be, and after the last one with all that
+did. A run that is killed leaves nothing that the next one does not know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import (
+    ChangePlan,
+    Delete,
+    Outcome,
+    Step,
+    Wait,
+    Write,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
+    CHANGES,
+    GONE,
+    Result,
+    Sender,
+    result,
+)
+
+
+class Conditions(Protocol):
+    """Conditions for which steps wait."""
+
+    def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
+        """Wait for conditions of one kind. Return the reasons of those that do not hold, by the IDs of steps."""
+
+
+class Inventory(Protocol):
+    """Inventory of the objects that were applied."""
+
+    def begin(self, keys: Iterable[Key]) -> None:
+        """Write the names of objects before they are created."""
+
+    def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
+        """Write what the run has applied and deleted. `unfinished`: objects that have a transitional form."""
+
+
+@dataclass
+class Executor:
+    """Executor of one plan. `results`: the result for each object so far."""
+
+    sender: Sender
+    conditions: Conditions
+    inventory: Inventory
+    results: dict[Key, Result] = field(default_factory=dict)
+    _outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _unfinished: set[Key] = field(default_factory=set)
+
+    def run(self, plan: ChangePlan) -> Mapping[Key, Result]:
+        """Run all steps. Raises what concerns the whole server, not one object alone."""
+        writes = [step for step in plan.steps if isinstance(step, Write) and not step.creates_only]
+        self.inventory.begin(step.key for step in writes if not step.refusal)
+        self._run(plan, plan.steps)
+        self.inventory.finish(self.results, self._unfinished)
+        self._run(plan, plan.last)
+        return self.results
+
+    def _run(self, plan: ChangePlan, steps: Sequence[Step]) -> None:
+        waits: list[Wait] = []
+        for step in steps:
+            if waits and not (isinstance(step, Wait) and type(step.condition) is type(waits[0].condition)):
+                self._wait(waits)
+                waits = []
+            refusal = plan.refusal(step, self._outcomes)
+            if refusal is not None:
+                self._outcomes[step.id] = self._stopped(step, refusal)
+            elif isinstance(step, Wait):
+                waits.append(step)
+            else:
+                self._outcomes[step.id] = self._write(step) if isinstance(step, Write) else self._delete(step)
+        self._wait(waits)
+
+    def _wait(self, waits: Sequence[Wait]) -> None:
+        """Wait for conditions that follow each other in the plan, all together."""
+        is_read = waits and (waits[0].condition.is_checked or not self.sender.check_mode)
+        reasons = self.conditions.wait(waits, self.results) if is_read else {}
+        for wait in waits:
+            self._outcomes[wait.id] = Outcome(wait.id not in reasons, reasons.get(wait.id, ""))
+
+    def _stopped(self, step: Step, refusal: str) -> Outcome:
+        """Keep the result of a step that is not run. Without a message it has none."""
+        if isinstance(step, Wait) or not refusal:
+            return Outcome(False, "" if isinstance(step, Wait) else str(step.key))
+        if isinstance(step, Delete):
+            self.results[step.key] = result(step.live, "skipped", refusal, before=step.live)
+        elif step.finishes:
+            first = self.results[step.key]
+            action = first.action if first.action in CHANGES else "skipped"
+            self.results[step.key] = replace(first, action=action, message=refusal)
+        else:
+            self.results[step.key] = result(step.desired, "failed", refusal, before=step.live)
+        return Outcome(False, str(step.key))
+
+    def _write(self, step: Write) -> Outcome:
+        if step.refusal:
+            return self._stopped(step, step.refusal)
+        if step.creates_only:
+            found = self.sender.create(step.desired)
+        elif step.finishes:
+            found = self._finish(step)
+        else:
+            is_transitional = step.transitional is not None and not self.sender.check_mode
+            found = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
+            self._unfinished.update([step.key] if is_transitional else [])
+        if found is not None:
+            self.results[step.key] = self._with_readiness(found)
+        return Outcome(found is None or found.action != "failed", str(step.key))
+
+    def _finish(self, step: Write) -> Result:
+        first = self.results[step.key]
+        if self.sender.check_mode:
+            return first
+        self._unfinished.discard(step.key)
+        return replace(self.sender.send(step.desired, first.after), before=first.before)
+
+    def _with_readiness(self, found: Result) -> Result:
+        if found.after is None or self.sender.check_mode:
+            return found
+        state = readiness(found.after)
+        return replace(found, ready=state.ready, message=found.message or state.message)
+
+    def _delete(self, step: Delete) -> Outcome:
+        found = self.results[step.key] = self.sender.delete(step.live)
+        return Outcome(found.action in GONE, str(step.key))

@@ -1,0 +1,291 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A server of objects with an AI gateway that follows routes late, and the executor of change plans on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
+    Empty,
+    Established,
+    Released,
+    RouteCondition,
+    Unused,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Scope, entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import ai_backends
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Step, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.executor import Executor
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result, result
+
+OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+AI_ROUTE, HTTP_ROUTE = "AIGatewayRoute", "HTTPRoute"
+AI = "aigateway.envoyproxy.io/v1beta1"
+ENVOY = "gateway.envoyproxy.io/v1alpha1"
+GROUP = "gateway.networking.k8s.io"
+ROUTE_OF = {"group": GROUP, "kind": HTTP_ROUTE}
+
+
+class KilledError(Exception):
+    """The run was killed."""
+
+
+def thing(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Object:
+    """Return an object of the fleet."""
+    metadata = {"name": name, "labels": OURS, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def backend(name: str, namespace: str) -> Object:
+    """Return a Backend."""
+    return thing(ENVOY, "Backend", name, namespace, spec={"endpoints": [{"ip": name}]})
+
+
+def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gateway") -> Object:
+    """Return a route to backends."""
+    rules = [{"backendRefs": [{"name": each}]} for each in to]
+    return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
+
+
+def overflow_route(name: str, namespace: str, to: Iterable[str]) -> Object:
+    """Return a route behind the cluster gateway."""
+    return ai_route(name, namespace, to, "cluster-gateway")
+
+
+def keys(name: str, namespace: str, route: str, version: int = 0) -> Object:
+    """Return a SecurityPolicy on a route."""
+    spec = {"targetRefs": [{**ROUTE_OF, "name": route}], "version": version}
+    return thing(ENVOY, "SecurityPolicy", name, namespace, spec=spec)
+
+
+def limits(name: str, namespace: str, route: str, units: Iterable[str]) -> Object:
+    """Return a BackendTrafficPolicy on a route, with a limit for each unit of time."""
+    rules = [{"limit": {"requests": 5, "unit": unit}} for unit in units]
+    spec: dict[str, Any] = {"targetRefs": [{**ROUTE_OF, "name": route}]}
+    spec |= {"rateLimit": {"type": "Global", "global": {"rules": rules}}} if rules else {}
+    return thing(ENVOY, "BackendTrafficPolicy", name, namespace, spec=spec)
+
+
+@dataclass
+class Followed:
+    """HTTPRoute of an AIGatewayRoute: as the AI gateway has written it, and as the gateway routes by it."""
+
+    written: frozenset[str]
+    parents: Sequence[Object]
+    programmed: frozenset[str] | None = None
+
+
+@dataclass
+class Server:
+    """Objects of one server, with the inventory of the fleet, and what gateways know of the routes.
+
+    `stuck` are routes that gateways do not follow, and `failing` objects that the server refuses to write or delete.
+    """
+
+    objects: dict[Key, Object] = field(default_factory=dict)
+    inventory: dict[Key, Entry] = field(default_factory=dict)
+    followed: dict[tuple[str, str], Followed] = field(default_factory=dict)
+    stuck: Collection[tuple[str, str]] = ()
+    failing: Collection[Key] = ()
+
+    def copy(self) -> Server:
+        """Return a copy of the server."""
+        followed = {key: replace(value) for key, value in self.followed.items()}
+        return replace(self, objects=dict(self.objects), inventory=dict(self.inventory), followed=followed)
+
+    def observed(self) -> Observed:
+        """Return what a run reads."""
+        live = {key: value for key, value in self.objects.items() if value["metadata"].get("labels") == OURS}
+        return Observed(live=live, own=dict(self.inventory))
+
+    def write(self, value: Object) -> Object:
+        """Store an object, with the fields that the fleet owns."""
+        managed = [{"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}, "f:data": {}}}]
+        stored = {**value, "metadata": {**value["metadata"], "managedFields": managed}}
+        self.objects[Key.of(value)] = stored
+        return stored
+
+    def follow(self, route: tuple[str, str]) -> None:
+        """Let the gateways follow a route one step: the AI gateway writes, or the gateway routes by what it wrote."""
+        if route in self.stuck:
+            return
+        live = next((value for key, value in self.objects.items() if key[1:] == (AI_ROUTE, *route)), None)
+        known = self.followed.get(route)
+        if live is None:
+            self.followed.pop(route, None)
+        elif known is None:
+            self.followed[route] = Followed(frozenset(ai_backends(live)), entries(live, "spec", "parentRefs"))
+        elif known.programmed != known.written:
+            known.programmed = known.written
+        else:
+            known.written = frozenset(ai_backends(live))
+
+    def follow_all(self) -> None:
+        """Let the gateways follow all routes."""
+        for route in {key[2:] for key in self.objects if key.kind == AI_ROUTE} | set(self.followed):
+            for _ in range(4):
+                self.follow(route)
+
+    def http_routes(self, namespace: str) -> Iterator[Object]:
+        """Yield the HTTPRoutes of a namespace."""
+        for (place, name), known in self.followed.items():
+            if place == namespace:
+                generation = 2 if known.programmed == known.written else 1
+                accepted = [
+                    {"type": kind, "status": "True", "observedGeneration": generation}
+                    for kind in ("Accepted", "ResolvedRefs")
+                ]
+                parents = [{"parentRef": parent, "conditions": accepted} for parent in known.parents]
+                rules = [{"backendRefs": [{"kind": "Backend", "name": each} for each in sorted(known.written)]}]
+                yield {
+                    "kind": HTTP_ROUTE,
+                    "metadata": {"name": name, "namespace": place, "generation": 2},
+                    "spec": {"parentRefs": known.parents, "rules": rules},
+                    "status": {"parents": parents if known.programmed is not None else []},
+                }
+
+    def counted(self, route: Object) -> set[str]:
+        """Return the limits that are counted for a route."""
+        policies = [value for key, value in self.objects.items() if key.kind == "BackendTrafficPolicy"]
+        rules = (entries(each, "spec", "rateLimit", "global", "rules") for each in policies if guards(each, route))
+        return {text(rule, "limit", "unit") for found in rules for rule in found}
+
+
+class Sender:
+    """Sender of objects to the server, which checks the server after each of them, and kills the run at last."""
+
+    def __init__(self, server: Server, chance: random.Random, check: Any, writes: int | None) -> None:
+        self.server = server
+        self.chance = chance
+        self.check = check
+        self.left = writes
+        self.check_mode = False
+
+    def send(self, desired: Object, before: Object | None) -> Result:
+        """Write an object."""
+        self._begin()
+        if Key.of(desired) in self.server.failing:
+            return result(desired, "failed", "refused", before=before)
+        after = self.server.write(desired)
+        self._end()
+        return result(desired, "updated" if before else "created", before=before, after=after)
+
+    def delete(self, live: Object) -> Result:
+        """Delete an object."""
+        self._begin()
+        if Key.of(live) in self.server.failing:
+            return result(live, "failed", "refused", before=live)
+        assert self.server.objects.pop(Key.of(live), None) is not None
+        self._end()
+        return result(live, "deleted", before=live)
+
+    def _begin(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise KilledError
+
+    def _end(self) -> None:
+        self.check()
+        routes = sorted({key[2:] for key in self.server.objects if key.kind == AI_ROUTE} | set(self.server.followed))
+        for route in self.chance.sample(routes, min(len(routes), self.chance.randrange(3))):
+            self.server.follow(route)
+            self.check()
+
+
+@dataclass
+class Conditions:
+    """Conditions on the server, whose gateways follow all routes while they are waited for."""
+
+    server: Server
+    check: Any
+
+    def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
+        """Return the conditions that do not hold."""
+        assert all(found.action for found in results.values())
+        self.server.follow_all()
+        self.check()
+        return {wait.id: wait.condition.subject or "it" for wait in waits if not self._holds(wait)}
+
+    def _holds(self, wait: Wait) -> bool:
+        match wait.condition:
+            case RouteCondition() as condition:
+                return condition.is_enough(list(self.server.http_routes(condition.namespace)))
+            case Empty(namespace):
+                return not any(key.namespace == namespace for key in self.server.objects)
+            case Unused(definitions):
+                kinds = {text(each, "spec", "names", "kind") for each in definitions}
+                return not any(key.kind in kinds for key in self.server.objects)
+            case Established() | Released():
+                return True
+        raise AssertionError(wait)
+
+
+@dataclass
+class Inventory:
+    """Inventory of the fleet on the server."""
+
+    server: Server
+    desired: Mapping[Key, Object]
+
+    def begin(self, keys: Iterable[Key]) -> None:
+        """Write the names of objects before they are created."""
+        for key in keys:
+            self.server.inventory.setdefault(key, Entry(self.desired[key]["apiVersion"]))
+
+    def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
+        """Write what the run has applied and deleted."""
+        for key, found in results.items():
+            if key not in self.desired and found.action == "deleted":
+                del self.server.inventory[key]
+            elif key in self.desired and found.action != "failed" and key not in unfinished and found.after:
+                self.server.inventory[key] = entry(self.desired[key], found.after)
+
+
+def planned(server: Server, desired: Mapping[Key, Object]) -> ChangePlan:
+    """Return the plan for the server."""
+    return plan(desired, server.observed(), Scope(definitions=True))
+
+
+def shuffled(found: ChangePlan, chance: random.Random) -> list[Step]:
+    """Return the steps of a plan in a random order that their edges allow."""
+    steps = {step.id: step for step in found.steps}
+    sorter = TopologicalSorter(found.graph())
+    sorter.prepare()
+    ready: list[str] = []
+    order = []
+    while sorter.is_active():
+        ready += sorted(sorter.get_ready())
+        step = ready.pop(chance.randrange(len(ready)))
+        order += [steps[step]] if step in steps else []
+        sorter.done(step)
+    return order
+
+
+def run(
+    server: Server,
+    desired: Mapping[Key, Object],
+    chance: random.Random,
+    check: Any = lambda: None,
+    *,
+    writes: int | None = None,
+    shuffle: bool = True,
+) -> Mapping[Key, Result]:
+    """Run the plan for the server, in a random order, and check the server after each step. The run is killed after so
+    many writes. Return the results."""
+    found = planned(server, desired)
+    if shuffle:
+        found = replace(found, steps=tuple(shuffled(found, chance)))
+    sender = Sender(server, chance, check, writes)
+    executor = Executor(sender, Conditions(server, check), Inventory(server, desired))  # type: ignore[arg-type]
+    return executor.run(found)

@@ -1,0 +1,275 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Tests of what holds after each step of each plan, between random observed and desired states, in random orders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.routes import ai_backends
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.change.little_server import (
+    AI_ROUTE,
+    KilledError,
+    Server,
+    ai_route,
+    backend,
+    keys,
+    limits,
+    overflow_route,
+    planned,
+    run,
+    thing,
+)
+
+CASES = int(os.environ.get("CHANGE_CASES", "200"))
+MANY = 10_000
+UNITS = ("Minute", "Hour", "Day")
+
+
+@dataclass(frozen=True)
+class Service:
+    """Service of a fleet: its endpoints, and budgets that are counted at its route, or behind the cluster gateway."""
+
+    name: str
+    namespace: str
+    endpoints: tuple[str, ...]
+    units: frozenset[str]
+    overflows: bool
+    keys: int
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Return the backends of its route."""
+        return frozenset(map(detour_name, self.endpoints)) if self.overflows else frozenset(self.endpoints)
+
+    @property
+    def counted_by(self) -> str:
+        """Return the route at which budgets are counted."""
+        return f"behind-{self.name}" if self.overflows else self.name
+
+    def objects(self) -> Iterator[Object]:
+        """Yield the objects of the service."""
+        name, namespace = self.name, self.namespace
+        yield ai_route(name, namespace, sorted(self.backends))
+        yield keys(name, namespace, name, self.keys)
+        yield limits(name, namespace, name, () if self.overflows else sorted(self.units))
+        for each in (*self.endpoints, *self.backends):
+            yield backend(each, namespace)
+        if self.overflows:
+            yield overflow_route(self.counted_by, namespace, self.endpoints)
+            yield keys(self.counted_by, namespace, self.counted_by)
+            yield limits(self.counted_by, namespace, self.counted_by, sorted(self.units))
+
+
+@dataclass(frozen=True)
+class State:
+    """Desired state of a server."""
+
+    services: Mapping[tuple[str, str], Service]
+    others: tuple[Object, ...]
+
+    @property
+    def objects(self) -> dict[Key, Object]:
+        """Return the objects by their keys."""
+        every = [each for service in self.services.values() for each in service.objects()]
+        every += self.others
+        namespaces = {Key.of(each).namespace for each in every} - {""}
+        every += [thing("v1", "Namespace", name) for name in namespaces]
+        return {Key.of(each): each for each in every}
+
+
+def states(chance: random.Random) -> State:
+    """Return a random state."""
+    services = {}
+    for namespace in ("east", "west"):
+        for name in ("chat", "code"):
+            if chance.random() < 0.6:
+                endpoints = chance.sample(("one", "two", "three"), chance.randint(1, 3))
+                units = frozenset(unit for unit in UNITS if chance.random() < 0.5)
+                overflows = chance.random() < 0.4
+                service = Service(name, namespace, tuple(endpoints), units, overflows, chance.randrange(2))
+                services[namespace, name] = service
+    others: list[Object] = []
+    if chance.random() < 0.5:
+        others += [thing("apps/v1", "Deployment", "web", "pods", spec={"replicas": chance.randint(1, 2)})]
+        others += [thing("policy/v1", "PodDisruptionBudget", "web", "pods", spec={"minAvailable": 1})]
+        others += [thing("v1", "ConfigMap", "web", "pods", data={"a": str(chance.randrange(2))})]
+    if chance.random() < 0.5:
+        spec = {"group": "example.com", "names": {"kind": "Widget"}}
+        others += [thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com", spec=spec)]
+        others += [thing("example.com/v1", "Widget", "one", "pods", spec={})] if chance.random() < 0.5 else []
+    return State(services, tuple(others))
+
+
+@dataclass
+class Checks:
+    """Checks of a server on its way from one state to another."""
+
+    server: Server
+    before: State
+    after: State
+
+    def __call__(self) -> None:
+        """Check the server."""
+        live = self.server.objects
+        namespaces = {key.name for key in live if key.kind == "Namespace"}
+        assert {key.namespace for key in live} - {""} <= namespaces
+        kinds = {key.kind for key in live}
+        # A failure of one does not keep others from being written or deleted.
+        known = kinds | {key.kind for key in self.server.failing}
+        assert "Widget" not in kinds or "CustomResourceDefinition" in known
+        assert "Deployment" not in kinds - {key.kind for key in self.server.failing} or (
+            {"PodDisruptionBudget", "ConfigMap"} <= known
+        )
+        for key, value in live.items():
+            if key.kind == AI_ROUTE:
+                self._check_references(key, ai_backends(value))
+                policies = [other for name, other in live.items() if name.kind == "SecurityPolicy"]
+                assert any(guards(policy, value) for policy in policies), f"{key} is open"
+        for (namespace, name), known in self.server.followed.items():
+            found = next((value for key, value in live.items() if key[1:] == (AI_ROUTE, namespace, name)), None)
+            if found is not None and known.programmed is not None:
+                self._check_references(Key.of(found), set(known.programmed))
+                self._check_budgets(found, known.programmed)
+                self._check_detours(found, known.programmed)
+
+    def _is_held(self, route: Key) -> bool:
+        """Return whether a route cannot be deleted. Its policies stay, and what it leads to does not."""
+        return route in self.server.failing and route not in self.after.objects
+
+    def _check_references(self, route: Key, backends: set[str]) -> None:
+        for name in backends if not self._is_held(route) else ():
+            key = Key.of(backend(name, route.namespace))
+            assert key in self.server.objects or key in self.server.failing, f"{route} leads to {name}"
+
+    def _check_budgets(self, route: Object, programmed: frozenset[str]) -> None:
+        """Check that budgets are counted where requests are now, as they were or as they will be."""
+        place = Key.of(route)[2:]
+        states = [state.services[place] for state in (self.before, self.after) if place in state.services]
+        by_this = [service for service in states if service.backends == programmed]
+        if not by_this or self._is_held(Key.of(route)):
+            return
+        at = by_this[-1].counted_by
+        if at != place[1] and (place[0], at) not in self.server.followed:
+            # Requests by a new route get nowhere before its overflow route.
+            return
+        counted = self.server.counted(ai_route(at, place[0], ()))
+        possible = [service.units for service in states if service.counted_by == at]
+        assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
+
+    def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
+        """Check that requests by a route that is in use get through the cluster gateway."""
+        key = Key.of(route)
+        if key[2:] not in self.before.services or self._is_held(key):
+            return
+        behind = self.server.followed.get((key.namespace, f"behind-{key.name}"))
+        for name in {"one", "two", "three"}:
+            if detour_name(name) in programmed:
+                assert behind is not None, f"{key}: no way to {name}"
+                assert name in (behind.programmed or ()), f"{key}: no way to {name}"
+
+
+def begun(chance: random.Random, state: State) -> Server:
+    """Return a server that is in a state, with an object of others."""
+    server = Server()
+    run(server, state.objects, chance)
+    server.follow_all()
+    for namespace in ("east", "pods"):
+        if chance.random() < 0.3:
+            key = Key("", "Namespace", "", namespace)
+            if key in server.objects:
+                other = {**thing("v1", "ConfigMap", "theirs", namespace), "data": {}}
+                server.objects[Key.of(other)] = {**other, "metadata": {"name": "theirs", "namespace": namespace}}
+    return server
+
+
+def is_theirs(key: Key) -> bool:
+    return key.name == "theirs"
+
+
+def settled(server: Server, state: State, chance: random.Random) -> Server:
+    """Run until nothing is left to do."""
+    server.stuck, server.failing = (), ()
+    for _ in range(3):
+        run(server, state.objects, chance)
+        server.follow_all()
+    found = planned(server, state.objects)
+    kept = {Key("", "Namespace", "", key.namespace) for key in server.objects if is_theirs(key)}
+    assert {step.key for step in found.every if hasattr(step, "key")} <= kept - state.objects.keys()
+    return server
+
+
+def content(server: Server, state: State) -> dict[Key, Object]:
+    """Return the objects without those that others keep."""
+    return {key: value for key, value in server.objects.items() if key in state.objects}
+
+
+def check_case(number: int) -> None:
+    """Check a random change of a server: whole runs, killed runs, and runs in which something fails."""
+    chance = random.Random(number)
+    before, after = states(chance), states(chance)
+    if chance.random() < 0.5:
+        # Most changes are small.
+        kept = {place: each for place, each in before.services.items() if chance.random() < 0.7}
+        after = replace(after, services={**after.services, **kept})
+    server = begun(chance, before)
+    theirs = {key for key in server.objects if is_theirs(key)}
+    found = planned(server, after.objects)
+    assert not graph.problem(found.graph())
+    whole = server.copy()
+    run(whole, after.objects, chance, Checks(whole, before, after))
+    whole = settled(whole, after, chance)
+    assert content(whole, after).keys() == after.objects.keys()
+    total = sum(not hasattr(step, "condition") for step in found.steps)
+    for at in chance.sample(range(total + 1), min(total + 1, 3)):
+        killed = server.copy()
+        try:
+            run(killed, after.objects, chance, Checks(killed, before, after), writes=at)
+        except KilledError:
+            run(killed, after.objects, chance, Checks(killed, before, after))
+        assert settled(killed, after, chance).objects == whole.objects
+    returned = server.copy()
+    with contextlib.suppress(KilledError):
+        run(returned, after.objects, chance, Checks(returned, before, after), writes=chance.randint(0, total))
+    run(returned, before.objects, chance, Checks(returned, after, before))
+    assert content(settled(returned, before, chance), before) == content(server, before)
+    broken = server.copy()
+    touched = sorted({*server.objects, *after.objects} - theirs)
+    touched += 2 * [key for key in touched if key.kind == AI_ROUTE]
+    broken.failing = frozenset(chance.sample(touched, min(len(touched), chance.randint(0, 2))))
+    broken.stuck = frozenset(chance.sample(sorted(server.followed), min(len(server.followed), chance.randint(0, 1))))
+    run(broken, after.objects, chance, Checks(broken, before, after))
+    assert settled(broken, after, chance).objects == whole.objects
+    assert theirs <= whole.objects.keys() & broken.objects.keys()
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_no_step_breaks_what_serves(part: int) -> None:
+    for number in range(part, CASES, 10):
+        check_case(number)
+
+
+@pytest.mark.integration
+@pytest.mark.interrupted
+@pytest.mark.parametrize("part", range(10))
+def test_no_step_of_many_plans_breaks_what_serves(part: int) -> None:
+    for number in range(part, MANY, 10):
+        check_case(number)
+
+
+def test_an_unchanged_server_has_no_steps() -> None:
+    for number in range(50):
+        chance = random.Random(number)
+        state = states(chance)
+        server = begun(chance, state)
+        assert list(planned(server, state.objects).every) == []

@@ -1,0 +1,164 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Tests of the steps of change plans, and of the reasons why they wait."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Refusal, Scope
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Outcome, Write
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.backends import detour_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import executor
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.change.little_server import (
+    Server,
+    ai_route,
+    backend,
+    keys,
+    limits,
+    overflow_route,
+    planned,
+    run,
+    thing,
+)
+
+TEAM = thing("v1", "Namespace", "team")
+
+
+def by_key(*objects: Object) -> dict[Key, Object]:
+    return {Key.of(each): each for each in objects}
+
+
+def server(*objects: Object) -> Server:
+    """Return a server with these objects, whose gateways have followed the routes."""
+    found = Server()
+    run(found, by_key(*objects), random.Random(1))
+    found.follow_all()
+    return found
+
+
+def texts(found: ChangePlan) -> list[str]:
+    return [str(step) for step in found.every]
+
+
+def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
+    policy = keys("keys", "team", "chat")
+    live = server(TEAM, backend("old", "team"), policy, ai_route("chat", "team", ["old"]))
+    found = planned(live, by_key(TEAM, backend("new", "team"), policy, ai_route("chat", "team", ["new"])))
+    assert texts(found) == [
+        "wait until the AI gateway has written the earlier changes of routes in namespace team",
+        "write Backend team/new",
+        "write AIGatewayRoute team/chat",
+        "wait until gateways follow the routes of namespace team",
+        "delete Backend team/old",
+    ]
+    assert list(found.reasons()) == [
+        "Backend team/old waits until the AI gateway has written the earlier changes of routes in namespace team",
+        "Backend team/old waits until gateways follow the routes of namespace team",
+    ]
+
+
+def test_a_route_waits_for_the_gateway_to_accept_its_overflow_route() -> None:
+    detour = detour_name("one")
+    backends = [backend("one", "team"), backend(detour, "team")]
+    live = server(TEAM, *backends, keys("keys", "team", "chat"), ai_route("chat", "team", ["one"]))
+    desired = [*backends, keys("keys", "team", "chat"), ai_route("chat", "team", [detour])]
+    found = planned(live, by_key(TEAM, *desired, overflow_route("behind", "team", ["one"])))
+    assert texts(found) == [
+        "write AIGatewayRoute team/behind",
+        "wait until the gateway has accepted AIGatewayRoute team/behind",
+        "write AIGatewayRoute team/chat",
+    ]
+    assert list(found.reasons()) == [
+        "AIGatewayRoute team/chat waits until the gateway has accepted AIGatewayRoute team/behind"
+    ]
+
+
+def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
+    rest = [TEAM, backend("one", "team"), ai_route("chat", "team", ["one"])]
+    live = server(*rest, limits("chat", "team", "chat", ["Day", "Hour"]))
+    found = planned(live, by_key(*rest, limits("chat", "team", "chat", ["Hour", "Minute"])))
+    assert texts(found) == [
+        "write BackendTrafficPolicy team/chat",
+        "wait until gateways follow the routes of namespace team",
+        "write the final form of BackendTrafficPolicy team/chat",
+    ]
+    [first, __, last] = found.steps
+    assert isinstance(first, Write)
+    assert isinstance(last, Write)
+    assert first.transitional is not None
+    rules = first.transitional["spec"]["rateLimit"]["global"]["rules"]
+    assert [rule["limit"]["unit"] for rule in rules] == ["Day", "Hour", "Minute"]
+    assert last.desired["spec"] == limits("chat", "team", "chat", ["Hour", "Minute"])["spec"]
+
+
+def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -> None:
+    """Each is in its transitional form until gateways follow the other one as that is written now."""
+
+    def objects(units: list[str], to: str) -> list[Object]:
+        route = ai_route("chat", "team", [detour_name(to)])
+        behind = [overflow_route("behind", "team", [to]), limits("behind", "team", "behind", units)]
+        return [TEAM, backend(to, "team"), backend(detour_name(to), "team"), route, *behind]
+
+    live, desired = server(*objects(["Day"], "one")), by_key(*objects(["Hour"], "two"))
+    results = run(live, desired, random.Random(1))
+    assert not [found.message for found in results.values() if " until " in found.message]
+    live.follow_all()
+    assert live.objects.keys() == desired.keys()
+    assert list(planned(live, desired).every) == []
+
+
+def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
+    desired = by_key(TEAM, keys("keys", "team", "chat"), keys("other", "team", "code"), ai_route("chat", "team", []))
+    found = planned(Server(), desired)
+    outcomes = {step.id: Outcome(succeeded="SecurityPolicy" not in str(step), detail=str(step)) for step in found.steps}
+    refusals = {str(step): found.refusal(step, outcomes) for step in found.steps}
+    message = "it is not applied without what guards it, which failed: write SecurityPolicy team/keys"
+    assert refusals["write AIGatewayRoute team/chat"] == message
+    assert [refusal for refusal in refusals.values() if refusal is not None] == [message]
+
+
+def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_inventory_has_it() -> None:
+    observed = server(TEAM).observed()
+    found = plan({}, observed, Scope())
+    assert list(found.reasons()) == ["Namespace team waits until namespace team has no objects of other owners"]
+    shared = Observed(live=observed.live, own=observed.own, others={Key.of(TEAM): "fleet other (east)"})
+    found = plan({}, shared, Scope())
+    assert list(found.reasons()) == [
+        "Namespace team waits until fleet other (east) no longer has Namespace team",
+        "Namespace team waits until namespace team has no objects of other owners",
+    ]
+    assert found.steps == ()
+
+
+def test_an_object_that_cannot_be_written_is_no_change() -> None:
+    found = plan(by_key(TEAM), Observed(live={}, refusals={Key.of(TEAM): Refusal("it is not ours")}), Scope())
+    assert [step.refusal for step in found.steps if isinstance(step, Write)] == ["it is not ours"]
+    assert not found.has_changes
+
+
+def test_what_is_held_stays_with_its_namespace() -> None:
+    held = Key.of(backend("one", "team"))
+    live = server(TEAM, backend("one", "team"), backend("two", "team")).observed()
+    found = plan({}, live, Scope(held=frozenset({held})))
+    assert texts(found) == ["delete Backend team/two"]
+    # An object that this fleet did not apply stays as well.
+    assert texts(plan({}, Observed(live=live.live, own={held: Entry("v1")}), Scope())) == ["delete Backend team/one"]
+
+
+def imported(path: str | None) -> Iterable[str]:
+    tree = ast.parse(Path(str(path)).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_executor_knows_no_kind() -> None:
+    words = ("route", "gateway", "compose", "rules", "objects", "polic")
+    assert not [name for name in imported(executor.__file__) if any(word in name.lower() for word in words)]
