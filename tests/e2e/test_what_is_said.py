@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM, LiveFleet, Run, until
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import built, contents, placed
 
 MODELS = (fleets.deployment("small", 2, copies=1), fleets.deployment("other", 1), fleets.service("chat", "small"))
@@ -72,12 +71,8 @@ def test_changes_of_the_control_cluster_count_on_a_host_of_the_run(live: LiveFle
 
 
 def test_the_second_of_two_runs_says_what_it_found_itself(live: LiveFleet) -> None:
-    live.edit("models.yaml", fleets.deployment("small", 2, copies=1), fleets.deployment("small", 2, copies=1, tag="v0.25.0"))
-    held = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 30, "acquireTime": held, "renewTime": held}
-    metadata = {"name": "modelplane-default", "namespace": SYSTEM}
-    live.control.objects.delete("coordination.k8s.io/v1", "Lease", "modelplane-default", SYSTEM)
-    live.control.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    before = fleets.deployment("small", 2, copies=1)
+    live.edit("models.yaml", before, fleets.deployment("small", 2, copies=1, tag="v0.25.0"))
     both = [live.start("reconcile") for _ in range(2)]
     outputs = [process.communicate(timeout=300)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs

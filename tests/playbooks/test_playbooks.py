@@ -518,3 +518,37 @@ def test_schedule_returns_reasons(tmp_path: Path) -> None:
         "eks-us-west",
         "gke-us-central",
     }
+
+
+PROVIDER = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: together, namespace: ml-team, labels: {provider: together}}
+spec:
+  url: https://api.together.xyz/v1
+  model: Qwen/Qwen3-8B
+  credential: {apiKey: {secretRef: {name: together}}}
+"""
+
+
+def test_a_new_file_fleet_warns_while_a_provider_gets_all_requests(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    fleet = (ROOT / "docs/gateway.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    second = "    - {name: provider, priority: 1, selector: {matchLabels: {provider: together}}}\n"
+    fleet = fleet.replace("  timeouts:\n", second + "  timeouts:\n")
+    (tmp_path / "manifests/fleet.yaml").write_text(fleet + PROVIDER)
+    hosts = {name: {"fleet_target": "directory"} for name in ("edge", "east")}
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"children": {"workload_clusters": {"hosts": hosts}}}}))
+    given = {"fleet_resources": [str(tmp_path / "manifests")], "fleet_build": str(tmp_path / "build")}
+    output = play("plan", inventory=inventory, **given)
+    changed(output)
+    warned = " ".join(output.split())
+    assert "ModelService ml-team/chat: all requests go to together, outside of the fleet, until one of 2 end" in warned
+    page = (tmp_path / "build/report.html").read_text()
+    assert "problem</a>" not in page
+    assert "problems</a>" not in page
+    assert "step left" in page
+    # The step that the page shows.
+    known = "status: {gateway: {address: 192.0.2.1, hostname: east.example.com}}\n"
+    assert "Apply the folder" in page or "status.gateway" in page, known

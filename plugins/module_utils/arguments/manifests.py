@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import provider_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
@@ -218,7 +219,7 @@ def build_warnings(outcome: Outcome) -> list[str]:
     survey = outcome.survey
     losses = [f"survival: {each}" for each in survey.shortfalls if not each.requirement.is_fatal]
     losses += [survey.left_out] if survey.left_out else []
-    return [*outcome.warnings, *outcome.plan.warnings, *unknown, *losses]
+    return [*outcome.warnings, *outcome.plan.warnings, *provider_warnings(outcome.plan), *unknown, *losses]
 
 
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:

@@ -145,7 +145,7 @@ def small() -> dict[str, Any]:
     names = [entry["replica"] for entry in model["replicas"]]
     model["services"] = _services(names)
     model["unusable"] = [
-        {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False,
+        {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False, "is_step": False,
          "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
     ]  # fmt: skip
     model["caches"] = [_cache()]
