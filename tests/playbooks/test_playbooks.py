@@ -68,9 +68,9 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     changed(first)
-    # The build folder is a change of the first host; what is built for a cluster is one of its host.
+    # The build folder is a change of the host of the fleet; what is built for a cluster is one of its host.
     counts = {host: count["changed"] for host, count in recap(first).items()}
-    assert counts == {"control": 0, "byo-us-east": 2, "eks-us-west": 1, "gke-us-central": 1}
+    assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
     services = first.partition("TASK [Show the plan]")[2]
@@ -127,7 +127,7 @@ def test_site_on_the_control_cluster_alone_warns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
-def test_an_unknown_tag_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_unknown_tag_is_refused(name: str) -> None:
     if name in ("notify", "pull"):
         pytest.skip("it works without the collection's files beside it")
     for option in ("--tags", "--skip-tags"):
@@ -549,6 +549,4 @@ def test_a_new_file_fleet_warns_while_a_provider_gets_all_requests(tmp_path: Pat
     assert "problem</a>" not in page
     assert "problems</a>" not in page
     assert "step left" in page
-    # The step that the page shows.
-    known = "status: {gateway: {address: 192.0.2.1, hostname: east.example.com}}\n"
-    assert "Apply the folder" in page or "status.gateway" in page, known
+    assert "status.gateway" in page

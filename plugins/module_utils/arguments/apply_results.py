@@ -107,7 +107,9 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
     try:
         changed = forget(folder, emptied, control=control, lock_timeout=params["lock_timeout"], progress=progress)
     except StoreError as error:
-        return False, [f"the build folder still names objects that were removed, and a plan counts them as running: {error}"]
+        return False, [
+            f"the build folder still names objects that were removed, and a plan counts them as running: {error}"
+        ]
     return changed, []
 
 

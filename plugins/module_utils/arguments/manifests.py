@@ -24,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import provider_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
@@ -32,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     changes_text,
     place_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import provider_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import QuestionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem

@@ -60,7 +60,9 @@ def _cluster_line(removal: ClusterRemoval) -> str:
         names = f" ({some(replicas, _MOST_NAMES)})" if replicas else ""
         parts.append(f"{count(len(replicas), 'replica')}{names}")
     kinds = Counter(text(value, "kind") for value in removal.objects)
-    by_kind = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda each: (-each[1], each[0])))
+    by_kind = ", ".join(
+        f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda each: (-each[1], each[0]))
+    )
     parts.append(f"{count(len(removal.objects), 'object')}: {by_kind}")
     if removal.kept:
         parts.append(f"{removal.kept} kept")

@@ -210,7 +210,9 @@ class NextRun(api.Model):
     """Changes of the next run."""
 
     replicas: list[ReplicaChange] = Field(description="Replicas.")
-    objects: list[ObjectChanges] = Field(description="Objects of each cluster that change; of clusters that are not read, as the build folder has them.")
+    objects: list[ObjectChanges] = Field(
+        description="Objects of each cluster that change; of clusters that are not read, as the build folder has them."
+    )
 
 
 class FleetStatus(api.Model):

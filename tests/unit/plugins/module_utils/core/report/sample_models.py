@@ -145,8 +145,8 @@ def small() -> dict[str, Any]:
     names = [entry["replica"] for entry in model["replicas"]]
     model["services"] = _services(names)
     model["unusable"] = [
-        {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False, "is_step": False,
-         "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
+        {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False,
+         "is_step": False, "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
     ]  # fmt: skip
     model["caches"] = [_cache()]
     model["policies"] = [_policy()]
