@@ -67,8 +67,9 @@ class Settings:
 @dataclass
 class Run:
     """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published. `outdated`: the
-    number of builds from before the lock of the fleet was held, when another run may have been at work."""
+    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published.
+    `outdated`: the number of builds from before the lock of the fleet was held, when another run may have been at
+    work."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)

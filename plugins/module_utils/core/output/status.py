@@ -241,7 +241,8 @@ def status(
     """Return the status of the fleet of a plan.
 
     `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
-    `changes` are those of the build folder, `objects` those by a comparison with the clusters, if there was one. `now` is the time of the observation (RFC 3339).
+    `changes` are those of the build folder, `objects` those by a comparison with the clusters if there was one. `now`
+    is the time of the observation (RFC 3339).
     """
     written = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}

@@ -31,8 +31,8 @@ _COPY = (
 @dataclass(frozen=True)
 class UnusableEndpoints:
     """Endpoints that get no requests for one reason. `services`: their names, by namespace and name of the service.
-    `of_models`: gateways in mode Path send them requests, those in mode Model do not. `is_step`: nothing is wrong; the hint
-    is a step of setting up a cluster whose objects are files."""
+    `of_models`: gateways in mode Path send them requests, those in mode Model do not. `is_step`: nothing is wrong; the
+    hint is a step of setting up a cluster whose objects are files."""
 
     reason: str
     hint: str
@@ -93,8 +93,8 @@ def _provider_warning(plan: Plan, served: ServedService) -> str:
     names = some(member.endpoint.name for member in used if entries[member.entry].priority == other)
     why = "; ".join(dict.fromkeys(reasons[member.endpoint.name] for member in own))
     return (
-        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests go to {names}, outside of the fleet, "
-        f"until one of {count(len(own), 'endpoint')} of the fleet is usable: {cut(why)}"
+        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests go to {names}, outside of the "
+        f"fleet, until one of {count(len(own), 'endpoint')} of the fleet is usable: {cut(why)}"
     )
 
 

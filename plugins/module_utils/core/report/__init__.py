@@ -8,8 +8,8 @@ has is from there, so that the numbers and words of the page are those of the te
     time, commit  of the plan; `is_observed`: whether clusters were read
     counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
     findings   the fields of `output/findings.py`
-    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), is_step, services}], of endpoints that get
-               no requests
+    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), is_step, services}],
+               of endpoints that get no requests
       services   [{namespace, name, endpoints [str]}]
     serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
