@@ -12,8 +12,8 @@ version_added: 0.1.0
 short_description: Hosts of a play, if the run has something to do
 description:
   - Returns the hosts of a play for its keyword C(hosts), before anything runs.
-  - Fails if C(--limit) leaves the run without a host that it needs, or if a tag of C(--tags) or C(--skip-tags) is not a tag of
-    the playbook. Ansible would do nothing, and succeed.
+  - Fails if C(--limit) leaves the run without a host that it needs, or if a tag of C(--tags) or C(--skip-tags) is not
+    a tag of the playbook. Ansible would do nothing, and succeed.
   - If the command line names playbooks of other projects, an unknown tag is a warning, as their tasks might be included
     dynamically.
 positional: group, selection

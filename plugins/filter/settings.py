@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: Settings of a fleet that are set
 description:
-  - Returns the C(fleet_*) variables of a host that are set. Null, and text that is empty or only spaces, count as unset, as
-    AWX passes a survey field that is left blank.
+  - Returns the C(fleet_*) variables of a host that are set. Null, and text that is empty or only spaces, count as
+    unset, because AWX passes a survey field that is left blank as empty text.
   - Comma-separated text becomes a list if the variable is a list.
 options:
   _input:

@@ -25,8 +25,8 @@ options:
     description:
       - The build folder. C(clusters/NAME) has the objects of a cluster, C(control) and C(status) what goes to the
         control cluster, C(plan.json) the Secrets that are copied from there.
-      - Not together with O(objects). With O(state=absent) it is optional, and the state of the clusters that were emptied is
-        removed from it, so that the next plan does not count their replicas as running.
+      - Not together with O(objects). With O(state=absent) it is optional, and the state of the clusters that were
+        emptied is removed from it, so that the next plan does not count their replicas as running.
     type: path
   decision:
     description:
@@ -274,8 +274,8 @@ clusters:
       requests: {apply: 1, get: 1, list: 13, replace: 2}
 removal:
   description:
-    - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of objects by
-      kind; then a line for each service that loses endpoints by the last plan in O(path).
+    - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of
+      objects by kind; then a line for each service that loses endpoints by the last plan in O(path).
   returned: when O(state=absent)
   type: list
   elements: str

@@ -41,9 +41,46 @@ def test_changes_count_on_the_host_of_their_cluster(live: LiveFleet, first: Run)
     assert not any(changed(live.run("site").ok()).values())
 
 
+def counted(run: Run) -> list[str]:
+    """Return the numbers of objects in what a command printed, by cluster or in all."""
+    return re.findall(r"(?:control cluster|cluster \w+|\d+ clusters): [^\n]*objects?[^\n]*", run.output)
+
+
+def test_status_says_what_a_run_does_for_a_deleted_workload(live: LiveFleet) -> None:
+    (only,) = placed(live, "other")
+    workload = {"labels": f"modelplane.ai/replica={only['replica']}"}
+    plane = live.workloads[only["cluster"]]
+    for value in plane.objects.list("apps/v1", "Deployment", **workload):
+        if "epp" not in value["metadata"]["name"]:
+            plane.objects.delete("apps/v1", "Deployment", value["metadata"]["name"], value["metadata"]["namespace"])
+    said = live.run("status").ok()
+    checked = live.run("reconcile", "--check").ok()
+    done = live.run("reconcile").ok()
+    # The objects of its endpoint go until it serves again, and come back in the same run.
+    assert f"cluster {only['cluster']}: 1 object created" in counted(said)
+    assert "created again when they serve" in " ".join(said.output.split())
+    assert counted(said)[-1].replace("2 unchanged", "1 would change, 1 unchanged") == counted(checked)[-1]
+    created, gone = re.search(r"(\d+) object would be created, (\d+) removed", counted(checked)[-1]).groups()
+    assert f"{created} object created, {gone} changed" in counted(done)[-1]
+    assert "nothing changes" in live.run("status").ok().output
+
+
 def test_changes_of_the_control_cluster_count_on_a_host_of_the_run(live: LiveFleet) -> None:
     live.edit("models.yaml", fleets.service("chat", "small"), fleets.service("chat", "small", "other"))
     assert changed(live.run("reconcile", "--limit", "west").ok()) == {"west": True}
+
+
+def test_the_second_of_two_runs_says_what_it_found_itself(live: LiveFleet) -> None:
+    before = fleets.deployment("small", 2, copies=1)
+    live.edit("models.yaml", before, fleets.deployment("small", 2, copies=1, tag="v0.25.0"))
+    both = [live.start("reconcile") for _ in range(2)]
+    outputs = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    idle = [output for output in outputs if "no object changed" in output]
+    assert len(idle) == 1, outputs
+    assert "kept" in idle[0]
+    states = re.findall(r"team/\w+ .* (\w+)$", idle[0].partition("STATE")[2].partition("SERVICE")[0], re.MULTILINE)
+    assert set(states) == {"kept"}, idle[0]
 
 
 def test_a_teardown_of_a_cluster_is_summarized_first(live: LiveFleet) -> None:

@@ -68,9 +68,9 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     changed(first)
-    # The build folder is a change of the first host; what is built for a cluster is one of its host.
+    # The build folder is a change of the host of the fleet; what is built for a cluster is one of its host.
     counts = {host: count["changed"] for host, count in recap(first).items()}
-    assert counts == {"control": 0, "byo-us-east": 2, "eks-us-west": 1, "gke-us-central": 1}
+    assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
     services = first.partition("TASK [Show the plan]")[2]
@@ -127,7 +127,7 @@ def test_site_on_the_control_cluster_alone_warns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
-def test_an_unknown_tag_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_unknown_tag_is_refused(name: str) -> None:
     if name in ("notify", "pull"):
         pytest.skip("it works without the collection's files beside it")
     for option in ("--tags", "--skip-tags"):
@@ -518,3 +518,35 @@ def test_schedule_returns_reasons(tmp_path: Path) -> None:
         "eks-us-west",
         "gke-us-central",
     }
+
+
+PROVIDER = """---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: together, namespace: ml-team, labels: {provider: together}}
+spec:
+  url: https://api.together.xyz/v1
+  model: Qwen/Qwen3-8B
+  credential: {apiKey: {secretRef: {name: together}}}
+"""
+
+
+def test_a_new_file_fleet_warns_while_a_provider_gets_all_requests(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    fleet = (ROOT / "docs/gateway.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    second = "    - {name: provider, priority: 1, selector: {matchLabels: {provider: together}}}\n"
+    fleet = fleet.replace("  timeouts:\n", second + "  timeouts:\n")
+    (tmp_path / "manifests/fleet.yaml").write_text(fleet + PROVIDER)
+    hosts = {name: {"fleet_target": "directory"} for name in ("edge", "east")}
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"children": {"workload_clusters": {"hosts": hosts}}}}))
+    given = {"fleet_resources": [str(tmp_path / "manifests")], "fleet_build": str(tmp_path / "build")}
+    output = play("plan", inventory=inventory, **given)
+    changed(output)
+    warned = " ".join(output.split())
+    assert "ModelService ml-team/chat: all requests go to together, outside of the fleet, until one of 2 end" in warned
+    page = (tmp_path / "build/report.html").read_text()
+    assert "problem</a>" not in page
+    assert "problems</a>" not in page
+    assert "step left" in page
+    assert "status.gateway" in page

@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     changes_text,
     place_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import provider_warnings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import QuestionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
@@ -221,7 +222,7 @@ def build_warnings(outcome: Outcome) -> list[str]:
     survey = outcome.survey
     losses = [f"survival: {each}" for each in survey.shortfalls if not each.requirement.is_fatal]
     losses += [survey.left_out] if survey.left_out else []
-    return [*outcome.warnings, *outcome.plan.warnings, *unknown, *losses]
+    return [*outcome.warnings, *outcome.plan.warnings, *provider_warnings(outcome.plan), *unknown, *losses]
 
 
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:

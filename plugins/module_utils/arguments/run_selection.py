@@ -54,8 +54,8 @@ def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selec
     if selection.limit and not selection.hosts & {*needed, *([] if needed else [LOCALHOST])}:
         if not needed:
             raise SelectionError(
-                f"--limit {selection.limit} leaves no host of the run: it runs on {LOCALHOST}, because {group} has no host. "
-                "Run it without --limit"
+                f"--limit {selection.limit} leaves no host of the run: it runs on {LOCALHOST}, because {group} has no "
+                "host. Run it without --limit"
             )
         owner = f"the host of {group}" if group == CONTROL_PLANE else f"a host of {group}"
         raise SelectionError(

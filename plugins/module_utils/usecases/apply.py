@@ -133,12 +133,16 @@ class Outcomes:
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
-    """Return the objects that changed on a cluster, each as it changed first. Statuses are no objects."""
+    """Return the objects that changed on a cluster, each as it changed first; one that was removed and created again
+    changed. Statuses are no objects."""
     first: dict[Key, str] = {}
     for outcome in applied:
         for result in outcome.results:
             if result.action in _COUNTED and not result.subresource:
-                first.setdefault(result.key, _COUNTED[result.action])
+                kind = _COUNTED[result.action]
+                before = first.setdefault(result.key, kind)
+                if (before, kind) == ("removed", "created"):
+                    first[result.key] = "changed"
     return counted(cluster, Counter(first.values()))
 
 

@@ -38,6 +38,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import cost as cost_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
@@ -189,6 +190,7 @@ class Outcome:
     published: Sequence[Mapping[str, Any]] = ()
     statuses: tuple[Object, ...] = ()
     now: str = ""
+    objects: Sequence[ObjectChanges] | None = None
     commit: str = ""
     answer: Answer | None = None
     survey: Survey = field(default_factory=Survey)
@@ -207,7 +209,7 @@ class Outcome:
     @cached_property
     def fleet_status(self) -> FleetStatus:
         """Return the status of the fleet, with what the build changes."""
-        return fleet_status(self.plan, self.statuses, self.changes, self.now)
+        return fleet_status(self.plan, self.statuses, self.changes, self.now, self.objects)
 
 
 def read_manifests(

@@ -108,7 +108,8 @@ def run(settings: Settings, done: Run) -> None:
 def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     """Return the objects that a run changed on each cluster, or in check mode would change.
 
-    Of clusters that it does not apply to, they are those of the build folder; none where others apply to them."""
+    Of clusters that it does not apply to, they are those of the build folder; none where others apply to them. With the
+    state `planned` they are those of the comparison with the clusters, as far as these could be compared."""
     decides = settings.state == "decided"
     found = {} if decides else {each.cluster: each for each in changes_in_build(_files(done.builds))}
     applying = settings.applying if decides or settings.state == "applied" else None
@@ -121,6 +122,10 @@ def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
                 if isinstance(outcome, Applied):
                     applied[cluster].append(outcome)
         found |= {cluster: apply.object_changes(cluster, each) for cluster, each in applied.items()}
+    elif done.compared is not None:
+        for cluster, outcome in (*done.compared.clusters.items(), ("", done.compared.control)):
+            if isinstance(outcome, Applied) and not outcome.failed:
+                found[cluster] = apply.object_changes(cluster, [outcome])
     return [found[cluster] for cluster in sorted(found) if any(found[cluster].numbers)]
 
 
@@ -155,9 +160,11 @@ class _Work:
     def run(self) -> None:
         self._observe()
         self._build()
+        applying = self._settings.applying
+        if self._settings.state == "planned" and applying is not None:
+            self._compare(applying)
         if not self._settings.building.check_mode:
             self._write_reports()
-        applying = self._settings.applying
         if self._settings.state not in ("decided", "applied") or applying is None:
             return
         # Nothing is locked or written while everything is as it should be.
@@ -179,6 +186,14 @@ class _Work:
                     self._decide(locked)
                 else:
                     self._rounds(locked, self._settings.wait if differs or starts else 0.0)
+
+    def _compare(self, applying: apply.Settings) -> None:
+        """Compare a plan with the clusters: objects that others deleted or changed are in no file of a build."""
+        done = self._done
+        # A control cluster that cannot be compared leaves what the files have.
+        with contextlib.suppress(ControlClusterError):
+            done.compared = self._apply(applying, self._reached(applying), check_mode=True)
+        done.builds[-1] = replace(done.builds[-1], objects=tuple(object_changes(self._settings, done)))
 
     def _write_reports(self) -> None:
         for path in self._settings.reports:

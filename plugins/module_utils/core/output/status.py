@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -232,7 +232,9 @@ class NextRun(api.Model):
     """Changes of the next run."""
 
     replicas: list[ReplicaChange] = Field(description="Replicas.")
-    objects: list[ObjectChanges] = Field(description="Objects of each cluster, as the build folder has them.")
+    objects: list[ObjectChanges] = Field(
+        description="Objects of each cluster that change; of clusters that are not read, as the build folder has them."
+    )
 
 
 class FleetStatus(api.Model):
@@ -251,11 +253,18 @@ class FleetStatus(api.Model):
     next_run: NextRun = Field(description="What the next run changes.")
 
 
-def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -> FleetStatus:
+def status(
+    plan: Plan,
+    statuses: Iterable[Object],
+    changes: Changes,
+    now: str,
+    objects: Sequence[ObjectChanges] | None = None,
+) -> FleetStatus:
     """Return the status of the fleet of a plan.
 
     `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
-    `changes` are those of the build folder. `now` is the time of the observation (RFC 3339).
+    `changes` are those of the build folder, `objects` those by a comparison with the clusters if there was one. `now`
+    is the time of the observation (RFC 3339).
     """
     written = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
@@ -273,7 +282,9 @@ def status(plan: Plan, statuses: Iterable[Object], changes: Changes, now: str) -
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
         policies=_policies(written),
-        next_run=api.construct(NextRun, replicas=replicas, objects=object_changes(changes)),
+        next_run=api.construct(
+            NextRun, replicas=replicas, objects=list(object_changes(changes) if objects is None else objects)
+        ),
     )
 
 
@@ -604,7 +615,7 @@ def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
         lines(_cluster_titles(found), _cluster_rows(found, now), width, _WHY),
         lines(_CACHES, _cache_rows(found), width, _WHY),
         _budget_lines(found, now, width),
-        [_NEXT, *_next_lines(found.next_run, width)],
+        [_NEXT, *_next_lines(found, width)],
     ]
     return [line for part in parts if part for line in ("", *part)][1:]
 
@@ -728,13 +739,17 @@ def _budget_lines(found: FleetStatus, now: str, width: int) -> list[str]:
     return lines((*_BUDGETS, *([_GATEWAY] if several else [])), rows, width, _WHY)
 
 
-def _next_lines(next_run: NextRun, width: int) -> list[str]:
+def _next_lines(found: FleetStatus, width: int) -> list[str]:
+    next_run = found.next_run
     changes = [
         f"{each.cluster}: {each.namespace}/{each.replica} {each.action}{f': {each.reason}' if each.reason else ''}"
         for each in next_run.replicas
     ]
     changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
-    return [printable(line) for line in wrapped(changes or ["nothing changes in the build folder"], width)]
+    rows = [row for deployment in found.deployments for row in deployment.replicas]
+    if any(each.removed and not each.cluster for each in next_run.objects) and any(row.ready is False for row in rows):
+        changes.append("control cluster: objects of endpoints that do not serve are created again when they serve")
+    return [printable(line) for line in wrapped(changes or ["nothing changes"], width)]
 
 
 def age(since: str, now: str) -> str:

@@ -11,6 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
     ServedService,
     place_of_endpoint,
+    served_services,
     silence,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
@@ -19,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.tra
     missing_credential,
     path_problem,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, some
 
 _COPY = (
     "copy hostname, caCertificate and address of its cluster gateway into `status.gateway` of InferenceCluster "
@@ -30,11 +31,13 @@ _COPY = (
 @dataclass(frozen=True)
 class UnusableEndpoints:
     """Endpoints that get no requests for one reason. `services`: their names, by namespace and name of the service.
-    `of_models`: gateways in mode Path send them requests, those in mode Model do not."""
+    `of_models`: gateways in mode Path send them requests, those in mode Model do not. `is_step`: nothing is wrong; the
+    hint is a step of setting up a cluster whose objects are files."""
 
     reason: str
     hint: str
     of_models: bool
+    is_step: bool = False
     services: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
 
@@ -44,7 +47,8 @@ def unusable_endpoints(plan: Plan, services: Iterable[ServedService]) -> list[Un
     for served in services:
         for member, reason, of_models in _unusable(plan, served):
             shown, hint = cut(reason), _hint(plan, served, member, reason)
-            group = found.setdefault((shown, of_models), UnusableEndpoints(shown, hint, of_models))
+            is_step = bool(hint) and reason == served.unused.get(member.endpoint.name) and _is_declared(plan, member)
+            group = found.setdefault((shown, of_models), UnusableEndpoints(shown, hint, of_models, is_step))
             key = (served.routed.namespace, served.routed.name)
             group.services.setdefault(key, []).append(member.endpoint.name)
     return list(found.values())
@@ -59,6 +63,39 @@ def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoi
             yield member, reason, False
         elif of_models:
             yield member, of_models, True
+
+
+def _is_declared(plan: Plan, member: MatchedEndpoint) -> bool:
+    cluster = place_of_endpoint(member)
+    return bool(cluster) and plan.context.declared(cluster)
+
+
+def provider_warnings(plan: Plan) -> list[str]:
+    """Return a line for each service whose requests all go to endpoints outside of the fleet because no endpoint of the
+    fleet, which the manifests prefer or use as well, is usable."""
+    return [line for served in served_services(plan) if (line := _provider_warning(plan, served))]
+
+
+def _provider_warning(plan: Plan, served: ServedService) -> str:
+    service = served.service
+    if service is None:
+        return ""
+    reasons = {member.endpoint.name: reason for member, reason, of_models in _unusable(plan, served)}
+    members = served.routed.resolution.members
+    own = [member for member in members if place_of_endpoint(member)]
+    used = [member for member in members if member.endpoint.name not in reasons and not place_of_endpoint(member)]
+    if not (own and used) or any(member.endpoint.name not in reasons for member in own):
+        return ""
+    entries = service.spec.endpoints
+    first, other = (min(entries[member.entry].priority for member in group) for group in (own, used))
+    if first > other:
+        return ""
+    names = some(member.endpoint.name for member in used if entries[member.entry].priority == other)
+    why = "; ".join(dict.fromkeys(reasons[member.endpoint.name] for member in own))
+    return (
+        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests go to {names}, outside of the "
+        f"fleet, until one of {count(len(own), 'endpoint')} of the fleet is usable: {cut(why)}"
+    )
 
 
 def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: str) -> str:

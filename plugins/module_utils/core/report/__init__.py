@@ -8,8 +8,8 @@ has is from there, so that the numbers and words of the page are those of the te
     time, commit  of the plan; `is_observed`: whether clusters were read
     counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
     findings   the fields of `output/findings.py`
-    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), services}], of endpoints that get
-               no requests
+    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), is_step, services}],
+               of endpoints that get no requests
       services   [{namespace, name, endpoints [str]}]
     serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
@@ -65,6 +65,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.atten
     attention_section,
     caches_section,
     problems,
+    steps,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.budgets import budgets_section
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.changes import changes_section
@@ -179,13 +180,15 @@ def _summary(model: Mapping[str, Any]) -> Markup:
         chips.append(_chip(counts["pending"], "pending", "pending"))
     if wrong := problems(model):
         chips.append(_chip(wrong, "problem", "problems"))
+    if left := steps(model):
+        chips.append(_chip(left, "step left", "steps left"))
     chips += [_chip(counts[what], what.removesuffix("s"), what) for what in ("services", "clusters", "objects")]
     return items(chips, "sum")
 
 
 def _chip(number: int, one: str, many: str) -> Markup:
     text = join([el("strong", f"{number:,}"), f" {one if number == 1 else many}"])
-    return link("attention", text) if one in ("pending", "problem") else text
+    return link("attention", text) if one in ("pending", "problem", "step left") else text
 
 
 def _tools() -> Markup:

@@ -46,7 +46,12 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
         _group(badge(title, badge_), thing, [_finding(each, refusals, known) for each in _of_kind(model, kind)])
         for kind, badge_, title, thing in _GROUPS
     ]
-    groups.append(_group(badge("Endpoints that are not usable", "bad"), "reason", _unusable(model["unusable"], known)))
+    for is_step, title, look in (
+        (False, "Endpoints that are not usable", "bad"),
+        (True, "Steps that are left", "warn"),
+    ):
+        entries = [each for each in model["unusable"] if each["is_step"] is is_step]
+        groups.append(_group(badge(title, look), "reason", _unusable(entries, known)))
     groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
     groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
     if not any(groups):
@@ -58,7 +63,12 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
 def problems(model: Mapping[str, Any]) -> int:
     """The number of things that are wrong, besides what is pending."""
     found = [each for each in model["findings"] if each["kind"] != "pending"]
-    return len(found) + len(model["unusable"]) + len(_overcommitted(model["clusters"]))
+    return len(found) + len(model["unusable"]) - steps(model) + len(_overcommitted(model["clusters"]))
+
+
+def steps(model: Mapping[str, Any]) -> int:
+    """The number of steps that are left before endpoints get requests."""
+    return sum(each["is_step"] for each in model["unusable"])
 
 
 def _of_kind(model: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
@@ -133,7 +143,7 @@ def _unusable(groups: Sequence[Mapping[str, Any]], known: Index) -> list[Markup]
             else NOTHING,
             el("p", "For gateways in mode Model: " if group["of_models"] else "", prose(group["reason"])),
             _to_do(group["hint"]),
-            class_="wait",
+            class_="wait warn-line" if group["is_step"] else "wait",
         )
         for group in groups
     ]

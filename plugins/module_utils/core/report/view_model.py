@@ -137,6 +137,7 @@ def _unusable(plan: Plan, services: Sequence[tuple[ServedService, ServiceStatus]
             "reason": each.reason,
             "hint": each.hint,
             "of_models": each.of_models,
+            "is_step": each.is_step,
             "services": [
                 {"namespace": namespace, "name": name, "endpoints": endpoints}
                 for (namespace, name), endpoints in each.services.items()

@@ -39,8 +39,8 @@ def test_blank_variables_are_unset(blank: str | None) -> None:
 def test_every_list_accepts_comma_separated_text() -> None:
     lists = [name for name, option in inventory_variables.OF_FLEET.items() if option["type"] == "list"]
     values = inventory_variables.set_values(dict.fromkeys(lists, "unready, pending,"))
-    assert values == dict.fromkeys(lists, ["unready", "pending"])
-    assert problems(**{name: "unready, pending" for name in lists}) == []
+    assert values == {name: ["unready", "pending"] for name in lists}
+    assert problems(**dict.fromkeys(lists, "unready, pending")) == []
 
 
 @pytest.mark.parametrize(

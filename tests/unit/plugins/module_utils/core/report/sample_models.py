@@ -147,7 +147,7 @@ def small() -> dict[str, Any]:
     model["services"] = _services(names)
     model["unusable"] = [
         {"reason": "Secret ml-team/key is missing", "hint": "Create it on the control cluster.", "of_models": False,
-         "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
+         "is_step": False, "services": [{"namespace": "ml-team", "name": "qwen", "endpoints": ["old"]}]},
     ]  # fmt: skip
     model["caches"] = [_cache()]
     model["policies"] = [_policy()]
