@@ -83,6 +83,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_rollout": {"type": "int"},
     "fleet_stream_grace": {"type": "int"},
     "fleet_allow_empty": {"type": "bool"},
+    "fleet_remove_unknown": {"type": "bool"},
     "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     **{

@@ -20,7 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
+    REPLICAS_NOTE,
+    Entry,
+    Key,
+    Notes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.limits import with_limits_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
     digest,
@@ -44,7 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards, is_policy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.detours import Detours, took
@@ -105,6 +111,8 @@ class Options:
     `wait_unchanged` only those that this run changed.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
+    `notes` are those of the inventory, None for the ones that it has. `known`: digests of ModelReplicas that the state
+    of the fleet knows; a cluster whose inventory has others is newer, and none of its replicas is removed.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
     ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
     read before it began is read again. It ends before this run waits until objects are ready.
@@ -122,6 +130,8 @@ class Options:
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
     orphans: bool = True
     definitions: bool = False
+    notes: Notes | None = None
+    known: frozenset[str] | None = None
     pending_api_groups: frozenset[str] = frozenset()
     progress: Progress = unseen
     locked: Callable[[], AbstractContextManager[None]] | None = None
@@ -129,11 +139,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Applied:
-    """Results for all objects, in the order of the work; `notes` is what a person should know beside that."""
+    """Results for all objects, in the order of the work; `notes` is what a person should know beside that. `differs`:
+    an object, or the inventory, was not as desired; so is an object that is being deleted."""
 
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
     requests: Mapping[str, int] = field(default_factory=dict)
+    differs: bool = False
 
     @property
     def changed(self) -> bool:
@@ -166,7 +178,8 @@ def apply(client: Client, desired: Sequence[Object], options: Options) -> Applie
     results = run.awaited(results)
     spent = Counter(client.requests)
     spent.subtract(before)
-    return Applied(tuple(results), tuple(run.notes), {verb: count for verb, count in spent.items() if count})
+    requests = {verb: count for verb, count in spent.items() if count}
+    return Applied(tuple(results), tuple(run.notes), requests, run.differs)
 
 
 def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
@@ -242,7 +255,10 @@ class _Run:
     @property
     def differs(self) -> bool:
         """Return whether an object has to be written or removed."""
-        return bool(self._pending or self._gone or self._shared)
+        return bool(self._pending or self._gone or self._shared or self._has_other_notes())
+
+    def _has_other_notes(self) -> bool:
+        return self.options.notes not in (None, self.store.notes) and bool(self._desired or self.store.own)
 
     def compare(self, desired: Mapping[Key, Object]) -> None:
         """Read what is there, and find out what has to be written and removed."""
@@ -256,6 +272,21 @@ class _Run:
                 self._pending.append((self._desired[key], found[0]))
         self._gone = self._unwanted(self._desired)
         self._shared = self._left_to_others(self._desired)
+        self._refuse_newer_replicas()
+
+    def _refuse_newer_replicas(self) -> None:
+        """Raise DecisionError if replicas would be removed that a run applied which the state of the fleet does not
+        know."""
+        note, known = self.store.notes.get(REPLICAS_NOTE), self.options.known
+        if known is None or not isinstance(note, dict) or note.get("digest") in known:
+            return
+        replicas = (fields(value, "metadata", "labels").get(names.REPLICA_LABEL) for value in self._gone)
+        if removed := sorted({str(name) for name in replicas if name}):
+            raise DecisionError(
+                f"cluster {self.client.name} was applied from another state of the fleet than this build, which would "
+                f"remove {count(len(removed), 'replica')} there ({some(removed)}): restore the build folder, or run "
+                "reconcile, which adopts what runs"
+            )
 
     def write(self) -> list[Result]:
         """Write and remove what the comparison found."""
@@ -455,7 +486,7 @@ class _Run:
         """Write the names of objects into the record before they are created."""
         before = self.store.own or {}
         new = {key: Entry(text(desired[key], "apiVersion")) for key in sent if key not in before}
-        if new and not self.options.check_mode:
+        if (new or self._has_other_notes()) and not self.options.check_mode:
             self._write_record({**before, **self._found(desired), **new})
 
     def _found(self, desired: Mapping[Key, Object]) -> dict[Key, Entry]:
@@ -467,7 +498,7 @@ class _Run:
 
     def _write_record(self, record: Mapping[Key, Entry]) -> None:
         try:
-            self.store.write(record)
+            self.store.write(record, self.options.notes)
         except (Conflict, AlreadyExists) as error:
             raise type(error)(
                 f"another run of fleet {self.options.fleet} is at work here: {error.message}",

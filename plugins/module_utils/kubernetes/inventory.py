@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     Inventory,
     InventoryError,
     Key,
+    Notes,
     of_parts,
     readable_entries,
     to_parts,
@@ -49,7 +50,8 @@ class RecordStore:
     """The record of one fleet and scope on one API server.
 
     `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
-    `others` says of every object of the other records whose it is, `shared` which of them both desire.
+    `others` says of every object of the other records whose it is, `shared` which of them both desire. `notes` are
+    those of the own record.
     """
 
     client: Client
@@ -58,6 +60,7 @@ class RecordStore:
     own: dict[Key, Entry] | None = None
     error: str = ""
     others: Mapping[Key, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=dict)
     shared: frozenset[Key] = frozenset()
     _parts: dict[str, Object] = field(default_factory=dict)
 
@@ -71,10 +74,10 @@ class RecordStore:
             place = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
             records.setdefault(place, {})[part["metadata"]["name"]] = part
         self._parts = records.pop((self.fleet, names.label_value(self.scope)), {})
-        self.own, self.error = None, ""
+        self.own, self.notes, self.error = None, {}, ""
         if self._parts:
             try:
-                self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
+                self.own, self.notes = of_parts(text(part, "data", _DATA) for part in self._parts.values())
             except InventoryError as error:
                 self.error = f"the record {self._name(1)} cannot be read: {error}"
         self.shared = frozenset(
@@ -87,12 +90,14 @@ class RecordStore:
             key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
         }
 
-    def write(self, record: Inventory) -> None:
-        """Write the record to the server; nothing is sent for a part that is as it should be.
+    def write(self, record: Inventory, notes: Notes | None = None) -> None:
+        """Write the record to the server, with its present notes if None are given; nothing is sent for a part that is
+        as it should be.
 
         Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
         """
-        texts = {self._name(number): part for number, part in enumerate(to_parts(record), start=1)}
+        noted = self.notes if notes is None else notes
+        texts = {self._name(number): part for number, part in enumerate(to_parts(record, notes=noted), start=1)}
         for name, part in texts.items():
             there = self._parts.get(name)
             if there is None:
@@ -104,7 +109,7 @@ class RecordStore:
             uid = text(self._parts[name], "metadata", "uid")
             self.client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE, uid=uid)
             del self._parts[name]
-        self.own = dict(record)
+        self.own, self.notes = dict(record), dict(noted)
 
     def keys(self) -> frozenset[Key]:
         """The ConfigMaps that hold this record."""
@@ -141,7 +146,7 @@ class RecordStore:
 def _readable(parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
-        return of_parts(text(part, "data", _DATA) for part in parts.values())
+        return of_parts(text(part, "data", _DATA) for part in parts.values())[0]
     except InventoryError:
         found: dict[Key, Entry] = {}
         for part in parts.values():

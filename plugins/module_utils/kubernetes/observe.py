@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import REPLICAS_NOTE, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
@@ -49,6 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unexpected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import gateway_route, is_openshift
 
@@ -134,11 +136,13 @@ def reason(error: ApiError) -> str:
     return str(error).removeprefix(f"cluster {error.cluster}: ")
 
 
-def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot:
-    """Read a cluster. Raises ApiError when it does not answer, or does not let us read what is ours: half a snapshot
+def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
+    """Read a cluster, with the inventory of a fleet if it is named. Raises ApiError when it does not answer, or does not let us read what is ours: half a snapshot
     would count what it left out as gone."""
     version = ".".join(map(str, client.version()))
-    found = _composed(client)
+    inventory, unread_inventory = read_inventory(client, fleet, client.name)
+    others = inventory.others if inventory else {}
+    found = [value for value in _composed(client) if Key.of(value) not in others]
     pods = _pods(client, found)
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
@@ -149,7 +153,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     if is_routed(gateway) and not admitted_host(route):
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
-    warnings += [*_device_warnings(client, cluster, nodes), *unread]
+    warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
     pools = _pools(nodes)
     entry: dict[str, Any] = {
         "unreachable": "",
@@ -166,6 +170,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
             key=_order,
         ),
     }
+    if inventory is not None:
+        entry["applied"] = inventory.notes.get(REPLICAS_NOTE) or {}
     if is_openshift(client):
         entry["openshift"] = True
     if cluster.provisioned:
@@ -187,6 +193,18 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         requests=sum(client.requests.values()),
         traffic_policies=policies.get(route_policies.TRAFFIC),
     )
+
+
+def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore | None, list[str]]:
+    """Return the inventory of a fleet, None for one that was not read, and why it could not be read."""
+    if not fleet:
+        return None, []
+    store = RecordStore(client, fleet, scope)
+    try:
+        store.read()
+    except Forbidden as error:
+        return None, [f"the inventory of the fleet was not read: {reason(error)}"]
+    return store, [store.error] if store.error else []
 
 
 def listed(client: Client, api_version: str, kind: str, **selection: str) -> Sequence[Object]:

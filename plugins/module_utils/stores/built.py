@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import replicas_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -163,6 +164,15 @@ class Build:
         found = self.plan.get("blockedClusters")
         return frozenset(name for name in (found if isinstance(found, list) else ()) if isinstance(name, str))
 
+    def histories(self) -> dict[str, list[str]] | None:
+        """The digests of the ModelReplicas that runs planned for each workload cluster; None for a build of a version
+        without them."""
+        return histories(self.plan)
+
+    def replicas(self) -> dict[str, list[Object]]:
+        """The ModelReplicas of each workload cluster."""
+        return replicas_of(self._of("control", kind="ModelReplica"))
+
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
         place = Path(self.folder, "clusters")
@@ -172,6 +182,18 @@ class Build:
         found |= {value["metadata"]["name"] for value in self._of("status", kind="InferenceCluster")}
         named = self.plan.get("clusters")
         return frozenset(found | {name for name in (named if isinstance(named, list) else ()) if isinstance(name, str)})
+
+
+def histories(plan: Mapping[str, Any]) -> dict[str, list[str]] | None:
+    """Return the digests of ModelReplicas by workload cluster that a plan has; None for one without them."""
+    found = plan.get("replicaDigests")
+    if not isinstance(found, dict):
+        return None
+    return {
+        name: [each for each in digests if isinstance(each, str)]
+        for name, digests in found.items()
+        if isinstance(digests, list)
+    }
 
 
 def _plan(folder: str) -> dict[str, Any]:
