@@ -9,9 +9,12 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.modules import apply, cluster_info
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import engines
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 WEST, EAST = ({"matchLabels": {"region": region}} for region in ("west", "east"))
 CLUSTERS = fleets.CLASSES + fleets.cluster("west", region="west") + fleets.cluster("east", region="east")
@@ -26,6 +29,20 @@ def uids(live: LiveFleet) -> dict[str, str]:
         for cluster in live.kubeconfigs
         for pod in engines(live, cluster)
     }
+
+
+def observed(live: LiveFleet) -> list[str]:
+    """Return the arguments with which `plan`, which contacts no cluster, knows what runs."""
+    path = live.folder / "observed.json"
+    clusters = [{"name": name, "kubeconfig": kubeconfig} for name, kubeconfig in live.kubeconfigs.items()]
+    run_module(cluster_info, {"clusters": clusters, "resources": [str(live.manifests)], "path": str(path)})
+    return ["-e", f"fleet_observations={path}"]
+
+
+def namespaces(plane: ControlPlane) -> list[str]:
+    """Return the namespaces of replicas on a cluster."""
+    names = [each["metadata"]["name"] for each in plane.objects.list("v1", "Namespace")]
+    return [name for name in names if name.startswith("mp-")]
 
 
 def lose(live: LiveFleet) -> None:
@@ -55,7 +72,7 @@ def test_a_fresh_checkout_after_another_cluster_joined_adopts_what_serves(live: 
     lose(live)
     checked = live.run("reconcile", "--check").ok()
     assert "adopted" in checked.output
-    planned = live.run("plan").ok()
+    planned = live.run("plan", "--check", *observed(live)).ok()
     assert "adopted" in planned.output
     done = live.run("reconcile").ok()
     assert uids(live) == before
@@ -84,7 +101,8 @@ def test_an_unknown_deployment_stops_the_run_with_a_list(live: LiveFleet) -> Non
     assert len(before) == 2
     live.write("fleet.yaml", CLUSTERS + SOLO)
     lose(live)
-    for playbook, arguments in (("plan", ()), ("reconcile", ("--check",)), ("reconcile", ())):
+    runs = (("plan", tuple(observed(live))), ("reconcile", ("--check",)), ("reconcile", ()))
+    for playbook, arguments in runs:
         stopped = live.run(playbook, *arguments)
         assert stopped.code != 0
         assert "cluster east, namespace team, replica left-" in stopped.output
@@ -134,14 +152,18 @@ def test_a_deployment_that_is_deleted_while_its_cluster_is_away_is_removed_later
 
 def test_an_old_build_folder_does_not_remove_what_runs(live: LiveFleet) -> None:
     shutil.copytree(live.folder / "build", live.folder / "old")
-    live.write("fleet.yaml", CLUSTERS + fleets.deployment("solo", 3) + fleets.deployment("left", 1, clusterSelector=EAST))
+    live.write("fleet.yaml", CLUSTERS + fleets.deployment("solo", 3) + BOTH[len(SOLO) :])
     live.run("reconcile").ok()
     before = uids(live)
     assert len(before) == 4
     lose(live)
     shutil.move(live.folder / "old", live.folder / "build")
-    refused = live.run("apply")
-    assert refused.code != 0
+    clusters = [{"name": name, "kubeconfig": kubeconfig} for name, kubeconfig in live.kubeconfigs.items()]
+    given = {"path": str(live.folder / "build"), "clusters": clusters[:1], "wait": 0.0}
+    for check_mode in (True, False):
+        refused = run_module(apply, given, check_mode=check_mode)
+        assert refused["failed"]
+        assert "was applied from another state" in str(refused)
     assert uids(live) == before
     adopted = live.run("reconcile").ok()
     assert "adopted" in adopted.output
@@ -151,15 +173,9 @@ def test_an_old_build_folder_does_not_remove_what_runs(live: LiveFleet) -> None:
 def test_a_rebuilt_cluster_of_the_same_name_gets_its_replicas_again(live: LiveFleet) -> None:
     for lost in (False, True):
         west = live.workloads["west"]
-        for name in [value["metadata"]["name"] for value in west.objects.list("v1", "Namespace")]:
-            if name.startswith("mp-"):
-                west.objects.delete("v1", "Namespace", name)
-        until("west is empty", lambda: not engines(live, "west"), 60)
-        until(
-            "its namespaces are gone",
-            lambda: not [each for each in west.objects.list("v1", "Namespace") if each["metadata"]["name"].startswith("mp-")],
-            60,
-        )
+        for name in namespaces(west):
+            west.objects.delete("v1", "Namespace", name)
+        until("west is empty", lambda west=west: not namespaces(west), 120)
         for record in west.objects.list("v1", "ConfigMap", "modelplane-system", labels="modelplane.ai/record"):
             west.objects.delete("v1", "ConfigMap", record["metadata"]["name"], "modelplane-system")
         if lost:
@@ -174,7 +190,12 @@ def test_the_replicas_of_another_fleet_are_not_adopted(live: LiveFleet) -> None:
     (other / "fleet.yaml").write_text(
         (CLUSTERS + SOLO).replace('"namespace": "team"', '"namespace": "others"').replace('"solo"', '"theirs"')
     )
-    mine = [f"-e{json.dumps({'fleet_resources': [str(other)], 'fleet_build': str(live.folder / 'theirs'), 'fleet_name': 'theirs'})}"]
+    variables = {
+        "fleet_resources": [str(other)],
+        "fleet_build": str(live.folder / "theirs"),
+        "fleet_name": "theirs",
+    }
+    mine = [f"-e{json.dumps(variables)}"]
     live.run("reconcile", *mine).ok()
     try:
         before = uids(live)

@@ -205,7 +205,9 @@ def wire(observed: Observed) -> dict[str, Any]:
                 for place, keys in sorted(observed.secret_keys.items())
             ],
             **({"unread": observed.unread} if observed.unread else {}),
-            **({"known": {name: list(each) for name, each in sorted(observed.known.items())}} if observed.known else {}),
+            **(
+                {"known": {name: list(each) for name, each in sorted(observed.known.items())}} if observed.known else {}
+            ),
             "controller": _component_wire(observed.controller),
         },
         "clusters": {name: _cluster_wire(cluster) for name, cluster in sorted(observed.clusters.items())},
@@ -318,7 +320,18 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     found = _map(
         value,
         path,
-        *("unreachable", "declared", "provisioned", "stack", "nodes", "version", "openshift", "budgets", "applied", "objects"),
+        *(
+            "unreachable",
+            "declared",
+            "provisioned",
+            "stack",
+            "nodes",
+            "version",
+            "openshift",
+            "budgets",
+            "applied",
+            "objects",
+        ),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")

@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import deletion, is_stuck
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     REPLICAS_NOTE,
     Entry,
@@ -273,6 +275,17 @@ class _Run:
         self._gone = self._unwanted(self._desired)
         self._shared = self._left_to_others(self._desired)
         self._refuse_newer_replicas()
+        self._note_deletions()
+
+    def _note_deletions(self) -> None:
+        """Note desired objects that are being deleted in check mode, because they have results otherwise, and others that
+        have been for long."""
+        now = datetime.now(UTC)
+        self.notes += [
+            f"{key} {deletion(live, now)}"
+            for key, live in self.live.objects.items()
+            if (is_stuck(live, now) if key not in self._desired else going(live) and self.options.check_mode)
+        ]
 
     def _refuse_newer_replicas(self) -> None:
         """Raise DecisionError if replicas would be removed that a run applied which the state of the fleet does not

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import deletion, is_stuck
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import REPLICAS_NOTE, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
@@ -144,6 +145,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     others = inventory.others if inventory else {}
     found = [value for value in _composed(client) if Key.of(value) not in others]
     pods = _pods(client, found)
+    ending = [*found, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
@@ -154,6 +156,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
     warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
+    warnings += deletion_warnings(ending)
     pools = _pools(nodes)
     entry: dict[str, Any] = {
         "unreachable": "",
@@ -195,6 +198,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     )
 
 
+def deletion_warnings(values: Iterable[Object]) -> list[str]:
+    """Return a warning for each object that has been being deleted for long."""
+    return [f"{Key.of(value)} {deletion(value, clock())}" for value in values if is_stuck(value, clock())]
+
+
 def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore | None, list[str]]:
     """Return the inventory of a fleet, None for one that was not read, and why it could not be read."""
     if not fleet:
@@ -212,6 +220,14 @@ def listed(client: Client, api_version: str, kind: str, **selection: str) -> Seq
     try:
         return client.list(api_version, kind, **(selection or {"labels": OURS})).items
     except NotServed:
+        return ()
+
+
+def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[Object]:
+    """The objects of a kind with our label; none when they may not be read."""
+    try:
+        return listed(client, api_version, kind)
+    except Forbidden:
         return ()
 
 

@@ -32,8 +32,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.invent
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     clock,
+    deletion_warnings,
     failing_pods,
     listed,
+    listed_if_allowed,
     read_inventory,
     reason,
     selectors,
@@ -84,6 +86,9 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
         if value["kind"] == "Deployment" and unsettled(value)
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
+    kinds = (("v1", "Namespace"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
+    more = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
+    ending = deletion_warnings([*resources, *ours, *more])
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
@@ -102,7 +107,14 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
         },
         version=".".join(map(str, version)),
         failing_pods=failing_pods(pods),
-        warnings=[*client.warnings, *warnings, *unread, *unread_inventory, *([_UNKNOWN.format(unknown)] if unknown else [])],
+        warnings=[
+            *client.warnings,
+            *warnings,
+            *unread,
+            *unread_inventory,
+            *ending,
+            *([_UNKNOWN.format(unknown)] if unknown else []),
+        ],
         requests=sum(client.requests.values()),
         resources=resources,
         secret_versions=versions,

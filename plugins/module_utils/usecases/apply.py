@@ -52,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 
@@ -308,9 +309,7 @@ def _packed_states(
             files = build.files(target.name, target.folder)
             made_of = json.dumps([files.digest, copies, sorted(held), is_blocked, history], sort_keys=True)
             if target.name not in known or known[target.name][0] != made_of:
-                state = DesiredState(
-                    files.objects(), copies, held, is_blocked, replicas.get(target.name, ()), history
-                )
+                state = DesiredState(files.objects(), copies, held, is_blocked, replicas.get(target.name, ()), history)
                 known[target.name] = made_of, packed(state)
             found[target.name] = known[target.name][1]
         except StoreError as error:

@@ -168,8 +168,8 @@ class Outcome:
     """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
     about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
     `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
-    one was asked, `survey` has the losses that were tried. `history`: digests of the ModelReplicas that runs planned for
-    each workload cluster, this one included."""
+    one was asked, `survey` has the losses that were tried. `history`: digests of the ModelReplicas that runs, this one
+    included, planned for each workload cluster."""
 
     plan: Plan
     loaded: Loaded
@@ -432,8 +432,9 @@ def _history(before: Mapping[str, str]) -> dict[str, list[str]]:
 def _recovered(
     settings: Settings, loaded: Loaded, state: last_run.State, observed: Observed | None
 ) -> tuple[Loaded, last_run.State, list[str]]:
-    """Return the manifests and the state with replicas that only clusters know, and warnings of these. Raises StoreError
-    for replicas that cannot be adopted, unless they may be removed."""
+    """Return the manifests and the state with replicas that only clusters know, and warnings of these.
+
+    Raises StoreError for replicas that cannot be adopted, unless they may be removed."""
     resources = (*loaded.resources, *loaded.unresolved)
     found = recover(state.existing, state.history, observed, resources, loaded.invalid)
     problem = found.problem(state.place)

@@ -142,9 +142,7 @@ def recover(
         known = {ref.name for ref in manifests if ref.kind == api.InferenceCluster.KIND}
         unread = tuple(sorted(known - answered.keys()))
     kept = [each for each in existing if (each.namespace, each.name) not in found.dropped]
-    return Recovery(
-        [*kept, *found.replicas], tuple(found.adopted), tuple(found.refused), frozenset(newer), unread
-    )
+    return Recovery([*kept, *found.replicas], tuple(found.adopted), tuple(found.refused), frozenset(newer), unread)
 
 
 def _is_unknown(applied: AppliedReplicas | None, history: Sequence[str]) -> bool:
