@@ -11,6 +11,7 @@ last run.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -180,9 +181,13 @@ def _adopt(
 ) -> None:
     """Take over the ModelReplicas of a cluster that is newer than the state, as far as they run."""
     running = _running(cluster)
-    values = cluster.applied.replicas if cluster.applied else ()
-    recorded = [each for each in map(api.parse, values) if isinstance(each, api.ModelReplica)]
+    recorded = _recorded(cluster)
     applied = {_labels(each.namespace, each.name) for each in recorded}
+    found.refused += [
+        UnknownReplica(name, *_named(workload), serving, "its record cannot be read")
+        for key, (workload, serving) in sorted(running.items())
+        if key not in applied and key in _unreadable(cluster)
+    ]
     found.dropped |= {key for key in before if _labels(*key) not in applied and _labels(*key) not in running}
     for each in recorded:
         labels = _labels(each.namespace, each.name)
@@ -199,6 +204,24 @@ def _adopt(
         else:
             why = "neither the manifests nor the state have its deployment" if deployment else "it has no manifest"
             found.refused.append(replace(unknown, reason=why))
+
+
+def _recorded(cluster: ObservedCluster) -> list[api.ModelReplica]:
+    """Return the ModelReplicas of a cluster's record that are valid."""
+    found = []
+    for value in cluster.applied.replicas if cluster.applied else ():
+        with contextlib.suppress(api.InvalidResource):
+            resource = api.parse(value)
+            found += [resource] if isinstance(resource, api.ModelReplica) else []
+    return found
+
+
+def _unreadable(cluster: ObservedCluster) -> set[tuple[str, str]]:
+    """Return the labels of the objects in a cluster's record that are no valid ModelReplicas."""
+    valid = {(each.namespace, each.name) for each in _recorded(cluster)}
+    values = cluster.applied.replicas if cluster.applied else ()
+    keys = {(text(each, "metadata", "namespace"), text(each, "metadata", "name")) for each in values}
+    return {_labels(*key) for key in keys - valid}
 
 
 def _is_declared(replica: api.ModelReplica, manifests: Collection[Ref]) -> bool:
