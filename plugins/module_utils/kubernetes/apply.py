@@ -278,8 +278,8 @@ class _Run:
         self._note_deletions()
 
     def _note_deletions(self) -> None:
-        """Note desired objects that are being deleted in check mode, because they have results otherwise, and others that
-        have been for long."""
+        """Note desired objects that are being deleted in check mode, because they have results otherwise, and others
+        that have been for long."""
         now = datetime.now(UTC)
         self.notes += [
             f"{key} {deletion(live, now)}"

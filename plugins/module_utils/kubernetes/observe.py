@@ -138,8 +138,8 @@ def reason(error: ApiError) -> str:
 
 
 def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
-    """Read a cluster, with the inventory of a fleet if it is named. Raises ApiError when it does not answer, or does not let us read what is ours: half a snapshot
-    would count what it left out as gone."""
+    """Read a cluster, with the inventory of a fleet if it is named. Raises ApiError when it does not answer, or
+    does not let us read what is ours: half a snapshot would count what it left out as gone."""
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
     others = inventory.others if inventory else {}

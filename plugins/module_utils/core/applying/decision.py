@@ -97,9 +97,9 @@ class DesiredState:
 
     `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
     that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
-    others serve elsewhere, so that nothing is waited for. `replicas` are the ModelReplicas that the objects were composed
-    from, `history` the digests of those that runs planned, the newest last (`core/planning/recovery.py`); None if the
-    build does not have them.
+    others serve elsewhere, so that nothing is waited for. `replicas` are the ModelReplicas from which the objects were
+    composed, `history` the digests of those that runs planned, the newest last (`core/planning/recovery.py`); None if
+    the build does not have them.
     """
 
     objects: Sequence[Object] = ()

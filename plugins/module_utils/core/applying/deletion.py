@@ -30,7 +30,7 @@ def is_stuck(live: Object | None, now: datetime) -> bool:
 
 
 def deletion(live: Object, now: datetime) -> str:
-    """Return that an object is being deleted, its age since then, its finalizers, and the conditions that explain it."""
+    """Return since when an object is being deleted, with its finalizers and the conditions that explain it."""
     since = text(live, "metadata", "deletionTimestamp")
     age = _age(since, now)
     metadata, spec = fields(live, "metadata"), fields(live, "spec")

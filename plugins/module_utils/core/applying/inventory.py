@@ -8,9 +8,9 @@ object; both are empty until the object was applied, and always for Secrets, who
 that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
 two versions are never mixed.
 
-An inventory also has notes: lines `["note", name, chunk]`, whose chunks are a compressed JSON value. The note `replicas`
-of a workload cluster has the ModelReplicas that were applied there, the note `known` of the control cluster the digests
-of the ModelReplicas that runs planned for each workload cluster (`core/planning/recovery.py`).
+An inventory also has notes: lines `["note", name, chunk]`, whose chunks are a compressed JSON value. The note
+`replicas` of a workload cluster has the ModelReplicas that were applied there, the note `known` of the control cluster
+the digests of the ModelReplicas that runs planned for each workload cluster (`core/planning/recovery.py`).
 """
 
 from __future__ import annotations

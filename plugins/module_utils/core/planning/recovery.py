@@ -12,12 +12,13 @@ last run.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     AppliedReplicas,
@@ -33,6 +34,7 @@ History = Mapping[str, Sequence[str]]
 """Digests of the ModelReplicas that runs planned for each workload cluster, oldest first."""
 
 _MOST_LINES = 20
+_DIGEST_DIGITS = 20
 # Runs that do not observe a cluster never learn what was applied there. Forgetting a digest is safe: what a cluster
 # has is then taken for newer, and stays.
 _MOST_DIGESTS = 50
@@ -278,12 +280,15 @@ def replicas_of(objects: Iterable[Object]) -> dict[str, list[Object]]:
 
 def replicas_digest(replicas: Iterable[Object]) -> str:
     """Return the digest of the ModelReplicas of a cluster, without their labels and annotations."""
-    return digest(
-        sorted(
-            [text(each, "metadata", "namespace"), text(each, "metadata", "name"), digest(each["spec"])]
-            for each in replicas
+    found = sorted(
+        json.dumps(
+            [text(each, "metadata", "namespace"), text(each, "metadata", "name"), each["spec"]],
+            sort_keys=True,
+            separators=(",", ":"),
         )
+        for each in replicas
     )
+    return sha256("\n".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 
 
 def next_history(

@@ -80,7 +80,10 @@ def test_a_key_does_not_distinguish_versions() -> None:
 
 
 def test_notes_are_read_as_they_were_written_and_are_no_objects() -> None:
-    notes = {"replicas": {"digest": "ab", "replicas": [{"name": f"replica-{n}-{n * 7919}"} for n in range(30_000)]}, "known": {}}
+    notes = {
+        "replicas": {"digest": "ab", "replicas": [{"name": f"replica-{n}-{n * 7919}"} for n in range(30_000)]},
+        "known": {},
+    }
     parts = to_parts(record(40), notes=notes)
     assert of_parts(reversed(parts)) == (record(40), notes)
     assert {key for part in parts for key in readable_entries(part)} == set(record(40))

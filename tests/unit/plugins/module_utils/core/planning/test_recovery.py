@@ -94,7 +94,9 @@ def test_an_empty_state_adopts_what_runs() -> None:
 
 
 def test_what_was_recorded_and_does_not_run_is_not_adopted() -> None:
-    assert [each.name for each in recovered([], {}, {"west": cluster(A, B, running=("b",)), "east": EAST}).existing] == ["b"]
+    assert [
+        each.name for each in recovered([], {}, {"west": cluster(A, B, running=("b",)), "east": EAST}).existing
+    ] == ["b"]
 
 
 def test_a_state_that_knows_what_a_cluster_has_is_right() -> None:
