@@ -154,7 +154,7 @@ def test_a_deployment_that_is_deleted_while_its_cluster_is_away_is_removed_later
 
 def test_an_old_build_folder_does_not_remove_what_runs(live: LiveFleet) -> None:
     shutil.copytree(live.folder / "build", live.folder / "old")
-    live.write("fleet.yaml", CLUSTERS + fleets.deployment("solo", 3) + BOTH[len(SOLO) :])
+    live.write("fleet.yaml", CLUSTERS + fleets.deployment("solo", 3, clusterSelector=WEST) + BOTH[len(SOLO) :])
     live.run("reconcile").ok()
     before = uids(live)
     assert len(before) == 4

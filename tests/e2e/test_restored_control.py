@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 
@@ -31,12 +32,22 @@ def restore(live: LiveFleet, backup: Backup, *, with_inventory: bool) -> None:
         if (kind, namespace, name) not in backup or kind == "ConfigMap":
             live.control.objects.delete(VERSIONS[kind], kind, name, namespace)
     until("they are gone", lambda: not (set(left) - set(backup)) & set(live.ours(live.control)), 60)
-    for (kind, *_), value in backup.items():
-        if kind == "Namespace" or (kind == "ConfigMap" and not with_inventory):
-            continue
-        metadata = {key: each for key, each in value["metadata"].items() if key not in VOLATILE}
-        live.control.apply({**{key: each for key, each in value.items() if key != "status"}, "metadata": metadata})
+    restored = [
+        _without_volatile(value)
+        for (kind, *_), value in backup.items()
+        if kind != "Namespace" and (kind != "ConfigMap" or with_inventory)
+    ]
+    path = live.folder / "backup.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": restored}))
+    # As a backup of etcd has it, all fields are those of the manager that applied them.
+    options = ("--server-side", "--field-manager=modelplane.fleet", "--force-conflicts")
+    live.kubectl("apply", *options, "-f", str(path))
     shutil.rmtree(live.folder / "build", ignore_errors=True)
+
+
+def _without_volatile(value: Object) -> Object:
+    metadata = {key: each for key, each in value["metadata"].items() if key not in VOLATILE}
+    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": metadata}
 
 
 @pytest.fixture(autouse=True)
