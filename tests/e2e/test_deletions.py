@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import write
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Object, Run, kubectl
 from ansible_collections.modelplane.fleet.tests.e2e.observing import engines
@@ -74,8 +73,7 @@ def _patch(plane: ControlPlane, value: Object, finalizers: str) -> None:
     kubectl(plane, "patch", resource or value["kind"], metadata["name"], *place, "--type=merge", "-p", patch)
 
 
-def test_a_held_object_fails_every_run(live: LiveFleet, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "GONE_SECONDS", 3.0)
+def test_a_held_object_fails_every_run(live: LiveFleet, held: str) -> None:
     checked = live.run("reconcile", "--check")
     assert held in checked.output
     assert "is being deleted since" in checked.output

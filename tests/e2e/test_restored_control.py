@@ -88,7 +88,7 @@ def test_a_backup_from_before_a_scale_up(live: LiveFleet) -> None:
     assert uids(live) == before
 
 
-def test_a_number_that_an_autoscaler_had_set_is_that_of_the_clusters(live: LiveFleet) -> None:
+def test_a_number_that_an_autoscaler_had_set_is_needed(live: LiveFleet) -> None:
     live.write("fleet.yaml", BASE + fleets.deployment("solo"))
     live.run("reconcile").ok()
     backup = live.ours(live.control)
@@ -97,6 +97,11 @@ def test_a_number_that_an_autoscaler_had_set_is_that_of_the_clusters(live: LiveF
     before = uids(live)
     assert len(before) == 4
     restore(live, backup, with_inventory=True)
+    stopped = live.run("reconcile")
+    assert stopped.code != 0
+    assert "runs 3 replicas" in stopped.output
+    assert uids(live) == before
+    live.kubectl("-n", "team", "scale", "md/solo", "--replicas=3")
     live.run("reconcile").ok()
     assert uids(live) == before
 

@@ -45,6 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import (
     History,
+    Recovery,
     next_history,
     recover,
     replica_counts,
@@ -396,7 +397,7 @@ def _fleet(
             routed=last_run.routed(before),
             history=_history(before),
         )
-        loaded, state, warnings = _recovered(settings, loaded, state, observed)
+        state, warnings = _recovered(settings, loaded, state, observed)
         published: Sequence[Object] = ()
         if settings.control_unread:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
@@ -417,7 +418,7 @@ def _fleet(
     lacks = partial(control.lacks, built=partial(_built, before))
     known = (control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects())
     state = last_run.State(*known, "control", control.routed(), observed.known)
-    loaded, state, warnings = _recovered(settings, loaded, state, observed)
+    state, warnings = _recovered(settings, loaded, state, observed, control.replicas)
     return _scaled(loaded, control.replicas), state, published, observed, warnings
 
 
@@ -430,26 +431,44 @@ def _history(before: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _recovered(
-    settings: Settings, loaded: Loaded, state: last_run.State, observed: Observed | None
-) -> tuple[Loaded, last_run.State, list[str]]:
-    """Return the manifests and the state with replicas that only clusters know, and warnings of these.
+    settings: Settings,
+    loaded: Loaded,
+    state: last_run.State,
+    observed: Observed | None,
+    scaled: Callable[[Ref], int | None] | None = None,
+) -> tuple[last_run.State, list[str]]:
+    """Return the state with replicas that only clusters know, and warnings of these. `scaled` returns the number of
+    replicas that the control cluster has for a deployment.
 
     Raises StoreError for replicas that cannot be adopted, unless they may be removed."""
     resources = (*loaded.resources, *loaded.unresolved)
     found = recover(state.existing, state.history, observed, resources, loaded.invalid)
-    problem = found.problem(state.place)
-    if problem and settings.unknown == "stop":
-        raise StoreError(problem)
-    warnings = found.adopted_lines() + ([problem] if problem and settings.unknown == "show" else [])
-    if not found.newer:
-        return loaded, state, warnings
+    problems = [each for each in (found.problem(state.place),) if each]
+    if found.newer and scaled is not None:
+        problems += _lost_numbers(resources, found, scaled)
+    if problems and settings.unknown == "stop":
+        raise StoreError("\n".join(problems))
+    warnings = found.adopted_lines() + (problems if settings.unknown == "show" else [])
+    return replace(state, existing=found.existing), warnings
+
+
+def _lost_numbers(resources: Iterable[api.Resource], found: Recovery, scaled: Callable[[Ref], int | None]) -> list[str]:
+    """Return the problems of deployments that run more replicas than the control cluster has.
+
+    These are deployments whose manifests leave the number to the control cluster."""
     running = replica_counts(found.existing)
-
-    def replicas(ref: Ref) -> int | None:
-        # Clusters know best how many replicas an autoscaler wanted.
-        return running.get((ref.namespace, label_value(ref.name)))
-
-    return _scaled(loaded, replicas), replace(state, existing=found.existing), warnings
+    problems = []
+    for each in resources:
+        if isinstance(each, api.ModelDeployment) and "replicas" not in each.spec.model_fields_set:
+            number = running[each.namespace, label_value(each.name)]
+            if number > (scaled(each.ref) or 1):
+                problems.append(
+                    f"deployment {each.namespace}/{each.name} runs {count(number, 'replica')}, a number that its "
+                    "manifest leaves to the control cluster, which lost it. Nothing was changed. Set spec.replicas in "
+                    f"the manifest, run kubectl scale -n {each.namespace} md/{each.name} --replicas={number}, or set "
+                    "fleet_remove_unknown to true"
+                )
+    return problems
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:

@@ -132,19 +132,23 @@ def recover(
         if isinstance(each, api.ModelReplica):
             before.setdefault(each.spec.cluster_name, {})[each.namespace, each.name] = each
     answered = {name: each for name, each in observed.clusters.items() if not (each.unreachable or each.declared)}
-    differing = {name for name, each in answered.items() if _is_unknown(each.applied, history.get(name, ()))}
-    newer = {name for name in differing if _has_other_replicas(answered[name], before.get(name, {}))}
+    unknown = {name for name, each in answered.items() if _is_unknown(each.applied, history.get(name, ()))}
+    newer = {name for name in unknown if _has_other_replicas(answered[name], before.get(name, {}))}
     found = _Found()
     for name, cluster in sorted(answered.items()):
         if cluster.applied is not None and not cluster.applied.digest:
             found.refused += _unrecorded(name, cluster, before.get(name, {}), manifests)
-        elif newer and name in differing:
+        elif newer and name in unknown:
             _adopt(found, name, cluster, before.get(name, {}), manifests)
     unread: tuple[str, ...] = ()
     if newer:
         known = {ref.name for ref in manifests if ref.kind == api.InferenceCluster.KIND}
         unread = tuple(sorted(known - answered.keys()))
-    kept = [each for each in existing if (each.namespace, each.name) not in found.dropped]
+    kept = [
+        each
+        for each in existing
+        if not isinstance(each, api.ModelReplica) or (each.namespace, each.name) not in found.dropped
+    ]
     return Recovery([*kept, *found.replicas], tuple(found.adopted), tuple(found.refused), frozenset(newer), unread)
 
 
