@@ -135,6 +135,13 @@ options:
       - When V(false), an edit changes all replicas on these clusters at once.
     type: bool
     default: false
+  remove_unknown:
+    description:
+      - Whether replicas may be removed that run on clusters, but that neither the manifests nor the state of the fleet
+        have, for example after a build folder was lost.
+      - When V(false), such replicas fail the module before anything changes.
+    type: bool
+    default: false
   table_width:
     description:
       - Longest line of RV(table) and RV(services), at least 60.

@@ -38,6 +38,13 @@ options:
       - Only its owner can read it. It contains no values of Secrets, only the names of keys with a value.
       - It is written atomically, and only when it changes. In check mode it is not written.
     type: path
+  fleet:
+    description:
+      - Name of the fleet, as in M(modelplane.fleet.apply). Its inventory on each cluster has the ModelReplicas that
+        were applied there, which a plan adopts if the state of the fleet was lost.
+      - Workloads of other fleets are left out.
+    type: str
+    default: default
   others:
     description:
       - Names of further clusters of the fleet that are not part of this run, as with C(--limit).
@@ -206,6 +213,7 @@ ARGUMENTS: dict[str, Any] = {
         "resources": {"type": "list", "elements": "path", "default": []},
         "chdir": {"type": "path"},
         "path": {"type": "path"},
+        "fleet": {"type": "str", "default": "default"},
         **observed_fleet.UNREAD,
     },
     "supports_check_mode": True,

@@ -85,6 +85,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_allow_empty": {"type": "bool"},
     "fleet_allow_outage": {"type": "bool"},
     "fleet_rollout_staged": {"type": "bool"},
+    "fleet_remove_unknown": {"type": "bool"},
     "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     **{

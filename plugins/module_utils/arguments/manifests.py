@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils import progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
@@ -71,6 +71,7 @@ BUILD: dict[str, Any] = {
     "allow_empty": {"type": "bool", "default": False},
     "allow_outage": {"type": "bool", "default": False},
     "staged": {"type": "bool", "default": False},
+    "remove_unknown": {"type": "bool", "default": False},
     "observations": {"type": "path"},
     "prices": {"type": "path"},
     "rollout": {"type": "int", "default": 1},
@@ -142,8 +143,15 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
         hosts=tuple(params.get("hosts") or ()),
         control_unread=params.get("control_unread") or False,
         staged="step" if params.get("staged") else "",
+        unknown=_unknown(params),
         progress=progress.of(module),
     )
+
+
+def _unknown(params: Mapping[str, Any]) -> Literal["stop", "show", "remove"]:
+    if params.get("remove_unknown"):
+        return "remove"
+    return "show" if params.get("view") == "status" else "stop"
 
 
 def endpoint_hosts(module: AnsibleModule) -> AllowedHosts:

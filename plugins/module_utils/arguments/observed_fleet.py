@@ -39,6 +39,7 @@ def observe(params: Mapping[str, Any], before: FleetSnapshot | None = None, *, w
         declared=params["declared"],
         width=forks(params),
         write_cache=write_cache,
+        fleet=params.get("fleet") or "",
     )
 
 

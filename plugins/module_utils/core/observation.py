@@ -9,6 +9,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
       objects: [<Kubernetes object>, ...]
       secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]  # labels: {...} where they count
       unread: ""                                 # why it is not known which callers have keys; only where some may
+      known: {<InferenceCluster>: [<digest>]}    # of the ModelReplicas that runs planned; {} for no record
       controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
     clusters:
       <InferenceCluster>:
@@ -20,6 +21,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         cordoned: {<pool>: [gpu-0]}              # those of them that are cordoned; only where some are
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
+        applied: {digest: ..., replicas: [...]}  # the ModelReplicas of the last apply; {} for no record, absent: unread
         objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
     accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
 
@@ -78,6 +80,15 @@ class ObservedBudget:
 
 
 @dataclass(frozen=True)
+class AppliedReplicas:
+    """The ModelReplicas that were last applied to a cluster, with their digest; empty for a cluster without a record of
+    them."""
+
+    digest: str = ""
+    replicas: tuple[Object, ...] = ()
+
+
+@dataclass(frozen=True)
 class ObservedCluster:
     """Observed state of one workload cluster.
 
@@ -86,6 +97,7 @@ class ObservedCluster:
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
     `nodes` are the numbers of nodes per pool that are Ready, `cordoned` the names of those of them that are cordoned.
     `version` is that of Kubernetes. `openshift`: whether it is OpenShift. `budgets` are those that its gateway has.
+    `applied` is None if the record of the cluster was not read.
     """
 
     unreachable: str = ""
@@ -97,6 +109,7 @@ class ObservedCluster:
     version: str = ""
     openshift: bool = False
     budgets: tuple[ObservedBudget, ...] = ()
+    applied: AppliedReplicas | None = None
     cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def schedulable(self, pool: str) -> int:
@@ -118,7 +131,8 @@ class Observed:
     """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
     `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control cluster, `secret_labels` the
     labels of those with keys of callers, `unread` why those could not be read. `controller` is the controller of the
-    control gateway. `accounts` are those in clouds."""
+    control gateway. `known` are the digests of the ModelReplicas that runs planned for each cluster. `accounts` are
+    those in clouds."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -127,6 +141,7 @@ class Observed:
     controller: Component = field(default_factory=Component)
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
     unreachable: str = ""
+    known: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     accounts: tuple[Account, ...] = ()
 
     @property
@@ -153,7 +168,7 @@ class ObservationError(Exception):
 def parse(document: Any) -> Observed:
     """The observation that a document describes. Raises ObservationError."""
     top = _map(document, "", "control", "clusters", "accounts")
-    control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "unread", "controller")
+    control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "unread", "known", "controller")
     clusters = _map(top.get("clusters"), "clusters")
     return Observed(
         unreachable=_text(control.get("unreachable"), "control.unreachable"),
@@ -162,6 +177,7 @@ def parse(document: Any) -> Observed:
         secret_labels=_secret_labels(control.get("secrets"), "control.secrets"),
         unread=_text(control.get("unread"), "control.unread"),
         controller=_component(control.get("controller"), "control.controller"),
+        known=_known(control.get("known"), "control.known"),
         clusters={name: _cluster(clusters[name], field_path("clusters", name)) for name in sorted(clusters)},
         accounts=accounts(document),
     )
@@ -207,6 +223,9 @@ def wire(observed: Observed) -> dict[str, Any]:
                 for place, keys in sorted(observed.secret_keys.items())
             ],
             **({"unread": observed.unread} if observed.unread else {}),
+            **(
+                {"known": {name: list(each) for name, each in sorted(observed.known.items())}} if observed.known else {}
+            ),
             "controller": _component_wire(observed.controller),
         },
         "clusters": {name: _cluster_wire(cluster) for name, cluster in sorted(observed.clusters.items())},
@@ -246,8 +265,15 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
         **({"budgets": [budget_wire(budget) for budget in cluster.budgets]} if cluster.budgets else {}),
+        **(_applied_wire(cluster.applied) if cluster.applied is not None else {}),
         "objects": [dict(value) for value in cluster.objects],
     }
+
+
+def _applied_wire(applied: AppliedReplicas) -> dict[str, Any]:
+    if not applied.digest:
+        return {"applied": {}}
+    return {"applied": {"digest": applied.digest, "replicas": [dict(value) for value in applied.replicas]}}
 
 
 def budget_wire(budget: ObservedBudget) -> dict[str, Any]:
@@ -318,7 +344,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         value,
         path,
         *("unreachable", "declared", "provisioned", "stack", "nodes", "cordoned", "version", "openshift", "budgets"),
-        "objects",
+        *("applied", "objects"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -341,6 +367,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
         budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
+        applied=_applied(found["applied"], f"{path}.applied") if "applied" in found else None,
     )
     if not cluster.unreachable and found.get("objects") is None:
         # A cluster that was never read must not count as "nothing runs there".
@@ -357,6 +384,22 @@ def _cordoned(value: Any, path: str) -> dict[str, tuple[str, ...]]:
             _text(name, f"{place}[{index}]", required=True) for index, name in enumerate(_list(names, place))
         )
     return found
+
+
+def _applied(value: Any, path: str) -> AppliedReplicas:
+    found = _map(value, path, "digest", "replicas")
+    replicas = _objects(found.get("replicas"), f"{path}.replicas")
+    return AppliedReplicas(_text(found.get("digest"), f"{path}.digest"), tuple(replicas))
+
+
+def _known(value: Any, path: str) -> dict[str, tuple[str, ...]]:
+    return {
+        name: tuple(
+            _text(digest, f"{entry_path(path, name)}[{index}]", required=True)
+            for index, digest in enumerate(_list(digests, entry_path(path, name)))
+        )
+        for name, digests in _map(value, path).items()
+    }
 
 
 def _budgets(value: Any, path: str) -> tuple[ObservedBudget, ...]:

@@ -11,16 +11,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
+    deletion,
+    is_being_deleted,
+    is_stuck,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
+    REPLICAS_NOTE,
+    Entry,
+    Key,
+    Notes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Scope
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY, ordered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Delete
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.compare import AS_IT_IS, Comparison
@@ -52,6 +65,8 @@ class Options:
     `wait_unchanged` only those that this run changed.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
+    `notes` are those of the inventory, None for the ones that it has. `known`: digests of ModelReplicas that the state
+    of the fleet knows; a cluster whose inventory has others is newer, and none of its replicas is removed.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
     ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
     read before it began is read again. It ends before this run waits until objects are ready.
@@ -69,6 +84,8 @@ class Options:
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
     orphans: bool = True
     definitions: bool = False
+    notes: Notes | None = None
+    known: frozenset[str] | None = None
     pending_api_groups: frozenset[str] = frozenset()
     progress: Progress = unseen
     locked: Callable[[], AbstractContextManager[None]] | None = None
@@ -83,6 +100,8 @@ class Applied:
     notes: tuple[str, ...] = ()
     requests: Mapping[str, int] = field(default_factory=dict)
     plan: ChangePlan = field(default_factory=ChangePlan)
+    differs: bool = False
+    """An object, or the inventory, was not as desired; so is an object that is being deleted."""
 
     @property
     def changed(self) -> bool:
@@ -104,7 +123,7 @@ def apply(client: Client, desired: Sequence[Object], options: Options) -> Applie
     before = Counter(client.requests)
     complete = _complete(desired)
     run = _Run(client, options, complete)
-    if options.locked is None or options.check_mode or not run.plan.has_changes:
+    if options.locked is None or options.check_mode or not run.differs:
         results = run.execute()
     else:
         with options.locked():
@@ -114,7 +133,7 @@ def apply(client: Client, desired: Sequence[Object], options: Options) -> Applie
     spent = Counter(client.requests)
     spent.subtract(before)
     requests = {verb: count for verb, count in spent.items() if count}
-    return Applied(tuple(results), tuple(run.notes), requests, run.plan)
+    return Applied(tuple(results), tuple(run.notes), requests, run.plan, run.differs)
 
 
 def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
@@ -156,6 +175,47 @@ class _Run:
         )
         self._observed = self._comparison.read(desired)
         self.plan = plan(self._comparison.desired, self._observed, self._scope)
+        self._refuse_newer_replicas()
+        self._note_deletions()
+
+    @property
+    def differs(self) -> bool:
+        """Return whether an object, or the inventory, is not as desired."""
+        return self.plan.has_changes or self._has_other_notes()
+
+    def _has_other_notes(self) -> bool:
+        store = self._comparison.store
+        return self._options.notes not in (None, store.notes) and bool(self._comparison.desired or store.own)
+
+    def _note_deletions(self) -> None:
+        """Note desired objects that are being deleted in check mode, because they have results otherwise, and others
+        that have been for long."""
+        now, desired = datetime.now(UTC), self._comparison.desired
+        self.notes += [
+            f"{key} {deletion(live, now)}"
+            for key, live in self._comparison.live.objects.items()
+            if (is_stuck(live, now) if key not in desired else is_being_deleted(live) and self._options.check_mode)
+        ]
+
+    def _refuse_newer_replicas(self) -> None:
+        """Raise DecisionError if replicas would be removed that a run applied which the state of the fleet does not
+        know."""
+        note, known = self._comparison.store.notes.get(REPLICAS_NOTE), self._options.known
+        if known is None or not isinstance(note, dict) or note.get("digest") in known:
+            return
+        live = self._comparison.live.objects
+        gone = (
+            live[step.key]
+            for step in (*self.plan.steps, *self.plan.last)
+            if isinstance(step, Delete) and step.key in live
+        )
+        replicas = (fields(value, "metadata", "labels").get(names.REPLICA_LABEL) for value in gone)
+        if removed := sorted({str(name) for name in replicas if name}):
+            raise DecisionError(
+                f"cluster {self._client.name} was applied from another state of the fleet than this build, which would "
+                f"remove {count(len(removed), 'replica')} there ({some(removed)}): restore the build folder, or run "
+                "reconcile, which adopts what runs"
+            )
 
     def execute(self) -> list[Result]:
         """Run the plan. Return the results of namespaces of users, desired objects and deletions, in this order."""
@@ -169,6 +229,7 @@ class _Run:
             self._options.held,
             partial=not self._options.prune,
             notes=self.notes,
+            own_notes=self._options.notes if self._has_other_notes() else None,
         )
         executor = Executor(self._sender, conditions, NoInventory() if self._options.check_mode else inventory)
         results = dict(executor.run(self.plan))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import writers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
@@ -15,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.diffe
     Refusal,
     Scope,
     is_certificate,
-    is_ending,
     to_prune,
     yielding,
 )
@@ -162,7 +162,9 @@ class Comparison:
 
     def _forget_what_goes_with_its_namespace(self) -> None:
         """Forget objects in namespaces that are being deleted, as they have to be created again."""
-        ending = {key.name for key, live in self.live.objects.items() if key.kind == NAMESPACE and is_ending(live)}
+        ending = {
+            key.name for key, live in self.live.objects.items() if key.kind == NAMESPACE and is_being_deleted(live)
+        }
         self.sender.new_namespaces |= ending
         for key in [key for key in self.live.objects if key.namespace in ending]:
             del self.live.objects[key]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
@@ -17,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
     RouteCondition,
     Unused,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import is_ending
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
@@ -132,7 +132,9 @@ class Conditions:
                 items = self.client.list(api_version, kind).items
             except NotServed:
                 continue
-            found += [str(Key.of(value)) for value in items if not is_ending(value) and Key.of(value) not in removed]
+            found += [
+                str(Key.of(value)) for value in items if not is_being_deleted(value) and Key.of(value) not in removed
+            ]
         return f"there is still {listed(found)}" if found else ""
 
     # Routes
@@ -189,4 +191,4 @@ def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
         key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS
     )
     owned = bool(entries(value, "metadata", "ownerReferences"))
-    return not (standard or owned or is_ending(value) or key in removed)
+    return not (standard or owned or is_being_deleted(value) or key in removed)

@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     Inventory,
     InventoryError,
     Key,
+    Notes,
     of_parts,
     readable_entries,
     to_parts,
@@ -57,7 +58,8 @@ class RecordStore:
     """The record of one fleet and scope on one API server.
 
     `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
-    `others` says of every object of the other records whose it is, `shared` which of them both desire.
+    `others` says of every object of the other records whose it is, `shared` which of them both desire. `notes` are
+    those of the own record.
     """
 
     client: Client
@@ -66,6 +68,7 @@ class RecordStore:
     own: dict[Key, Entry] | None = None
     error: str = ""
     others: Mapping[Key, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=dict)
     shared: frozenset[Key] = frozenset()
     _parts: dict[str, Object] = field(default_factory=dict)
 
@@ -79,10 +82,10 @@ class RecordStore:
             place = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
             records.setdefault(place, {})[part["metadata"]["name"]] = part
         self._parts = records.pop((self.fleet, names.label_value(self.scope)), {})
-        self.own, self.error = None, ""
+        self.own, self.notes, self.error = None, {}, ""
         if self._parts:
             try:
-                self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
+                self.own, self.notes = of_parts(text(part, "data", _DATA) for part in self._parts.values())
             except InventoryError as error:
                 self.error = f"the record {self._name(1)} cannot be read: {error}"
         self.shared = frozenset(
@@ -95,12 +98,14 @@ class RecordStore:
             key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
         }
 
-    def write(self, record: Inventory) -> None:
-        """Write the record to the server; nothing is sent for a part that is as it should be.
+    def write(self, record: Inventory, notes: Notes | None = None) -> None:
+        """Write the record to the server, with its present notes if None are given; nothing is sent for a part that is
+        as it should be.
 
         Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
         """
-        texts = {self._name(number): part for number, part in enumerate(to_parts(record), start=1)}
+        noted = self.notes if notes is None else notes
+        texts = {self._name(number): part for number, part in enumerate(to_parts(record, notes=noted), start=1)}
         for name, part in texts.items():
             there = self._parts.get(name)
             if there is None:
@@ -112,7 +117,7 @@ class RecordStore:
             uid = text(self._parts[name], "metadata", "uid")
             self.client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE, uid=uid)
             del self._parts[name]
-        self.own = dict(record)
+        self.own, self.notes = dict(record), dict(noted)
 
     def keys(self) -> frozenset[Key]:
         """The ConfigMaps that hold this record."""
@@ -161,12 +166,14 @@ class RunInventory:
     held: Collection[Key] = frozenset()
     partial: bool = False
     notes: list[str] = field(default_factory=list)
+    own_notes: Notes | None = None
+    """Notes of the inventory that differ from those on the server."""
 
     def begin(self, keys: Iterable[Key]) -> None:
         """Write the names of objects before they are created."""
         before = self.store.own or {}
         new = {key: Entry(text(self.desired[key], "apiVersion")) for key in keys if key not in before}
-        if new:
+        if new or self.own_notes is not None:
             self._write({**before, **self.found, **new})
 
     def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
@@ -201,7 +208,7 @@ class RunInventory:
 
     def _write(self, record: Mapping[Key, Entry]) -> None:
         try:
-            self.store.write(record)
+            self.store.write(record, self.own_notes)
         except (Conflict, AlreadyExists) as error:
             raise type(error)(
                 f"another run of fleet {self.store.fleet} is at work here: {error.message}",
@@ -231,7 +238,7 @@ def is_ours(live: Object | None) -> bool:
 def _readable(parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
-        return of_parts(text(part, "data", _DATA) for part in parts.values())
+        return of_parts(text(part, "data", _DATA) for part in parts.values())[0]
     except InventoryError:
         found: dict[Key, Entry] = {}
         for part in parts.values():

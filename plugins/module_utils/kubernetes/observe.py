@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import deletion, is_stuck
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import REPLICAS_NOTE, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
@@ -49,6 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unexpected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import gateway_route, is_openshift
 
@@ -137,12 +140,15 @@ def reason(error: ApiError) -> str:
     return str(error).removeprefix(f"cluster {error.cluster}: ")
 
 
-def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot:
-    """Read a cluster. Raises ApiError when it does not answer, or does not let us read what is ours: half a snapshot
-    would count what it left out as gone."""
+def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
+    """Read a cluster, with the inventory of a fleet if it is named. Raises ApiError when it does not answer, or
+    does not let us read what is ours: half a snapshot would count what it left out as gone."""
     version = ".".join(map(str, client.version()))
-    found = _composed(client)
+    inventory, unread_inventory = read_inventory(client, fleet, client.name)
+    others = inventory.others if inventory else {}
+    found = [value for value in _composed(client) if Key.of(value) not in others]
     pods = _pods(client, found)
+    ending = [*found, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
@@ -152,7 +158,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     if is_routed(gateway) and not admitted_host(route):
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
-    warnings += [*_device_warnings(client, cluster, nodes), *unread]
+    warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
+    warnings += deletion_warnings(ending)
     pools = _pools(nodes)
     cordoned = {pool: list(counts.cordoned) for pool, counts in pools.items() if counts.cordoned}
     entry: dict[str, Any] = {
@@ -171,6 +178,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
             key=_order,
         ),
     }
+    if inventory is not None:
+        entry["applied"] = inventory.notes.get(REPLICAS_NOTE) or {}
     if is_openshift(client):
         entry["openshift"] = True
     if cluster.provisioned:
@@ -194,11 +203,36 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
     )
 
 
+def deletion_warnings(values: Iterable[Object]) -> list[str]:
+    """Return a warning for each object that has been being deleted for long."""
+    return [f"{Key.of(value)} {deletion(value, clock())}" for value in values if is_stuck(value, clock())]
+
+
+def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore | None, list[str]]:
+    """Return the inventory of a fleet, None for one that was not read, and why it could not be read."""
+    if not fleet:
+        return None, []
+    store = RecordStore(client, fleet, scope)
+    try:
+        store.read()
+    except Forbidden as error:
+        return None, [f"the inventory of the fleet was not read: {reason(error)}"]
+    return store, [store.error] if store.error else []
+
+
 def listed(client: Client, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
     """The objects of a kind with our label (or another selection); none when the kind is not served."""
     try:
         return client.list(api_version, kind, **(selection or {"labels": OURS})).items
     except NotServed:
+        return ()
+
+
+def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[Object]:
+    """The objects of a kind with our label; none when they may not be read."""
+    try:
+        return listed(client, api_version, kind)
+    except Forbidden:
         return ()
 
 

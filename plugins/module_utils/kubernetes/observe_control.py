@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import KNOWN_NOTE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
@@ -27,11 +28,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import label_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     clock,
+    deletion_warnings,
     failing_pods,
     listed,
+    listed_if_allowed,
+    read_inventory,
     reason,
     selectors,
     troubled_pods,
@@ -66,7 +71,7 @@ class ControlSnapshot:
     secret_versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
+def observe_control(client: Client, desired: Expected, fleet: str = "") -> ControlSnapshot:
     """Read the control cluster. `desired` is what the resources that are known already expect; those that are found
     there are added. Raises ApiError when it does not answer, or does not let us read what is ours."""
     version = client.version()
@@ -81,9 +86,14 @@ def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
         if value["kind"] == "Deployment" and unsettled(value)
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
+    kinds = (("v1", "Namespace"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
+    more = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
+    ending = deletion_warnings([*resources, *ours, *more])
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
+    inventory, unread_inventory = read_inventory(client, fleet, CONTROL_SCOPE)
+    known = inventory.notes.get(KNOWN_NOTE) if inventory else None
     secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets), versions)
     callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys], versions)
     objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
@@ -92,11 +102,19 @@ def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
             "objects": sorted(objects, key=identity),
             "secrets": _listed_once([*secrets, *callers]),
             **({"unread": unknown} if unknown else {}),
+            **({"known": known} if known else {}),
             "controller": controller,
         },
         version=".".join(map(str, version)),
         failing_pods=failing_pods(pods),
-        warnings=[*client.warnings, *warnings, *unread, *([_UNKNOWN.format(unknown)] if unknown else [])],
+        warnings=[
+            *client.warnings,
+            *warnings,
+            *unread,
+            *unread_inventory,
+            *ending,
+            *([_UNKNOWN.format(unknown)] if unknown else []),
+        ],
         requests=sum(client.requests.values()),
         resources=resources,
         secret_versions=versions,

@@ -62,13 +62,14 @@ def observe_fleet(
     declared: Iterable[str] = (),
     width: int = 32,
     write_cache: bool = True,
+    fleet: str = "",
 ) -> FleetSnapshot:
     """Read the control cluster, then all others side by side.
 
     `resources` (wire form) say what to read, together with those on the control cluster, of which they win.
     With `before`, only the control cluster is read, and the rest is as it was in that snapshot. Whatever keeps a
     workload cluster from being read is part of the snapshot. Raises ApiError when the control cluster cannot be: all
-    that is there would count as gone.
+    that is there would count as gone. `fleet`: the name of the fleet whose inventories are read, empty for none.
     """
     names = {connection.name for connection in connections}
     files = sorted(set(declared) - names)
@@ -76,14 +77,15 @@ def observe_fleet(
     if control is None:
         desired = expected(resources)
         return FleetSnapshot(
-            no_control(), _snapshots(connections, desired.cluster, None, width, write_cache), skipped, files
+            no_control(), _snapshots(connections, desired.cluster, None, width, write_cache, fleet), skipped, files
         )
     with connect(control, write_cache=write_cache) as client:
-        seen = observe_control(client, expected(resources))
+        seen = observe_control(client, expected(resources), fleet)
         if before is not None:
             return replace(before, control=seen)
         desired = expected([*seen.resources, *resources], _key_secrets(seen.entry["secrets"]))
-        return FleetSnapshot(seen, _snapshots(connections, desired.cluster, client, width, write_cache), skipped, files)
+        snapshots = _snapshots(connections, desired.cluster, client, width, write_cache, fleet)
+        return FleetSnapshot(seen, snapshots, skipped, files)
 
 
 def _key_secrets(entries: Iterable[Mapping[str, Any]]) -> list[KeySecret]:
@@ -97,11 +99,12 @@ def _snapshots(
     control: Client | None,
     width: int,
     write_cache: bool,
+    fleet: str,
 ) -> dict[str, ClusterSnapshot]:
     def snapshot(connection: Connection) -> ClusterSnapshot:
         with connect(connection, control, write_cache=write_cache) as client:
             known = desired(connection.name)
-            return with_budgets(observe_cluster(client, known), client, known.callers)
+            return with_budgets(observe_cluster(client, known, fleet), client, known.callers)
 
     found = fan_out({each.name: lambda each=each: snapshot(each) for each in connections}, width)  # type: ignore[misc]
     return {name: unreachable(one) if isinstance(one, ApiError) else one for name, one in found.items()}

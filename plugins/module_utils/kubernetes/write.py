@@ -8,12 +8,16 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
+    deletion,
+    is_being_deleted,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import is_ending
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import is_recreated
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
@@ -114,12 +118,13 @@ class Sender:
     force: bool = False
     new_namespaces: set[str] = field(default_factory=set)
     new_kinds: set[GroupKind] = field(default_factory=set)
+    _gone_by: float = 0.0
     _would_be_new: set[Key] = field(default_factory=set)
 
     def send(self, desired: Object, before: Object | None) -> Result:
         """Create or update an object. Raises what concerns the whole server, not this object alone."""
         try:
-            found = self._after_it_is_gone(desired, before) if is_ending(before) else self._sent(desired, before)
+            found = self._after_it_is_gone(desired, before) if is_being_deleted(before) else self._sent(desired, before)
             if self.check_mode and found.action == "created":
                 self._would_be_new.add(found.key)
             return found
@@ -263,24 +268,27 @@ class Sender:
         return True
 
     def _after_it_is_gone(self, desired: Object, before: Object | None) -> Result:
-        key = Key.of(desired)
-        if not self.check_mode and not self._gone(desired, text(before, "metadata", "uid")):
-            finalizers = fields(before, "metadata").get("finalizers") or []
-            why = f" (finalizers: {', '.join(map(str, finalizers))})" if finalizers else ""
-            return result(desired, "failed", f"{key} is being deleted and is not gone yet{why}: run again later")
         if self.check_mode:
-            return result(desired, "created", "it is being deleted, and recreated after that", after=desired)
+            message = f"it {deletion(before or {}, datetime.now(UTC))}, and is recreated after that"
+            return result(desired, "created", message, after=desired)
+        left = self._left(desired, text(before, "metadata", "uid"))
+        if left is not None:
+            message = f"{Key.of(desired)} {deletion(left, datetime.now(UTC))}, and is not gone yet: run again later"
+            return result(desired, "failed", message, before=before)
         return result(desired, "created", after=self.client.apply(dict(desired)))
 
-    def _gone(self, desired: Object, uid: str) -> bool:
+    def _left(self, desired: Object, uid: str) -> Object | None:
+        """Return an object that is still being deleted when the time for that is over, which is one for all objects;
+        None for one that is gone."""
         key = Key.of(desired)
-        deadline = time.monotonic() + GONE_SECONDS
-        while time.monotonic() < deadline:
+        self._gone_by = self._gone_by or time.monotonic() + GONE_SECONDS
+        while True:
             there = self.client.get(text(desired, "apiVersion"), key.kind, key.name, key.namespace)
             if there is None or text(there, "metadata", "uid") != uid:
-                return True
+                return None
+            if time.monotonic() >= self._gone_by:
+                return there
             time.sleep(_POLL_SECONDS)
-        return False
 
 
 def _compared(desired: Object, before: Object | None, after: Object) -> Result:

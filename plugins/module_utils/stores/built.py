@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import replicas_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
@@ -179,6 +180,15 @@ class Build:
         found = self.plan.get("blockedClusters")
         return frozenset(name for name in (found if isinstance(found, list) else ()) if isinstance(name, str))
 
+    def histories(self) -> dict[str, list[str]] | None:
+        """The digests of the ModelReplicas that runs planned for each workload cluster; None for a build of a version
+        without them."""
+        return histories(self.plan)
+
+    def replicas(self) -> dict[str, list[Object]]:
+        """The ModelReplicas of each workload cluster."""
+        return replicas_of(self._of("control", kind="ModelReplica"))
+
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""
         place = Path(self.folder, "clusters")
@@ -192,6 +202,18 @@ class Build:
 
 def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str], ...]]) -> bool:
     return any(all(labels.get(name) == value for name, value in entry) for entry in entries)
+
+
+def histories(plan: Mapping[str, Any]) -> dict[str, list[str]] | None:
+    """Return the digests of ModelReplicas by workload cluster that a plan has; None for one without them."""
+    found = plan.get("replicaDigests")
+    if not isinstance(found, dict):
+        return None
+    return {
+        name: [each for each in digests if isinstance(each, str)]
+        for name, digests in found.items()
+        if isinstance(digests, list)
+    }
 
 
 def _plan(folder: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, yaml_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import History
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
@@ -41,7 +42,8 @@ class State:
     they were `applied` to the control cluster, if it is not known that it `lacks` them.
 
     `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`.
-    `routed` are its ModelRoutes."""
+    `routed` are its ModelRoutes. `history`: digests of the ModelReplicas that runs planned for each workload cluster
+    (`core/planning/recovery.py`)."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
@@ -51,6 +53,12 @@ class State:
     objects: Mapping[str, int] = field(default_factory=dict)
     home: Literal["folder", "control"] = "folder"
     routed: Sequence[api.ModelRoute] = ()
+    history: History = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """Return the place of the state, for people."""
+        return "the build folder" if self.home == "folder" else "the control cluster"
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:

@@ -25,7 +25,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
     Packed,
     packed,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
+    KNOWN_NOTE,
+    REPLICAS_NOTE,
+    Key,
+    Notes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges, counted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -47,6 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 
@@ -153,11 +159,13 @@ def is_failed(outcome: Outcome) -> bool:
 
 @dataclass(frozen=True)
 class _Desired:
-    """Desired state of one cluster: what it should have, with the Secrets that are copied there; statuses."""
+    """Desired state of one cluster: what it should have, with the Secrets that are copied there; statuses; notes of the
+    inventory, None for those that it has."""
 
     state: DesiredState = field(default_factory=DesiredState)
     copies: Copies = field(default_factory=Copies)
     statuses: Sequence[Object] = ()
+    notes: Notes | None = None
 
 
 # Function that returns the context in which a cluster is written to, given its name and its client.
@@ -297,16 +305,18 @@ def _packed_states(
     """Return what each workload cluster should have by a build, as it is published, and note it in `known`."""
     found: dict[str, Packed | StoreError] = {}
     held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
+    replicas, histories = build.replicas(), build.histories()
     for target in targets:
         copies, is_blocked = copied.get(target.name, ()), target.name in blocked
+        history = None if histories is None else histories.get(target.name, [])
         try:
             files = build.files(target.name, target.folder)
-            made_of = json.dumps([files.digest, copies, sorted(held), is_blocked], sort_keys=True)
+            made_of = json.dumps([files.digest, copies, sorted(held), is_blocked, history], sort_keys=True)
             if target.name not in known or known[target.name][0] != made_of:
-                known[target.name] = (
-                    made_of,
-                    packed(DesiredState(build.to_apply(files.objects()), copies, held, is_blocked)),
+                state = DesiredState(
+                    build.to_apply(files.objects()), copies, held, is_blocked, replicas.get(target.name, ()), history
                 )
+                known[target.name] = made_of, packed(state)
             found[target.name] = known[target.name][1]
         except StoreError as error:
             found[target.name] = error
@@ -402,12 +412,18 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, DesiredState | StoreError]:
     """Return what each workload cluster should have by a build."""
     held, blocked, copied = build.held_labels(), build.blocked_clusters(), _copied(build)
+    replicas, histories = build.replicas(), build.histories()
     found: dict[str, DesiredState | StoreError] = {}
     for target in targets:
         try:
             objects = build.to_apply(build.objects(target.name, target.folder))
             found[target.name] = DesiredState(
-                objects, copied.get(target.name, ()), held, is_blocked=target.name in blocked
+                objects,
+                copied.get(target.name, ()),
+                held,
+                is_blocked=target.name in blocked,
+                replicas=replicas.get(target.name, ()),
+                history=None if histories is None else histories.get(target.name, []),
             )
         except StoreError as error:
             found[target.name] = error
@@ -434,7 +450,9 @@ def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
 def _state(settings: Settings, build: Build) -> _Desired:
     """Return the desired state of the control cluster."""
     objects = [*_definitions(settings), *build.control()]
-    return _Desired(DesiredState(objects, held=build.held_labels()), statuses=build.statuses())
+    histories = build.histories()
+    notes = None if histories is None else {KNOWN_NOTE: histories} if histories else {}
+    return _Desired(DesiredState(objects, held=build.held_labels()), statuses=build.statuses(), notes=notes)
 
 
 def _definitions(settings: Settings) -> list[Object]:
@@ -461,6 +479,8 @@ def _on_cluster(
             wait=0.0 if desired.state.is_blocked else settings.options.wait,
             held=desired.copies.held,
             held_labels=desired.state.held,
+            notes=_replica_notes(desired.state),
+            known=None if desired.state.history is None else frozenset(desired.state.history),
             locked=functools.partial(lock, target.name, client) if lock else None,
         )
         try:
@@ -472,6 +492,13 @@ def _on_cluster(
         return replace(applied, notes=(*desired.copies.notes, *applied.notes))
 
     return work
+
+
+def _replica_notes(state: DesiredState) -> Notes | None:
+    """Return the notes of the inventory of a workload cluster: the ModelReplicas that are applied."""
+    if not state.history:
+        return None if state.history is None else {}
+    return {REPLICAS_NOTE: {"digest": state.history[-1], "replicas": list(state.replicas)}}
 
 
 def _withdraw(settings: Settings, client: Client) -> None:
@@ -494,6 +521,7 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
             create_namespaces=True,
             definitions=settings.absent and settings.definitions,
             held_labels=desired.state.held,
+            notes=desired.notes,
         )
         before = client.requests.copy()
         if settings.absent and not settings.record and not options.check_mode:
@@ -510,6 +538,7 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
         spent = client.requests.copy()
         spent.subtract(before)
         requests = {verb: count for verb, count in spent.items() if count}
-        return replace(applied, results=results, notes=notes, requests=requests)
+        differs = applied.differs or any(found.action in CHANGES for found in statuses)
+        return replace(applied, results=results, notes=notes, requests=requests, differs=differs)
 
     return work

@@ -46,6 +46,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Question
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.recovery import (
+    History,
+    Recovery,
+    next_history,
+    recover,
+    replica_counts,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import stopped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import Survey, survey
@@ -67,6 +74,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run, manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import histories
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.commit import commit_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     ControlCluster,
@@ -142,6 +150,8 @@ class Settings:
     `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
     `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
     `control_unread`: the fleet has a control cluster, which this run does not read.
+    `unknown`: what to do about replicas that run and cannot be adopted into the state (`core/planning/recovery.py`):
+    stop, show them and plan without them, or remove them.
     `progress`: where it is reported that another run holds the folder. `question`: what is asked about the fleet as it
     is planned. `tries_losses`: whether losses are tried that services, with `survive` all of them, have to survive.
     `staged`: the steps of rollouts on clusters that are not observed, as in a Context. `refuses`: the kinds of findings
@@ -165,6 +175,7 @@ class Settings:
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     hosts: tuple[str, ...] = ()
     control_unread: bool = False
+    unknown: Literal["stop", "show", "remove"] = "stop"
     progress: Progress = unseen
     question: Question | None = None
     survive: Survival | None = None
@@ -179,7 +190,8 @@ class Outcome:
     about the run itself, not about manifests. `statuses` are those of all resources of a fleet that is observed, as of
     `now` (RFC 3339). `commit` is the Git commit of the manifests, if there is one. `answer` is that to the question, if
     one was asked, `survey` has the losses that were tried. `forecast` are the plans after this one, up to the desired
-    state; their files are `after` and their changes `changes` if the run writes nothing."""
+    state; their files are `after` and their changes `changes` if the run writes nothing. `history`: digests of the
+    ModelReplicas that runs, this one included, planned for each workload cluster."""
 
     plan: Plan
     loaded: Loaded
@@ -195,6 +207,7 @@ class Outcome:
     answer: Answer | None = None
     survey: Survey = field(default_factory=Survey)
     forecast: Sequence[Plan] = ()
+    history: History = field(default_factory=dict)
 
     @property
     def cost_before(self) -> cost_output.Before | None:
@@ -339,7 +352,7 @@ def _build(settings: Settings, render: Callable[[Outcome], str]) -> Outcome:
         after |= new_pages
     changes = changes.and_of(store.compare(last_pages, new_pages))
     warnings += tuple(map(str, future_entries(outcome.plan.context.prices.catalogue, settings.prices, _today())))
-    return replace(outcome, changes=changes, after=after, warnings=warnings)
+    return replace(outcome, changes=changes, after=after, warnings=(*outcome.warnings, *warnings))
 
 
 def _forecast(decided: Plan, options: Options) -> list[Plan]:
@@ -423,17 +436,19 @@ def _with_scenarios(outcome: Outcome, settings: Settings) -> Outcome:
 
 
 def _planned(settings: Settings, before: Mapping[str, str]) -> Outcome:
-    loaded, state, published, observed = _fleet(settings, before)
+    loaded, state, published, observed, warnings = _fleet(settings, before)
     decided = _plan(settings, loaded, observed, state)
     left = left_copies((gateway.ref for gateway in decided.models.leaving), state.applied)
-    return Outcome(decided, loaded, before=before, published=(*published, *left))
+    published = (*published, *left)
+    history = next_history(state.history, observed, (*decided.control, *published), decided.workloads)
+    return Outcome(decided, loaded, before=before, published=published, warnings=tuple(warnings), history=history)
 
 
 def _fleet(
     settings: Settings, before: Mapping[str, str], added: Sequence[str] = ()
-) -> tuple[Loaded, last_run.State, Sequence[Mapping[str, Any]], Observed | None]:
+) -> tuple[Loaded, last_run.State, Sequence[Mapping[str, Any]], Observed | None, list[str]]:
     """Return the manifests of a fleet with those that are `added`, its state, what of it is published on the control
-    cluster, and observations."""
+    cluster, observations, and warnings."""
     observed, accounts = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
@@ -448,13 +463,15 @@ def _fleet(
             applied,
             objects=object_counts(before),
             routed=last_run.routed(before),
+            history=_history(before),
         )
+        state, warnings = _recovered(settings, loaded, state, observed)
         published: Sequence[Object] = ()
         if settings.control_unread:
             # Without the copies, a plan would take them out of the folder, and the next run would put them back.
             published = published_copies(loaded, _built_of(loaded.invalid, before))
             loaded = _scaled(loaded, partial(_last_replicas, state, _replicas_in(before.get(PLAN_FILE, ""))))
-        return loaded, state, published, observed
+        return loaded, state, published, observed, warnings
     if observed is None:
         raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
     control = ControlCluster(observed, files)
@@ -466,11 +483,60 @@ def _fleet(
         )
     loaded = _load(settings, control.applied, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
     published = control.published(loaded, partial(_built, before))
-    loaded = _scaled(loaded, control.replicas)
     lacks = partial(control.lacks, built=partial(_built, before))
     known = (control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects())
-    state = last_run.State(*known, "control", control.routed())
-    return loaded, state, published, observed
+    state = last_run.State(*known, "control", control.routed(), observed.known)
+    state, warnings = _recovered(settings, loaded, state, observed, control.replicas)
+    return _scaled(loaded, control.replicas), state, published, observed, warnings
+
+
+def _history(before: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the digests of ModelReplicas that runs planned, as the build folder has them."""
+    with contextlib.suppress(ValueError):
+        plan_before = json.loads(before.get(PLAN_FILE, "{}"))
+        return (histories(plan_before) if isinstance(plan_before, dict) else None) or {}
+    return {}
+
+
+def _recovered(
+    settings: Settings,
+    loaded: Loaded,
+    state: last_run.State,
+    observed: Observed | None,
+    scaled: Callable[[Ref], int | None] | None = None,
+) -> tuple[last_run.State, list[str]]:
+    """Return the state with replicas that only clusters know, and warnings of these. `scaled` returns the number of
+    replicas that the control cluster has for a deployment.
+
+    Raises StoreError for replicas that cannot be adopted, unless they may be removed."""
+    resources = (*loaded.resources, *loaded.unresolved)
+    found = recover(state.existing, state.history, observed, resources, loaded.invalid)
+    problems = [each for each in (found.problem(state.place),) if each]
+    if found.newer and scaled is not None:
+        problems += _lost_numbers(resources, found, scaled)
+    if problems and settings.unknown == "stop":
+        raise StoreError("\n".join(problems))
+    warnings = found.adopted_lines() + (problems if settings.unknown == "show" else [])
+    return replace(state, existing=found.existing), warnings
+
+
+def _lost_numbers(resources: Iterable[api.Resource], found: Recovery, scaled: Callable[[Ref], int | None]) -> list[str]:
+    """Return the problems of deployments that run more replicas than the control cluster has.
+
+    These are deployments whose manifests leave the number to the control cluster."""
+    running = replica_counts(found.existing)
+    problems = []
+    for each in resources:
+        if isinstance(each, api.ModelDeployment) and "replicas" not in each.spec.model_fields_set:
+            number = running[each.namespace, label_value(each.name)]
+            if number > (scaled(each.ref) or 1):
+                problems.append(
+                    f"deployment {each.namespace}/{each.name} runs {count(number, 'replica')}, a number that its "
+                    "manifest leaves to the control cluster, which lost it. Nothing was changed. Set spec.replicas in "
+                    f"the manifest, run kubectl scale -n {each.namespace} md/{each.name} --replicas={number}, or set "
+                    "fleet_remove_unknown to true"
+                )
+    return problems
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
@@ -758,5 +824,6 @@ def _files(outcome: Outcome, known: KnownFiles | None) -> dict[str, str]:
     of_clusters = cluster_files(before)
     for cluster in decided.workloads:
         files.update(workload_files(decided.workloads, cluster, of_clusters.get(cluster, {}), known))
-    files[PLAN_FILE] = document_text(api.wire(plan_output.document(decided)))
+    document = plan_output.document(decided).model_copy(update={"replica_digests": dict(outcome.history)})
+    files[PLAN_FILE] = document_text(api.wire(document))
     return files

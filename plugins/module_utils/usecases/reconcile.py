@@ -177,7 +177,7 @@ class _Work:
             self._done.applied.append(compared)
             self._done.sizes.resized += resizes
             return
-        differs = any(isinstance(each, Applied) and each.requests.get("dry-run") for each in compared.every)
+        differs = any(isinstance(each, Applied) and each.differs for each in compared.every)
         if differs or resizes or is_new:
             # There is something to wait for where something is applied, or nodes start.
             starts = any(each.after > each.before for each in resizes)

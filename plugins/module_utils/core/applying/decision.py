@@ -97,13 +97,17 @@ class DesiredState:
 
     `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
     that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
-    others serve elsewhere, so that nothing is waited for.
+    others serve elsewhere, so that nothing is waited for. `replicas` are the ModelReplicas from which the objects were
+    composed, `history` the digests of those that runs planned, the newest last (`core/planning/recovery.py`); None if
+    the build does not have them.
     """
 
     objects: Sequence[Object] = ()
     secret_copies: Sequence[Mapping[str, Any]] = ()
     held: Labels = field(default_factory=frozenset)
     is_blocked: bool = False
+    replicas: Sequence[Object] = ()
+    history: Sequence[str] | None = None
 
 
 class Packed(NamedTuple):
@@ -121,6 +125,7 @@ def packed(desired: DesiredState) -> Packed:
             "secretCopies": list(desired.secret_copies),
             "held": sorted(desired.held),
             **({"blocked": True} if desired.is_blocked else {}),
+            **_history(desired),
         }
     )
 
@@ -142,8 +147,21 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
     for each in secret_copies:
         if not names.is_fleet_namespace(text(each, "to", "namespace")):
             raise DecisionError("it has a copy of a Secret that no fleet makes")
-    is_blocked = value.get("blocked") is True
-    return DesiredState(tuple(objects), tuple(secret_copies), frozenset(map(_labels, held)), is_blocked)
+    history = value.get("history")
+    return DesiredState(
+        tuple(objects),
+        tuple(secret_copies),
+        frozenset(map(_labels, held)),
+        is_blocked=value.get("blocked") is True,
+        replicas=tuple(each for each in _list(value, "replicas") if isinstance(each, dict)),
+        history=[each for each in history if isinstance(each, str)] if isinstance(history, list) else None,
+    )
+
+
+def _history(desired: DesiredState) -> dict[str, Any]:
+    if desired.history is None:
+        return {}
+    return {"replicas": list(desired.replicas), "history": list(desired.history)}
 
 
 def _is_in_place(group: str, kind: str, namespace: str, name: str) -> bool:

@@ -7,14 +7,20 @@ It is text, one JSON array per line: a header, then `[apiVersion, kind, namespac
 object; both are empty until the object was applied, and always for Secrets, whose values get no digest. An inventory
 that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
 two versions are never mixed.
+
+An inventory also has notes: lines `["note", name, chunk]`, whose chunks are a compressed JSON value. The note
+`replicas` of a workload cluster has the ModelReplicas that were applied there, the note `known` of the control cluster
+the digests of the ModelReplicas that runs planned for each workload cluster (`core/planning/recovery.py`).
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
@@ -53,15 +59,28 @@ class Entry:
 
 
 Inventory = Mapping[Key, Entry]
+Notes = Mapping[str, Any]
+"""JSON values by name."""
+
+REPLICAS_NOTE = "replicas"
+KNOWN_NOTE = "known"
+_NOTE = "note"
+_NOTE_START = '["note",'
+_CHUNK_BYTES = 64 * 1024
+_LARGEST_NOTE = 64 * 1024 * 1024
+"""Maximum size of a note in bytes before compression."""
 
 
 class InventoryError(ValueError):
     """Reason why an inventory is not readable."""
 
 
-def to_parts(inventory: Inventory, limit: int = PART_BYTES) -> tuple[str, ...]:
+def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None = None) -> tuple[str, ...]:
     """Return the text of each part; none for an empty inventory. The result is deterministic."""
-    lines = [
+    if not inventory:
+        return ()
+    lines = [line for name, value in sorted((notes or {}).items()) for line in _note_lines(name, value)]
+    lines += [
         _json([entry.api_version, key.kind, key.namespace, key.name, entry.desired, entry.owned])
         for key, entry in sorted(inventory.items())
     ]
@@ -81,8 +100,8 @@ def to_parts(inventory: Inventory, limit: int = PART_BYTES) -> tuple[str, ...]:
     )
 
 
-def of_parts(texts: Iterable[str]) -> dict[Key, Entry]:
-    """Return the inventory in all parts, given in any order. Raises InventoryError."""
+def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
+    """Return the inventory and the notes in all parts, given in any order. Raises InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
     for part in texts:
@@ -98,8 +117,39 @@ def of_parts(texts: Iterable[str]) -> dict[Key, Entry]:
             raise InventoryError(f"it has {len(bodies)} of {count} parts")
         if digest(lines) != whole:
             raise InventoryError("it was changed by another manager")
-        return dict(map(_entry, lines))
-    return {}
+        noted = [line for line in lines if line.startswith(_NOTE_START)]
+        return dict(map(_entry, lines[len(noted) :])), _notes(noted)
+    return {}, {}
+
+
+def _note_lines(name: str, value: Any) -> list[str]:
+    data = base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":"), sort_keys=True).encode())).decode()
+    chunks = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
+    return [_json([_NOTE, name, chunk]) for chunk in chunks]
+
+
+def _notes(lines: Iterable[str]) -> dict[str, Any]:
+    """Return the notes in lines of an inventory whose digest was checked. Raises InventoryError."""
+    chunks: dict[str, str] = {}
+    for line in lines:
+        fields = _loaded(line)
+        if len(fields) != 3 or not all(isinstance(value, str) for value in fields):
+            raise InventoryError("it has a line that is not a note")
+        chunks[fields[1]] = chunks.get(fields[1], "") + fields[2]
+    return {name: _note(data) for name, data in chunks.items()}
+
+
+def _note(data: str) -> Any:
+    decompressor = zlib.decompressobj()
+    try:
+        text = decompressor.decompress(base64.b64decode(data, validate=True), _LARGEST_NOTE)
+        return json.loads(text) if decompressor.eof else _unreadable()
+    except (ValueError, RecursionError, zlib.error):
+        _unreadable()
+
+
+def _unreadable() -> NoReturn:
+    raise InventoryError("it has a note that cannot be read")
 
 
 def readable_entries(part: str) -> dict[Key, Entry]:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     RECORD_LABEL,
     Entry,
@@ -112,7 +113,7 @@ def _owned_digest(live: Object) -> str:
 
 def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
     """Return True if nothing has to be written for an object."""
-    if known is None or known.desired != _desired_digest(value) or is_ending(live):
+    if known is None or known.desired != _desired_digest(value) or is_being_deleted(live):
         return False
     if text(value, "kind") == "Secret":
         labels = fields(value, "metadata", "labels")
@@ -120,11 +121,6 @@ def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
         same = all(live_labels.get(name) == held for name, held in labels.items())
         return same and fields(live, "data") == fields(value, "data") and owned(live, names.FIELD_MANAGER) is not None
     return known.owned == _owned_digest(live)
-
-
-def is_ending(live: Object | None) -> bool:
-    """Return True if an object is being deleted."""
-    return "deletionTimestamp" in fields(live, "metadata")
 
 
 def is_certificate(key: Key) -> bool:
@@ -149,7 +145,12 @@ def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) ->
     that our manager applied and no other inventory has; with certificates, the Secrets that have them."""
     found = []
     for key, value in observed.live.items():
-        if key in kept or key in observed.others or is_ending(value) or (key.kind == DEFINITION and not definitions):
+        if (
+            key in kept
+            or key in observed.others
+            or is_being_deleted(value)
+            or (key.kind == DEFINITION and not definitions)
+        ):
             continue
         if RECORD_LABEL in fields(value, "metadata", "labels"):
             continue
@@ -166,5 +167,5 @@ def _issued(live: Mapping[Key, Object], gone: Collection[Object], kept: Collecti
         secret = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))
         issued = None if secret in kept or secret in keys else live.get(secret)
         issuer = text(issued, "metadata", "annotations", _ISSUED_FOR)
-        if issued is not None and not is_ending(issued) and issuer == Key.of(certificate).name:
+        if issued is not None and not is_being_deleted(issued) and issuer == Key.of(certificate).name:
             yield issued

@@ -242,6 +242,10 @@ class PlanDocument(api.Model):
     )
     releases: list[Release] = Field(description="Helm releases of the gateway.")
     secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
+    replica_digests: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Digests of the ModelReplicas that runs planned for each workload cluster, oldest first.",
+    )
     summary: PlanSummary = Field(description="Counts.")
     cost: FleetCost | None = Field(default=None, description="What it costs; absent for a fleet without prices.")
 

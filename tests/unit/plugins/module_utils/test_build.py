@@ -255,7 +255,7 @@ def test_an_edit_of_the_image_changes_the_replica_in_place(fleet: Fleet) -> None
     assert not outcome.changes.added
     assert not outcome.changes.removed
     kinds = {name.rpartition("/")[2].partition("-")[0] for name in outcome.changes.changed}
-    assert kinds == {"modelreplica", "deployment", "report.html"}
+    assert kinds == {"modelreplica", "deployment", "plan.json", "report.html"}
     assert states(outcome) == ["changed"]
 
 

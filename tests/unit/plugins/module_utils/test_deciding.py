@@ -53,7 +53,12 @@ def test_the_same_files_are_packed_once(folder: Path, packing: Packing) -> None:
     first = packing.run(*CLUSTERS)
     assert packing.made == 2
     assert (packing.run(*CLUSTERS), packing.made) == (first, 0)
-    assert first[CLUSTERS[0]] == packed(DesiredState(Build(str(folder)).objects(CLUSTERS[0])))
+    built = Build(str(folder))
+    replicas, histories = built.replicas(), built.histories() or {}
+    state = DesiredState(
+        built.objects(CLUSTERS[0]), replicas=replicas.get(CLUSTERS[0], ()), history=histories.get(CLUSTERS[0], [])
+    )
+    assert first[CLUSTERS[0]] == packed(state)
 
 
 def test_an_edit_is_seen(folder: Path, packing: Packing) -> None:

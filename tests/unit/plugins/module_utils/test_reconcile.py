@@ -21,7 +21,7 @@ NAMES = ("east", "west")
 
 def outcome(changed: bool = False, failed: bool = False, sent: int = 0) -> Applied:
     action = "failed" if failed else "created" if changed else "unchanged"
-    return Applied((Result("", "ConfigMap", "", "it", action),), requests={"dry-run": sent})
+    return Applied((Result("", "ConfigMap", "", "it", action),), requests={"dry-run": sent}, differs=bool(sent))
 
 
 class Fleet:

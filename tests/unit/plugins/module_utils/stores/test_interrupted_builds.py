@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -324,6 +325,12 @@ REACHED: dict[str, Callable[[str, str], bool]] = {
 }
 
 
+def without_history(files: dict[str, str]) -> dict[str, str]:
+    """Return the files without the digests that a plan has of earlier plans, which go with the file."""
+    plan = {key: value for key, value in json.loads(files["plan.json"]).items() if key != "replicaDigests"}
+    return {**files, "plan.json": json.dumps(plan)}
+
+
 def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path) -> None:
     resources = grown(tmp_path)
     folder = tmp_path / "build"
@@ -352,4 +359,4 @@ def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path)
                     (again / name).parent.mkdir(parents=True, exist_ok=True)
                     (again / name).write_text(text)
                 build.build(settings(again, resources))
-                assert tree(again) == desired, (count, mode)
+                assert without_history(tree(again)) == without_history(desired), (count, mode)

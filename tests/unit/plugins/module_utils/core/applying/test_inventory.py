@@ -31,7 +31,7 @@ RECORDS = st.dictionaries(
 @given(RECORDS, st.integers(400, 2000))
 def test_what_is_written_is_read(given_record: dict[Key, Entry], limit: int) -> None:
     parts = to_parts(given_record, limit)
-    assert of_parts(reversed(parts)) == given_record
+    assert of_parts(reversed(parts)) == (given_record, {})
     assert all(len(part.encode()) <= limit for part in parts)
     assert to_parts(dict(reversed(given_record.items())), limit) == parts
 
@@ -41,7 +41,7 @@ def test_a_thousand_objects_fit_one_config_map_and_twenty_thousand_do_not() -> N
     parts = to_parts(record(20_000, "0123456789" * 2))
     assert len(parts) > 1
     assert max(len(part.encode()) for part in parts) <= PART_BYTES
-    assert of_parts(parts) == record(20_000, "0123456789" * 2)
+    assert of_parts(parts) == (record(20_000, "0123456789" * 2), {})
 
 
 PARTS = to_parts(record(40), 1000)
@@ -66,7 +66,7 @@ def test_a_record_that_is_not_whole_is_refused(name: str) -> None:
 
 def test_no_parts_are_an_empty_record() -> None:
     assert to_parts({}) == ()
-    assert of_parts(()) == {}
+    assert of_parts(()) == ({}, {})
 
 
 def test_what_can_be_read_of_a_broken_record() -> None:
@@ -77,3 +77,20 @@ def test_a_key_does_not_distinguish_versions() -> None:
     old = {"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "x", "namespace": "y"}}
     assert Key.of(old) == Key.of({**old, "apiVersion": "apps/v1"}) == Key("apps", "Deployment", "y", "x")
     assert str(Key.of(old)) == "Deployment y/x"
+
+
+def test_notes_are_read_as_they_were_written_and_are_no_objects() -> None:
+    notes = {
+        "replicas": {"digest": "ab", "replicas": [{"name": f"replica-{n}-{n * 7919}"} for n in range(30_000)]},
+        "known": {},
+    }
+    parts = to_parts(record(40), notes=notes)
+    assert of_parts(reversed(parts)) == (record(40), notes)
+    assert {key for part in parts for key in readable_entries(part)} == set(record(40))
+    assert to_parts(record(40), notes={}) == to_parts(record(40))
+
+
+def test_a_note_that_was_changed_is_refused() -> None:
+    (part,) = to_parts(record(2), notes={"known": {"west": ["ab"]}})
+    with pytest.raises(InventoryError, match="another manager"):
+        of_parts([part.replace('"known"', '"other"')])

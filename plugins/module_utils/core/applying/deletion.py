@@ -1,0 +1,64 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects that are being deleted, for messages: since when, and what holds them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+
+USUAL_SECONDS = 60.0
+"""Seconds that a deletion may take."""
+
+_TERMINATING = "Terminating"
+# Conditions of namespaces that name what is left in them (NamespaceContentRemaining, NamespaceFinalizersRemaining,
+# NamespaceDeletionContentFailure ...).
+_NAMESPACE_ENDINGS = ("Remaining", "Failure")
+
+
+def is_being_deleted(live: Object | None) -> bool:
+    """Return whether an object has a deletionTimestamp."""
+    return "deletionTimestamp" in fields(live, "metadata")
+
+
+def is_stuck(live: Object | None, now: datetime) -> bool:
+    """Return whether an object is being deleted for longer than that usually takes."""
+    seconds = _seconds(text(live, "metadata", "deletionTimestamp"), now)
+    return is_being_deleted(live) and (seconds is None or seconds > USUAL_SECONDS)
+
+
+def deletion(live: Object, now: datetime) -> str:
+    """Return since when an object is being deleted, with its finalizers and the conditions that explain it."""
+    since = text(live, "metadata", "deletionTimestamp")
+    age = _age(since, now)
+    metadata, spec = fields(live, "metadata"), fields(live, "spec")
+    finalizers = [str(each) for each in (*(metadata.get("finalizers") or ()), *(spec.get("finalizers") or ()))]
+    reasons = [
+        cut(text(entry, "message"))
+        for entry in entries(live, "status", "conditions")
+        if entry.get("status") == "True"
+        and (entry.get("type") == _TERMINATING or str(entry.get("type")).endswith(_NAMESPACE_ENDINGS))
+        and text(entry, "message")
+    ]
+    because = "; ".join(reasons)
+    held = f"finalizers: {', '.join(finalizers)}" if finalizers else "no finalizers"
+    return f"is being deleted since {since}{f' ({age})' if age else ''}, {held}{f': {because}' if because else ''}"
+
+
+def _seconds(since: str, now: datetime) -> int | None:
+    try:
+        return max(int((now - datetime.fromisoformat(since)).total_seconds()), 0)
+    except (TypeError, ValueError):
+        return None
+
+
+def _age(since: str, now: datetime) -> str:
+    seconds = _seconds(since, now)
+    if seconds is None:
+        return ""
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f"{count(seconds // length, unit)} ago"
+    return f"{count(seconds, 'second')} ago"
