@@ -653,10 +653,10 @@ def ejections(clients: Clients, service: str) -> int:
     return sum(int(entry["value"]) for report in reports for entry in report if "value" in entry)
 
 
-def has_detour(cluster_gateway: Gateway, name: str) -> list[bool]:
-    """Return whether each proxy of the cluster gateway routes by the HTTPRoute of this name."""
+def has_detour(cluster_gateway: Gateway, endpoint: str) -> list[bool]:
+    """Return whether each proxy of the cluster gateway matches requests by the header with this endpoint."""
     path = "/config_dump?resource=dynamic_route_configs"
-    return [f"/{name}/rule/0" in json.dumps(administration(pod, path)) for pod in cluster_gateway.pods]
+    return [f'"exact": "{endpoint}"' in json.dumps(administration(pod, path)) for pod in cluster_gateway.pods]
 
 
 def answered_by(clients: Clients, model: str) -> set[str]:
@@ -678,15 +678,18 @@ def test_a_detour_that_the_cluster_gateway_does_not_know_is_not_ejected(
         and each["metadata"]["labels"].get("modelplane.ai/overflow")
         and each["metadata"]["labels"]["modelplane.ai/service"] == model
     ]
-    name = behind["metadata"]["name"]
+    [rule] = behind["spec"]["rules"]
+    [service, endpoint] = rule["matches"][0]["headers"]
+    other = [{"headers": [service, {**endpoint, "value": "another"}]}]
     before = ejections(clients, model)
     assert answered_by(clients, model) == {"from north"}
-    gateway_cluster.cluster.objects.delete(behind["apiVersion"], behind["kind"], name, TEAM)
-    gateway_cluster.wait_for("the detour is gone", lambda: not any(has_detour(cluster_gateway, name)))
+    assert all(has_detour(cluster_gateway, endpoint["value"]))
+    gateway_cluster.apply({**behind, "spec": {**behind["spec"], "rules": [{**rule, "matches": other}]}})
+    gateway_cluster.wait_for("the detour is gone", lambda: not any(has_detour(cluster_gateway, endpoint["value"])))
     for _ in range(20):
         assert answered_by(clients, model) == {"from paid"}
     gateway_cluster.apply(behind)
-    gateway_cluster.wait_for("the detour is back", lambda: all(has_detour(cluster_gateway, name)))
+    gateway_cluster.wait_for("the detour is back", lambda: all(has_detour(cluster_gateway, endpoint["value"])))
     gateway_cluster.wait_for("the first priority answers", lambda: answered_by(clients, model) == {"from north"})
     assert ejections(clients, model) == before
 
