@@ -6,12 +6,11 @@ before it ended."""
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet
 from ansible_collections.modelplane.fleet.tests.e2e.observing import built, engines, table
 
 OLD, NEW = "v0.23.0", "v0.24.0"
@@ -24,16 +23,6 @@ def status(live: LiveFleet) -> Any:
     path = live.folder / "status.json"
     live.run("status", "-e", f"fleet_report={path}").ok()
     return json.loads(path.read_text())
-
-
-def counts(run: Run) -> dict[str, int]:
-    """Return the numbers of objects in the summary of a run."""
-    (line,) = re.findall(r"clusters: .*; ((?:no|\d+) objects? .*); \d+ of \d+ replicas", run.output)
-    return {key: int(number) for number, key in re.findall(r"(\d+) (?:objects? )?(?:would be )?(\w+ed)", line)}
-
-
-def run(live: LiveFleet, *arguments: str) -> Run:
-    return live.run(*arguments).ok()
 
 
 def reordered(before: dict[Path, bytes], after: dict[Path, bytes]) -> list[str]:
@@ -52,7 +41,7 @@ def check_quiet(live: LiveFleet) -> None:
     assert built(live) == before
 
 
-def test_before_the_first_run_nothing_is_in_use_and_every_object_is_counted(live: LiveFleet) -> None:
+def test_before_the_first_run_nothing_is_in_use(live: LiveFleet) -> None:
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     live.write("models.yaml", fleets.deployment("mover", REPLICAS) + fleets.service("chat", "mover"))
     found = status(live)
@@ -61,9 +50,7 @@ def test_before_the_first_run_nothing_is_in_use_and_every_object_is_counted(live
     assert sum(pool["plannedDevices"] for pool in pools) == REPLICAS
     (service,) = found["services"]
     assert (service["ready"], service["desired"]) == (0, REPLICAS)
-    checked = counts(run(live, "site", "--check"))
-    done = counts(run(live, "site"))
-    assert checked == done
+    live.run("site").ok()
     found = status(live)
     pools = [pool for cluster in found["clusters"] for pool in cluster["pools"]]
     assert sum(pool["usedDevices"] for pool in pools) == REPLICAS
@@ -71,14 +58,10 @@ def test_before_the_first_run_nothing_is_in_use_and_every_object_is_counted(live
     check_quiet(live)
 
 
-def test_an_edit_is_counted_in_full_and_leaves_no_drift(live: LiveFleet) -> None:
+def test_an_edit_leaves_no_drift(live: LiveFleet) -> None:
     live.edit("models.yaml", OLD, NEW)
     before = built(live)
-    found = status(live)["nextRun"]["objects"]
-    shown = {key: sum(each[key] for each in found) for key in ("created", "changed", "removed")}
-    checked = counts(run(live, "reconcile", "--check"))
-    done = counts(run(live, "reconcile"))
-    assert {key: number for key, number in shown.items() if number} == checked == done
+    live.run("reconcile").ok()
     assert reordered(before, built(live)) == []
     check_quiet(live)
 
