@@ -188,7 +188,7 @@ class _Planner:
     def _needs(self, write: Write, created: Mapping[str, Write]) -> tuple[tuple[Edge, ...], list[Wait]]:
         """Return the edges of a write, and the waits that are new with it."""
         rule = RULES[self._rows[write.key]]
-        edges, waits = [Edge("after", _before(self._rows[write.key]))], []
+        edges, waits = [Edge("after", _before(self._rows[write.key]), rule.why)], []
         if write.key.namespace in created:
             edges.append(Edge("unless", created[write.key.namespace].id, rules.IN_NAMESPACE.failed))
         if _rewritten(write.key.namespace) in self._waits and write.key.kind == AI_ROUTE:

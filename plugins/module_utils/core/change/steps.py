@@ -30,7 +30,8 @@ class Edge(NamedTuple):
     earlier: str
     """ID of a step or a group."""
     reason: str = ""
-    """Message of a step that the edge stops, with "{}" for the earlier steps. Without a message it has no result."""
+    """Message of a step that the edge stops, with "{}" for the earlier steps. Without a message it has no result. Of
+    `after`, why the step comes later."""
 
 
 @dataclass(frozen=True, kw_only=True)
