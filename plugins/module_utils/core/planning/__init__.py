@@ -359,10 +359,8 @@ def _decided(
 
 
 def _desired(volumes: Volumes, mended: Mended) -> tuple[api.ModelReplica, ...]:
-    """Return the ModelReplica of each placement; of one that does not change, the existing one."""
-    before = volumes.context.fleet.replicas
-    desired = (_replica(placement, volumes, mended) for placement in mended.schedule.placements)
-    return tuple(before[_key(each)] if before.get(_key(each)) == each else each for each in desired)
+    """Return the ModelReplica of each placement."""
+    return tuple(_replica(placement, volumes, mended) for placement in mended.schedule.placements)
 
 
 def _replicas(

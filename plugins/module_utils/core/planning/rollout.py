@@ -116,26 +116,30 @@ class Replicas:
         """Return the observed state of a ModelReplica, or the last known one."""
         if self._context.staged == "forecast" or self._context.declared(replica.spec.cluster_name):
             return DECLARED
-        self._compose(replica)
-        return self._states[id(replica)]
+        return self._states[self._composed(replica)]
 
     def revision(self, replica: api.ModelReplica) -> Revision:
         """Return the revision of a ModelReplica as it is composed now."""
-        self._compose(replica)
-        return self._revisions[id(replica)]
+        return self._revisions[self._composed(replica)]
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
         """Return the revision of a ModelReplica on its cluster; None when it is not known."""
         observed = self._context.observed_cluster(replica.spec.cluster_name)
         if observed is None or observed.unreachable or self._context.staged == "forecast":
             return None
-        self._compose(replica)
-        live = [observed.objects.like(value) for value in self._workloads[id(replica)]]
+        live = [observed.objects.like(value) for value in self._workloads[self._composed(replica)]]
         return None if None in live else _revision(value for value in live if value is not None)
 
+    def _composed(self, replica: api.ModelReplica) -> int:
+        """Return the identity of a ModelReplica that is composed: the existing one if they are equal."""
+        existing = self._context.fleet.replicas.get((replica.namespace, replica.name))
+        if existing is not None and existing == replica:
+            replica = existing
+        if id(replica) not in self._states:
+            self._compose(replica)
+        return id(replica)
+
     def _compose(self, replica: api.ModelReplica) -> None:
-        if id(replica) in self._states:
-            return
         # Models are compared by identity, so they must not be freed meanwhile.
         self._known.append(replica)
         objects = replica_objects(replica, self._context.composing)

@@ -51,6 +51,7 @@ kind: ModelDeployment
 metadata: {name: qwen, namespace: team}
 spec:
   replicas: 2
+  rollout: {maxSurge: 0}
   template:
     spec:
       modelCacheRef: {name: weights}
@@ -186,11 +187,11 @@ class Fleet:
         if key in _settled:
             shutil.copytree(_settled[key].name, self.built)
             return
-        for _ in range(6):
+        for _ in range(12):
             if not self.run().changes:
                 break
         else:
-            raise AssertionError("six runs, and something changes still")
+            raise AssertionError("twelve runs, and something changes still")
         if key:
             _settled[key] = tempfile.TemporaryDirectory()
             shutil.copytree(self.built, _settled[key].name, dirs_exist_ok=True)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +13,21 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes, reconcile
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 NAMES = ("east", "west")
+
+
+@dataclass(frozen=True)
+class Built:
+    """Outcome of a build of an empty fleet."""
+
+    changes: Changes = field(default_factory=lambda: Changes((), (), ()))
+    plan: Any = field(default_factory=lambda: SimpleNamespace(rollouts=()))
+    loaded: Any = field(default_factory=lambda: SimpleNamespace(resources=()))
+    objects: Any = None
 
 
 def outcome(changed: bool = False, failed: bool = False, sent: int = 0) -> Applied:
@@ -67,7 +78,7 @@ class Fleet:
 
     def _build(self, given: build.Settings) -> Any:
         self.modes.append(given.check_mode)
-        return SimpleNamespace(changes=(), plan=None, loaded=SimpleNamespace(resources=()))
+        return Built()
 
     def _apply(self, settings: apply.Settings) -> apply.Outcomes:
         names = tuple(target.name for target in settings.targets)
