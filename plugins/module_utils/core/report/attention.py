@@ -46,12 +46,12 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
         _group(badge(title, badge_), thing, [_finding(each, refusals, known) for each in _of_kind(model, kind)])
         for kind, badge_, title, thing in _GROUPS
     ]
-    for is_step, title, look in (
+    for is_step, title, color in (
         (False, "Endpoints that are not usable", "bad"),
         (True, "Steps that are left", "warn"),
     ):
         entries = [each for each in model["unusable"] if each["is_step"] is is_step]
-        groups.append(_group(badge(title, look), "reason", _unusable(entries, known)))
+        groups.append(_group(badge(title, color), "reason", _unusable(entries, known)))
     groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
     groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
     if not any(groups):

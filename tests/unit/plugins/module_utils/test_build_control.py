@@ -156,7 +156,7 @@ def test_a_plan_has_as_many_replicas_as_the_last_run_saw(fleet: Controlled) -> N
     assert files(unseen(fleet, check_mode=True)) == {"plan.json", "report.html"}
     unseen(fleet)
     assert placed(fleet) == before
-    fleet.edit("spec:\n  template:", "spec:\n  replicas: 1\n  template:")
+    fleet.edit("spec:\n  rollout:", "spec:\n  replicas: 1\n  rollout:")
     unseen(fleet)
     assert len(placed(fleet)) == 1
 
