@@ -281,12 +281,11 @@ def staged(
     desired = [
         replace(each, replicas=_target(rollouts[each.key])) if each.key in rollouts else each for each in deployments
     ]
-    remaining = []
+    marked = []
     for replica in existing:
-        role = roles.get((replica.namespace, replica.name)) if replica.deployment else None
-        if role != "removed":
-            remaining.append(replace(replica, stays=True) if role == "stays" else replica)
-    return desired, remaining
+        role = roles.get((replica.namespace, replica.name), "") if replica.deployment else ""
+        marked.append(replace(replica, stays=role == "stays", leaves=role == "removed") if role else replica)
+    return desired, marked
 
 
 def _target(rollout: Rollout) -> int:

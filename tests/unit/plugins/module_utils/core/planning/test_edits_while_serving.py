@@ -1,0 +1,55 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Edits of a simulated fleet, carried out step by step: services keep their endpoints, and rollouts end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+from ansible_collections.modelplane.fleet.tests.e2e.chaos_edits import Desired, Model
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from simulated_fleet import SimulatedFleet, resources
+
+
+def started(desired: Desired) -> SimulatedFleet:
+    """Return a fleet on which everything serves."""
+    fleet = SimulatedFleet([])
+    apply(fleet, desired)
+    return fleet
+
+
+def apply(fleet: SimulatedFleet, desired: Desired) -> dict[str, int]:
+    """Carry out a run, and return the smallest number of serving endpoints of each service meanwhile."""
+    fleet.resources = resources(desired.clusters_text() + desired.models_text())
+    least = {name: len(endpoints) for name, endpoints in fleet.services().items()}
+    for __ in fleet.run(Random(1)):
+        for name, endpoints in fleet.services().items():
+            least[name] = min(least.get(name, len(endpoints)), len(endpoints))
+    return least
+
+
+def chat(replicas: int = 3, **more: str) -> Desired:
+    return Desired({"chat": Model("chat", replicas, **more)}, {"chat": ("chat",)})  # type: ignore[arg-type]
+
+
+def images(fleet: SimulatedFleet) -> set[str]:
+    return {
+        engine.template["spec"]["containers"][0]["image"].rpartition(":")[2]
+        for engines in fleet.engines.values()
+        for engine in engines.values()
+        if engine.template["spec"].get("resourceClaims")
+    }
+
+
+def test_a_new_replica_does_not_take_the_name_of_one_that_leaves() -> None:
+    desired = chat()
+    fleet = started(desired)
+    desired.models["chat"].tag = "v1"
+    least = apply(fleet, desired)
+    assert least["chat"] == 3, fleet.log
+    assert images(fleet) == {"v1"}, fleet.log
+    assert not fleet.plan().rollouts
