@@ -304,7 +304,7 @@ def is_refused(run: Run) -> bool:
 def is_listed(checked: Run, replica: str) -> bool:
     """Return whether the output of a run lists a change of a replica, which tables show with its digest only."""
     digest = replica.rpartition("-")[2]
-    row = rf"…{digest} .*\b(changed|removed|leaving|waiting)\b"
+    row = rf"…{digest} .*\b(changed|replaced|removed|leaving|waiting)\b"
     step = rf"\b(restart|remove) {replica} on\b"
     return bool(re.search(row, checked.output) or re.search(step, " ".join(checked.output.split())))
 

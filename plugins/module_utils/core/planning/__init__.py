@@ -274,12 +274,22 @@ def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
             replicas={_key(each): each for each in (*last.replicas, *last.leaving)},
             endpoints={(each.namespace, each.name): each for each in last.traffic.endpoints},
         )
-        following = _plan(replace(last.context, fleet=fleet, staged="forecast"), options)
-        if steps and following.composed == last.composed and following.traffic.endpoints == last.traffic.endpoints:
+        frozen = frozenset(map(_key, last.frozen))
+        following = _plan(replace(last.context, fleet=fleet, staged="forecast", frozen=frozen), options)
+        if steps and _same(following, last):
             break
         steps.append(following)
         last = following
     return steps
+
+
+def _same(following: Plan, last: Plan) -> bool:
+    """Return whether a plan changes nothing after another one."""
+    return (following.composed, following.traffic.endpoints, following.frozen) == (
+        last.composed,
+        last.traffic.endpoints,
+        last.frozen,
+    )
 
 
 def _lacks_endpoints(decided: Plan) -> bool:

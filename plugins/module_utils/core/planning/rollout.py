@@ -55,6 +55,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 Revision = tuple[str, ...]
 """Digests of the workloads of a replica: pods restart when one of them changes."""
 
+_FROZEN: Revision = ("",)
+"""Revision of pods that were composed in another way, in a forecast: no revision is equal to it."""
+
 MAX_TRIES = 8
 """Replacements in place that a plan tries, at most: each costs as much as the plan."""
 
@@ -125,8 +128,10 @@ class Replicas:
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
         """Return the revision of a ModelReplica on its cluster; None when it is not known."""
+        if self._context.staged == "forecast":
+            return _FROZEN if (replica.namespace, replica.name) in self._context.frozen else None
         observed = self._context.observed_cluster(replica.spec.cluster_name)
-        if observed is None or observed.unreachable or self._context.staged == "forecast":
+        if observed is None or observed.unreachable:
             return None
         self._compose(replica)
         live = [observed.objects.like(value) for value in self._workloads[id(replica)]]

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
@@ -75,6 +76,7 @@ class SimulatedFleet:
     endpoints: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
     routes: dict[str, frozenset[str]] = field(default_factory=dict)
     engines: dict[str, dict[Key, Engine]] = field(default_factory=dict)
+    composing: Options = field(default_factory=Options)
     log: list[str] = field(default_factory=list)
 
     @property
@@ -96,7 +98,7 @@ class SimulatedFleet:
             if names.label_value(each.name) in serving
         }
         existing = [*map(_stored, self.replicas.values()), *map(_stored, self.endpoints.values())]
-        return plan(self.resources, existing, observed=observed, statuses=statuses)
+        return plan(self.resources, existing, observed=observed, statuses=statuses, composing=self.composing)
 
     def _observed(self, cluster: str) -> ObservedCluster:
         if cluster in self.silent:

@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.steps import rollout_steps
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import forecast
 from ansible_collections.modelplane.fleet.tests.e2e.chaos_edits import Desired, Model
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,4 +56,19 @@ def test_a_new_replica_does_not_take_the_name_of_one_that_leaves() -> None:
     least = apply(fleet, desired)
     assert least["chat"] == 3, fleet.log
     assert images(fleet) == {"v1"}, fleet.log
+    assert not fleet.plan().rollouts
+
+
+@pytest.mark.parametrize("pace", [{"maxUnavailable": 0, "maxSurge": 1}, {"maxUnavailable": 1, "maxSurge": 0}])
+def test_a_forecast_has_all_steps_of_a_setting_that_changes_pods(pace: dict[str, int]) -> None:
+    desired = chat()
+    desired.models["chat"].bounds = pace
+    fleet = started(desired)
+    fleet.composing = replace(fleet.composing, stream_grace=200)
+    decided = fleet.plan()
+    (rollout,) = rollout_steps(decided, forecast(decided))
+    before = fleet.serving()
+    apply(fleet, desired)
+    changed = {change.replica for step in rollout.steps for change in step if change.action != "create"}
+    assert changed == before
     assert not fleet.plan().rollouts
