@@ -217,8 +217,11 @@ def _plan(context: Context, options: Options | None) -> Plan:
     deployments, capacity = _inputs(context, platforms)
     manual = _manual(volumes, capacity)
     running, unplanned = _by_deployment(context, deployments)
-    existing_replicas = [*running, *map(adapters.replica, manual.values())]
     observed_replicas = rollout.Replicas(context)
+    existing_replicas = [
+        *rollout.with_health(context, observed_replicas, running),
+        *map(adapters.replica, manual.values()),
+    ]
 
     def decide(desired: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
         return _decided(context, desired, capacity, existing, options)

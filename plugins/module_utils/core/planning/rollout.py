@@ -169,6 +169,16 @@ def _revision(workloads: Iterable[Object]) -> Revision:
     return tuple(text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in workloads)
 
 
+def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica]) -> list[Replica]:
+    """Return existing replicas as the scheduler uses them, with those marked that do not serve."""
+    found = []
+    for replica in existing:
+        resource = context.fleet.replicas.get((replica.namespace, replica.name))
+        serves = context.observed is None or resource is None or replicas.state(resource).serving is not False
+        found.append(replica if serves else replace(replica, serves=False))
+    return found
+
+
 def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
     """Return the bounds of the rollouts of a deployment."""
     settings, desired = deployment.spec.rollout or Settings(), deployment.spec.replicas

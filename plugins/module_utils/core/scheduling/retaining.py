@@ -139,7 +139,8 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         )
         kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
-        for place in surplus(state.deployment, fleet, kept):
+        broken = {place for place, entry in kept.items() if not entry.replica.serves}
+        for place in surplus(state.deployment, fleet, kept, broken):
             if not fleet[place[0]].silent:
                 _give_up(state, kept.pop(place), kept.values(), fleet, capacity)
     for entry in kept.values():

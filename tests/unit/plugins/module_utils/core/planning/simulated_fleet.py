@@ -67,10 +67,12 @@ class Engine:
 
 @dataclass
 class SimulatedFleet:
-    """A fleet of two clusters. `pools`: the names of the pools that have nodes."""
+    """A fleet of two clusters. `pools`: the names of the pools that have nodes. `broken`: replicas whose engines
+    do not start."""
 
     resources: list[api.Resource]
     pools: Collection[str] = ("gpu", "large")
+    broken: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     replicas: dict[Key, api.ModelReplica] = field(default_factory=dict)
     endpoints: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
@@ -172,7 +174,9 @@ class SimulatedFleet:
         for engines in self.engines.values():
             for engine in engines.values():
                 can_start = not engine.is_bad and engine.pool in ("", *self.pools)
-                if can_start and (random is None or random.random() < 0.7):
+                if is_engine(engine.value) and replica_of(engine.value) in self.broken:
+                    engine.up = engine.old = 0
+                elif can_start and (random is None or random.random() < 0.7):
                     engine.up, engine.old = engine.copies, 0
 
     def serving(self) -> set[str]:

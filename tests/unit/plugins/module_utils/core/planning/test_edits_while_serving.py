@@ -72,3 +72,15 @@ def test_a_forecast_has_all_steps_of_a_setting_that_changes_pods(pace: dict[str,
     changed = {change.replica for step in rollout.steps for change in step if change.action != "create"}
     assert changed == before
     assert not fleet.plan().rollouts
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_fewer_replicas_remove_those_that_do_not_serve(number: int) -> None:
+    desired = chat()
+    fleet = started(desired)
+    serves = sorted(fleet.serving())[number]
+    fleet.broken = fleet.serving() - {serves}
+    fleet.settle()
+    desired.models["chat"].replicas = 2
+    apply(fleet, desired)
+    assert fleet.serving() == {serves}, fleet.log
