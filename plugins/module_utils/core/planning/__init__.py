@@ -328,7 +328,7 @@ def _steps(
         return answer.schedule
 
     rollouts, schedule = rollout.with_places(rollouts, first.schedule, staged)
-    rollouts = rollout.finish(rollouts, schedule)
+    rollouts = outage.staggered(context, rollout.finish(rollouts, schedule), _serving(context, replicas))
     decided = rollout.carried_out(rollouts, schedule, first.schedule)
     return replace(answers[id(schedule)], schedule=decided), rollouts
 

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -148,6 +148,51 @@ class Changes:
             and selects(service, deployment_labels(deployment))
         )
         return next(others, None) is None
+
+
+def staggered(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
+    """Return the steps without those restarts in place that would take the last endpoint of a service to which several
+    deployments belong: these replicas wait until others serve."""
+    steps = dict(rollouts)
+    stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.given}
+    shared = None
+    for key, step in sorted(steps.items()):
+        waiting: dict[str, str] = {}
+        for name in sorted(step.restarted & step.updating.updated):
+            shared = _shared_services(context, serving) if shared is None else shared
+            replica = (key[0], name)
+            last = [each for each, endpoints in shared.items() if endpoints - stopping == {replica}]
+            if last:
+                waiting[name] = f"it is the last replica that serves of ModelService {'/'.join(last[0])}"
+            else:
+                stopping.add(replica)
+        if waiting:
+            updating = replace(
+                step.updating,
+                updated=step.updating.updated - waiting.keys(),
+                waiting={**step.updating.waiting, **waiting},
+            )
+            steps[key] = replace(step, updating=updating)
+    return steps
+
+
+def _shared_services(context: Context, serving: Collection[Key]) -> dict[Key, set[Key]]:
+    """Return the endpoints that serve of each ModelService to which several deployments belong."""
+    fleet = context.fleet
+    shared = {}
+    for (namespace, name), service in sorted(fleet.services.items()):
+        deployments = [
+            key
+            for key, each in fleet.deployments.items()
+            if key[0] == namespace and each.spec.replicas and selects(service, deployment_labels(each))
+        ]
+        if len(deployments) > 1:
+            shared[namespace, name] = {
+                key
+                for key, endpoint in fleet.endpoints.items()
+                if key[0] == namespace and key in serving and selects(service, endpoint.labels)
+            } | {key for key, each in fleet.external.items() if key[0] == namespace and selects(service, each.labels)}
+    return shared
 
 
 def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:

@@ -67,11 +67,12 @@ class Engine:
 
 @dataclass
 class SimulatedFleet:
-    """A fleet of two clusters. `pools`: the names of the pools that have nodes. `broken`: replicas whose engines
+    """A fleet of two clusters. `pools`: the names of the pools that have nodes, `nodes`: their numbers. `broken`: replicas whose engines
     do not start."""
 
     resources: list[api.Resource]
     pools: Collection[str] = ("gpu", "large")
+    nodes: Mapping[str, int] = field(default_factory=lambda: {"gpu": 3, "large": 2})
     broken: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     replicas: dict[Key, api.ModelReplica] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class SimulatedFleet:
         objects = [status(engine) for engine in engines]
         return ObservedCluster(
             objects=Objects([*objects, *(pod for each in engines for pod in self._pods(each))]),
-            nodes={"gpu": 3, "large": 2},
+            nodes=self.nodes,
             stack=Component(ready=True),
         )
 

@@ -84,3 +84,19 @@ def test_fewer_replicas_remove_those_that_do_not_serve(number: int) -> None:
     desired.models["chat"].replicas = 2
     apply(fleet, desired)
     assert fleet.serving() == {serves}, fleet.log
+
+
+def test_deployments_of_one_service_do_not_restart_their_only_replicas_at_once() -> None:
+    desired = Desired(
+        {name: Model(name, 1, cluster=name, devices=2) for name in ("east", "west")},
+        {"both": ("east", "west")},
+    )
+    # Without free devices for surge replicas.
+    desired.pools = {name: [("gpu", 1), ("large", 0)] for name in desired.models}
+    fleet = SimulatedFleet([], nodes={"gpu": 1, "large": 0})
+    apply(fleet, desired)
+    for model in desired.models.values():
+        model.tag = "v1"
+    least = apply(fleet, desired)
+    assert least["both"] == 1, fleet.log[-4:]
+    assert images(fleet) == {"v1"}, fleet.log
