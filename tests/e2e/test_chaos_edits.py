@@ -39,8 +39,9 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import Contro
 
 pytestmark = pytest.mark.interrupted
 
-KILLED_RUNS, KILLED_SERVERS, TWO_EDITS = 0.12, 0.12, 0.25
-"""Shares of the runs that are killed, of those during which an API server is killed, and of those for two edits."""
+KILLED_RUNS, KILLED_SERVERS, SILENT_SERVERS, TWO_EDITS = 0.12, 0.08, 0.06, 0.25
+"""Shares of the runs that are killed, of those during which an API server is killed, of those without the API server of
+a workload cluster, and of those for two edits."""
 ALLOWED, REVERTED = 0.25, 0.6
 """Shares of the refused edits that are allowed, and that are reverted; the others stay."""
 
@@ -205,6 +206,8 @@ class Chaos:
             self.kill_run()
         elif disturbance < KILLED_RUNS + KILLED_SERVERS:
             self.kill_server_during_run()
+        elif disturbance < KILLED_RUNS + KILLED_SERVERS + SILENT_SERVERS:
+            self.run_without_server()
         checked = self.run("--check")
         pods = ready_pods(self.live)
         run = self.run()
@@ -267,6 +270,17 @@ class Chaos:
         output, __ = process.communicate()
         self.runs += 1
         self.log(f"the run was killed after {seconds:.0f} s: {output}")
+
+    def run_without_server(self) -> None:
+        """Run while the API server of a workload cluster is away, and start it again."""
+        plane = self.random.choice(list(self.live.workloads.values()))
+        self.edits.append(f"the API server of {plane.name} is away")
+        self.log(self.edits[-1])
+        plane.kill_api_server()
+        try:
+            self.run()
+        finally:
+            plane.start_api_server()
 
     def kill_server_during_run(self) -> None:
         """Kill an API server at a random moment of a run, and start it again."""
