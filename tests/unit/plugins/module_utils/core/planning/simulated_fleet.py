@@ -67,8 +67,16 @@ class Engine:
 
 @dataclass
 class SimulatedFleet:
-    """A fleet of two clusters. `pools`: the names of the pools that have nodes, `nodes`: their numbers. `broken`: replicas whose engines
-    do not start."""
+    """A fleet of two clusters.
+
+    pools: names of the pools that have nodes.
+    nodes: number of nodes of each of them.
+    broken: replicas whose engines do not start.
+    silent: clusters that do not answer.
+    replicas, endpoints: resources on the control cluster.
+    routes: endpoints of each service.
+    engines: workloads on each cluster.
+    """
 
     resources: list[api.Resource]
     pools: Collection[str] = ("gpu", "large")
