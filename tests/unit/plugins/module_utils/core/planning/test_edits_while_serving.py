@@ -103,6 +103,21 @@ def test_deployments_of_one_service_do_not_restart_their_only_replicas_at_once()
     assert images(fleet) == {"v1"}, fleet.log
 
 
+def test_the_only_replica_does_not_restart_for_devices_that_are_not_free() -> None:
+    desired = Desired(
+        {"solo": Model("solo", 1, cluster="east"), "other": Model("other", 1, cluster="east")}, {"solo": ("solo",)}
+    )
+    desired.pools["east"] = [("gpu", 1), ("large", 0)]
+    fleet = SimulatedFleet([], nodes={"gpu": 1, "large": 0})
+    apply(fleet, desired)
+    desired.models["solo"].devices, desired.models["solo"].tag = 2, "v1"
+    assert apply(fleet, desired) == {"solo": 1}
+    assert "asks for devices that are not free" in fleet.log[-1]
+    del desired.models["other"]
+    apply(fleet, desired)
+    assert images(fleet) == {"v1"}, fleet.log
+
+
 class Chaos:
     """Random edits, broken engines, killed runs and clusters that do not answer. `violations`: services that lost
     their last endpoint although at least two replicas were desired, and runs that never ended."""
