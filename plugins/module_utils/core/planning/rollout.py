@@ -448,9 +448,11 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
             )
         stuck = [view for view in rollout.placing.staying if not view.fits]
         if stuck and not rollout.placed:
+            is_coming = any(view.is_current and view.is_broken for view in rollout.views)
+            why = "until their replacements serve" if is_coming else "because no place fits their replacements"
             yield (
                 f"{deployment}: {len(stuck)} of {rollout.bounds.desired} replicas no longer match the deployment and "
-                "keep serving, because no place fits their replacements"
+                f"keep serving, {why}"
             )
 
 
