@@ -70,6 +70,7 @@ INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "k
 _MAY_START = re.compile(r"mark\.integration|tests\.(?:aws|gcp|kube)\b")
 """Text of a file elsewhere of which some tests start something: the marker, or the type of a fixture."""
 LONGEST_FIRST = (
+    "e2e/test_chaos_edits.py",
     "e2e/test_site.py",
     "e2e/test_serving_stack.py",
     "e2e/test_control_gateway.py",

@@ -217,8 +217,11 @@ def _plan(context: Context, options: Options | None) -> Plan:
     deployments, capacity = _inputs(context, platforms)
     manual = _manual(volumes, capacity)
     running, unplanned = _by_deployment(context, deployments)
-    existing_replicas = [*running, *map(adapters.replica, manual.values())]
     observed_replicas = rollout.Replicas(context)
+    existing_replicas = [
+        *rollout.with_health(context, observed_replicas, running),
+        *map(adapters.replica, manual.values()),
+    ]
 
     def decide(desired: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
         return _decided(context, desired, capacity, existing, options)
@@ -274,12 +277,22 @@ def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
             replicas={_key(each): each for each in (*last.replicas, *last.leaving)},
             endpoints={(each.namespace, each.name): each for each in last.traffic.endpoints},
         )
-        following = _plan(replace(last.context, fleet=fleet, staged="forecast"), options)
-        if steps and following.composed == last.composed and following.traffic.endpoints == last.traffic.endpoints:
+        frozen = frozenset(map(_key, last.frozen))
+        following = _plan(replace(last.context, fleet=fleet, staged="forecast", frozen=frozen), options)
+        if steps and _same(following, last):
             break
         steps.append(following)
         last = following
     return steps
+
+
+def _same(following: Plan, last: Plan) -> bool:
+    """Return whether a plan changes nothing after another one."""
+    return (following.composed, following.traffic.endpoints, following.frozen) == (
+        last.composed,
+        last.traffic.endpoints,
+        last.frozen,
+    )
 
 
 def _lacks_endpoints(decided: Plan) -> bool:
@@ -315,7 +328,7 @@ def _steps(
         return answer.schedule
 
     rollouts, schedule = rollout.with_places(rollouts, first.schedule, staged)
-    rollouts = rollout.finish(rollouts, schedule)
+    rollouts = outage.staggered(context, rollout.finish(rollouts, schedule), _serving(context, replicas))
     decided = rollout.carried_out(rollouts, schedule, first.schedule)
     return replace(answers[id(schedule)], schedule=decided), rollouts
 

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
     Fleet,
+    Key,
     nothing_earlier,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing import AssumedPrices, Catalogue, PriceBook
@@ -41,7 +42,8 @@ class Context:
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
     of the last run. `staged`: rollouts on clusters that are not observed take one step (`step`), or none
-    (`hold`), instead of all at once; with `forecast`, all replicas of all clusters are taken to serve.
+    (`hold`), instead of all at once; with `forecast`, all replicas of all clusters are taken to serve. `frozen`: in a
+    forecast, the replicas whose pods have an old revision although their ModelReplica has not changed.
     """
 
     fleet: Fleet
@@ -54,6 +56,7 @@ class Context:
     assumed: AssumedPrices | None = None
     routed: Sequence[api.ModelRoute] = ()
     staged: RolloutStage = ""
+    frozen: frozenset[Key] = frozenset()
 
     @cached_property
     def prices(self) -> PriceBook:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -18,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.con
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import SCALED_DOWN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
 
@@ -51,9 +52,25 @@ class Changes:
     def _restarted(self) -> dict[Key, str]:
         return {
             (rollout.key[0], name): "the edit of its deployment restarts it in place"
+            + (" and asks for devices that are not free" if (rollout.key[0], name) in self._squeezed else "")
             for rollout in self.rollouts
             for name in rollout.restarted
         }
+
+    @cached_property
+    def _squeezed(self) -> frozenset[Key]:
+        """The existing replicas that ask for more devices of a pool than before, although the pool has too few: their
+        pods might not start again."""
+        short = {(cluster, each.pool) for each in self.schedule.overcommitted for cluster in each.clusters}
+        found = set()
+        for placement in self.schedule.placements if short else ():
+            key = (placement.namespace, placement.replica)
+            if placement.state == "kept" and key in self.context.fleet.replicas:
+                before = _devices(adapters.replica(self.context.fleet.replicas[key]).engines)
+                after = _devices(placement.engines)
+                if any(after[pool] > before[pool] for pool in after if (placement.cluster, pool) in short):
+                    found.add(key)
+        return frozenset(found)
 
     @cached_property
     def _stopping(self) -> dict[Key, str]:
@@ -65,7 +82,7 @@ class Changes:
     @cached_property
     def _accepted(self) -> frozenset[Key]:
         """The replicas that stop because a manifest asks for it, or because others serve instead."""
-        accepted = set(self._restarted)
+        accepted = self._restarted.keys() - self._squeezed
         for rollout in self.rollouts:
             accepted |= {(rollout.key[0], name) for name in rollout.placing.removed}
         for entry in self.schedule.dropped:
@@ -135,7 +152,7 @@ class Changes:
         scaled to zero or leave tainted clusters, or its only replica restarts in place."""
         owners = {self._owners[endpoint] for endpoint in before}
         lost = before & self._stopping.keys()
-        if len(before) == 1 and lost <= self._restarted.keys() and lost:
+        if len(before) == 1 and lost <= self._restarted.keys() - self._squeezed and lost:
             return True
         if not lost or not lost <= self._accepted - self._restarted.keys():
             return False
@@ -148,6 +165,62 @@ class Changes:
             and selects(service, deployment_labels(deployment))
         )
         return next(others, None) is None
+
+
+def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
+    """Return the number of devices of each pool that engines claim."""
+    found: Counter[str] = Counter()
+    for engine in engines:
+        for member in engine.members:
+            claimed = sum(int(request.get("count", 1)) for request in member.device_requests)
+            for pool, pods in member.pods_by_pool:
+                found[pool] += engine.copies * pods * claimed
+    return found
+
+
+def staggered(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
+    """Return the steps without those restarts in place that would take the last endpoint of a service to which several
+    deployments belong: these replicas wait until others serve."""
+    steps = dict(rollouts)
+    stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.given}
+    shared = None
+    for key, step in sorted(steps.items()):
+        waiting: dict[str, str] = {}
+        for name in sorted(step.restarted & step.updating.updated):
+            shared = _shared_services(context, serving) if shared is None else shared
+            replica = (key[0], name)
+            last = [each for each, endpoints in shared.items() if endpoints - stopping == {replica}]
+            if last:
+                waiting[name] = f"it is the last replica that serves of ModelService {'/'.join(last[0])}"
+            else:
+                stopping.add(replica)
+        if waiting:
+            updating = replace(
+                step.updating,
+                updated=step.updating.updated - waiting.keys(),
+                waiting={**step.updating.waiting, **waiting},
+            )
+            steps[key] = replace(step, updating=updating)
+    return steps
+
+
+def _shared_services(context: Context, serving: Collection[Key]) -> dict[Key, set[Key]]:
+    """Return the endpoints that serve of each ModelService to which several deployments belong."""
+    fleet = context.fleet
+    shared = {}
+    for (namespace, name), service in sorted(fleet.services.items()):
+        deployments = [
+            key
+            for key, each in fleet.deployments.items()
+            if key[0] == namespace and each.spec.replicas and selects(service, deployment_labels(each))
+        ]
+        if len(deployments) > 1:
+            shared[namespace, name] = {
+                key
+                for key, endpoint in fleet.endpoints.items()
+                if key[0] == namespace and key in serving and selects(service, endpoint.labels)
+            } | {key for key, each in fleet.external.items() if key[0] == namespace and selects(service, each.labels)}
+    return shared
 
 
 def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:

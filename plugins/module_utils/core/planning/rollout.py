@@ -56,6 +56,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 Revision = tuple[str, ...]
 """Digests of the workloads of a replica: pods restart when one of them changes."""
 
+_FROZEN: Revision = ("",)
+"""Revision of pods that were composed in another way, in a forecast: no revision is equal to it."""
+
 MAX_TRIES = 8
 """Replacements in place that a plan tries, at most: each costs as much as the plan."""
 
@@ -124,8 +127,10 @@ class Replicas:
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
         """Return the revision of a ModelReplica on its cluster; None when it is not known."""
+        if self._context.staged == "forecast":
+            return _FROZEN if (replica.namespace, replica.name) in self._context.frozen else None
         observed = self._context.observed_cluster(replica.spec.cluster_name)
-        if observed is None or observed.unreachable or self._context.staged == "forecast":
+        if observed is None or observed.unreachable:
             return None
         live = [observed.objects.like(value) for value in self._workloads[self._composed(replica)]]
         return None if None in live else _revision(value for value in live if value is not None)
@@ -167,6 +172,16 @@ def _workloads(objects: Iterable[Object]) -> list[Object]:
 
 def _revision(workloads: Iterable[Object]) -> Revision:
     return tuple(text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in workloads)
+
+
+def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica]) -> list[Replica]:
+    """Return existing replicas as the scheduler uses them, with those marked that do not serve."""
+    found = []
+    for replica in existing:
+        resource = context.fleet.replicas.get((replica.namespace, replica.name))
+        serves = context.observed is None or resource is None or replicas.state(resource).serving is not False
+        found.append(replica if serves else replace(replica, serves=False))
+    return found
 
 
 def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
@@ -286,12 +301,11 @@ def staged(
     desired = [
         replace(each, replicas=_target(rollouts[each.key])) if each.key in rollouts else each for each in deployments
     ]
-    remaining = []
+    marked = []
     for replica in existing:
-        role = roles.get((replica.namespace, replica.name)) if replica.deployment else None
-        if role != "removed":
-            remaining.append(replace(replica, stays=True) if role == "stays" else replica)
-    return desired, remaining
+        role = roles.get((replica.namespace, replica.name), "") if replica.deployment else ""
+        marked.append(replace(replica, stays=role == "stays", leaves=role == "removed") if role else replica)
+    return desired, marked
 
 
 def _target(rollout: Rollout) -> int:
@@ -439,9 +453,11 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
             )
         stuck = [view for view in rollout.placing.staying if not view.fits]
         if stuck and not rollout.placed:
+            is_coming = any(view.is_current and view.is_broken for view in rollout.views)
+            why = "until their replacements serve" if is_coming else "because no place fits their replacements"
             yield (
                 f"{deployment}: {len(stuck)} of {rollout.bounds.desired} replicas no longer match the deployment and "
-                "keep serving, because no place fits their replacements"
+                f"keep serving, {why}"
             )
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
@@ -143,11 +143,14 @@ def meets(cluster: Cluster, labels: Mapping[str, str]) -> bool:
 
 
 def surplus(
-    deployment: Deployment, fleet: Mapping[str, Cluster], placed: Iterable[tuple[str, int]]
+    deployment: Deployment,
+    fleet: Mapping[str, Cluster],
+    placed: Iterable[tuple[str, int]],
+    broken: Container[tuple[str, int]] = (),
 ) -> list[tuple[str, int]]:
-    """Return the replicas to remove, given and returned as (cluster, index): none that a minimum needs while others are
-    left, then from the least preferred clusters, then from the label value with most replicas, then from the fullest
-    cluster, of equals the later name, there the highest index."""
+    """Return the replicas to remove, given and returned as (cluster, index): none that serves while others are left
+    (`broken`), none that a minimum needs while others are left, then from the least preferred clusters, then from the
+    label value with most replicas, then from the fullest cluster, of equals the later name, there the highest index."""
     left = list(placed)
     counts = Counter(name for name, __ in left)
     victims = []
@@ -156,7 +159,7 @@ def surplus(
         name, index = entry
         cluster = fleet.get(name)
         if cluster is None:
-            return (True, 0, (), counts[name], name, index)
+            return (entry in broken, True, 0, (), counts[name], name, index)
         totals = {key: Counter[str]() for key in _keys(deployment)}
         for other, count in counts.items():
             for key, total in totals.items():
@@ -170,7 +173,7 @@ def surplus(
         over = tuple(
             totals[each.topology_key][topology_domain(cluster, each.topology_key)] for each in deployment.spread
         )
-        return (spare, preference(deployment, cluster), over, counts[name], name, index)
+        return (entry in broken, spare, preference(deployment, cluster), over, counts[name], name, index)
 
     while len(left) > deployment.replicas:
         victim = max(left, key=rank)

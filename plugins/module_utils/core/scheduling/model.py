@@ -339,7 +339,9 @@ def pools_of(engines: Iterable[PlacedEngine]) -> frozenset[str]:
 class Replica:
     """A ModelReplica that exists. `deployment` is empty for one that was written by hand. `preempted_by` is the
     deployment (namespace/name) that took its place in an earlier run, which it leaves once another one serves.
-    `stays`: if it no longer fits where it is, it stays with its devices until another one serves."""
+    `stays`: if it no longer fits where it is, it stays with its devices until another one serves. `leaves`: it leaves
+    now, so its devices are free; no new replica gets its name. `serves`: False if it is known to answer no requests, so
+    that it is the first one to be removed."""
 
     name: str
     namespace: str
@@ -349,6 +351,8 @@ class Replica:
     engines: tuple[PlacedEngine, ...]
     preempted_by: str = ""
     stays: bool = False
+    leaves: bool = False
+    serves: bool = True
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _decide(
     for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
         state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
         if state:
-            state.existing.append(replica)
+            (state.leaving if replica.leaves else state.existing).append(replica)
         else:
             capacity.charge(replica.cluster, replica.engines)
     for state in states.values():

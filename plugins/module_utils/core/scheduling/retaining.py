@@ -46,6 +46,8 @@ class State:
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    # Replicas that leave for a reason of the caller, who reports them.
+    leaving: list[Replica] = field(default_factory=list)
     claimless: list[Refusal] = field(default_factory=list)
     # New replicas by cluster.
     new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
@@ -78,10 +80,10 @@ class State:
         indices: dict[str, set[int]] = {}
         for placement in found:
             indices.setdefault(placement.cluster, set()).add(placement.index)
-        for entry in self.dropped:
-            # A replica that may stay for a while keeps its name.
-            if entry.may_stay:
-                indices.setdefault(entry.replica.cluster, set()).add(entry.replica.index)
+        # A replica that may stay for a while keeps its name. That of one that leaves is not given to another one at
+        # once, which would change its objects in place.
+        for replica in (*(entry.replica for entry in self.dropped if entry.may_stay), *self.leaving):
+            indices.setdefault(replica.cluster, set()).add(replica.index)
         for name, fits in self.new.items():
             taken = indices.get(name, set())
             free = [number for number in range(len(taken) + len(fits)) if number not in taken]
@@ -137,7 +139,8 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         )
         kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
-        for place in surplus(state.deployment, fleet, kept):
+        broken = {place for place, entry in kept.items() if not entry.replica.serves}
+        for place in surplus(state.deployment, fleet, kept, broken):
             if not fleet[place[0]].silent:
                 _give_up(state, kept.pop(place), kept.values(), fleet, capacity)
     for entry in kept.values():
