@@ -20,9 +20,9 @@ UNFIT = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >
 BAD_TAG = "missing"
 DELAY = "2s"
 LOSES_STATE = False
-"""Whether the build directory is deleted: a run without it has to adopt the replicas that it finds."""
+"""Set once a run without a build directory adopts the replicas that it finds: then edits delete it."""
 STICKS_IN_DELETION = False
-"""Whether finalizers keep deleted objects: a run has to report them."""
+"""Set once a run reports objects that finalizers keep: then edits add finalizers."""
 
 _CLUSTERS = ("east", "west")
 _POOLS = {"gpu": 3, "large": 2}

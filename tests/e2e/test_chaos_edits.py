@@ -201,6 +201,8 @@ class Chaos:
         if chaos_edits.LOSES_STATE and self.random.random() < 0.05:
             self.edits.append("the build directory is lost")
             shutil.rmtree(self.live.folder / "build")
+        if chaos_edits.STICKS_IN_DELETION and self.random.random() < 0.05:
+            self.hold_in_deletion()
         disturbance = self.random.random()
         if disturbance < KILLED_RUNS:
             self.kill_run()
@@ -217,6 +219,25 @@ class Chaos:
         if run.code == 0:
             self.probe.excused = chaos_edits.asked(self.desired, self.desired)
             self.check_second_run()
+
+    def hold_in_deletion(self) -> None:
+        """Delete a Deployment that a finalizer keeps, and check that a run reports it."""
+        plane = self.random.choice(list(self.live.workloads.values()))
+        found = plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
+        if not found:
+            return
+        metadata = self.random.choice(found)["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        self.edits.append(f"Deployment {name} on {plane.name} is deleted and held by a finalizer")
+        self.log(self.edits[-1])
+        self.probe.excused = set(self.desired.services)
+        held: Object = {"metadata": {"finalizers": ["test.modelplane.ai/held"]}}
+        plane.objects.patch("apps/v1", "Deployment", name, held, namespace)
+        plane.objects.delete("apps/v1", "Deployment", name, namespace)
+        run = self.run()
+        if run.code != 2 or name not in run.output:
+            self.violate(f"a run did not report Deployment {name}, which a finalizer keeps (exit code {run.code})")
+        plane.objects.patch("apps/v1", "Deployment", name, {"metadata": {"finalizers": None}}, namespace)
 
     def answer_refusal(self, before: Desired) -> Run:
         """Allow a refused edit, revert it, or leave it to later edits."""
@@ -254,9 +275,9 @@ class Chaos:
         pods = [pod for cluster in self.live.workloads for pod in engines(self.live, cluster)]
         counts = Counter(pod["metadata"]["labels"][DEPLOYMENT_LABEL] for pod in pods)
         models = self.desired.models.values()
-        wanted = Counter({model.name: model.replicas * model.copies for model in models})
+        desired = Counter({model.name: model.replicas * model.copies for model in models})
         tags = {pod["spec"]["containers"][0]["image"].rpartition(":")[2] for pod in pods}
-        return counts == wanted and all(map(is_ready, pods)) and tags <= {model.tag for model in models}
+        return counts == desired and all(map(is_ready, pods)) and tags <= {model.tag for model in models}
 
     def kill_run(self) -> None:
         """Start a run, and kill all its processes at a random moment."""

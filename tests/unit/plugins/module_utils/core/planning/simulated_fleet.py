@@ -197,6 +197,15 @@ class SimulatedFleet:
             if is_engine(engine.value) and engine.up + engine.old
         }
 
+    def revisions(self) -> dict[str, str]:
+        """Return the revision of the engine of each replica."""
+        return {
+            replica_of(engine.value): _hash(engine.value)
+            for engines in self.engines.values()
+            for engine in engines.values()
+            if is_engine(engine.value)
+        }
+
     def services(self) -> dict[str, set[str]]:
         """Return the endpoints of each service that serve."""
         serving = self.serving()

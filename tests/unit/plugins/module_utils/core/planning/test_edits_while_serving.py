@@ -149,12 +149,7 @@ class Chaos:
 
     def step(self) -> None:
         """Make an edit, and run twice; the first run may be killed, or lack a cluster."""
-        before = self.desired.copy()
-        self.fleet.log.append(f"EDIT {chaos_edits.edit(self.random, self.desired)}")
-        self._excused |= chaos_edits.asked(before, self.desired)
-        if self.random.random() < 0.1:
-            grace = self.random.randint(100, 300)
-            self.fleet.composing = replace(self.fleet.composing, stream_grace=grace)
+        before = self._edit()
         self._break_engines()
         killed_after = self.random.randint(0, 6) if self.random.random() < 0.3 else None
         self.fleet.silent = {self.random.choice(("east", "west"))} if self.random.random() < 0.1 else set()
@@ -163,6 +158,34 @@ class Chaos:
         if self._run() and self.random.random() < 0.7:
             self.desired = before
         self._excused = chaos_edits.asked(self.desired, self.desired)
+
+    def _edit(self) -> Desired:
+        """Make an edit, and return what was desired before."""
+        before = self.desired.copy()
+        self.fleet.log.append(f"EDIT {chaos_edits.edit(self.random, self.desired)}")
+        self._excused |= chaos_edits.asked(before, self.desired)
+        if self.random.random() < 0.1:
+            grace = self.random.randint(100, 300)
+            self.fleet.composing = replace(self.fleet.composing, stream_grace=grace)
+        return before
+
+    def compare(self) -> None:
+        """Make an edit, and compare the forecast of the run with what the run does."""
+        before = self._edit()
+        self.fleet.resources = resources(self.desired.clusters_text() + self.desired.models_text())
+        decided = self.fleet.plan()
+        plans = [decided, *forecast(decided)]
+        steps = [change for rollout in rollout_steps(decided, plans[1:]) for step in rollout.steps for change in step]
+        listed = {change.replica for change in steps if change.action != "create"}
+        listed |= {entry.replica.name for plan in plans for entry in plan.schedule.dropped}
+        listed |= {name for plan in plans for __, name in plan.edited} | {each.name for each in decided.unplanned}
+        serving, revisions = self.fleet.serving(), self.fleet.revisions()
+        if self._run():
+            self.desired = before
+            return
+        after = self.fleet.revisions()
+        stopped = {name for name in serving if after.get(name) != revisions[name]}
+        self.violations += [f"replica {name} stopped, which no forecast had" for name in sorted(stopped - listed)]
 
     def _break_engines(self) -> None:
         self.fleet.broken = set()
@@ -198,3 +221,11 @@ def test_random_edits_leave_services_an_endpoint(seed: int) -> None:
     for __ in range(8 if seed < 3 else 20):
         chaos.step()
     assert not chaos.violations, "\n".join(chaos.fleet.log)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.interrupted) for seed in range(2, 12))])
+def test_forecasts_have_each_replica_that_a_run_stops(seed: int) -> None:
+    chaos = Chaos(seed)
+    for __ in range(8):
+        chaos.compare()
+    assert not [each for each in chaos.violations if "forecast" in each], "\n".join(chaos.fleet.log)
