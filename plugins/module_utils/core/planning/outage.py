@@ -172,7 +172,7 @@ def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
     found: Counter[str] = Counter()
     for engine in engines:
         for member in engine.members:
-            claimed = sum(int(request.get("count", 1)) for request in member.device_requests)
+            claimed = sum(int(claim.get("count", 1)) for claim in member.device_requests)
             for pool, pods in member.pods_by_pool:
                 found[pool] += engine.copies * pods * claimed
     return found

@@ -226,7 +226,7 @@ def _unreadable(cluster: ObservedCluster) -> set[tuple[str, str]]:
     """Return the labels of the objects in a cluster's record that are no valid ModelReplicas."""
     valid = {(each.namespace, each.name) for each in _recorded(cluster)}
     values = cluster.applied.replicas if cluster.applied else ()
-    keys = {(text(each, "metadata", "namespace"), text(each, "metadata", "name")) for each in values}
+    keys = {(text(seen, "metadata", "namespace"), text(seen, "metadata", "name")) for seen in values}
     return {_labels(*key) for key in keys - valid}
 
 
@@ -249,13 +249,13 @@ def _running(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bo
     """Return a workload of each replica that runs on a cluster, and whether all of them serve, by the labels of its
     namespace and its name."""
     running: dict[tuple[str, str], tuple[Object, bool]] = {}
-    for value in cluster.objects:
-        labels = fields(value, "metadata", "labels")
-        if value["kind"] not in WORKLOADS or names.REPLICA_LABEL not in labels:
+    for workload in cluster.objects:
+        labels = fields(workload, "metadata", "labels")
+        if workload["kind"] not in WORKLOADS or names.REPLICA_LABEL not in labels:
             continue
         key = (text(labels, names.NAMESPACE_LABEL), text(labels, names.REPLICA_LABEL))
-        __, serving = running.get(key, (value, True))
-        running[key] = value, serving and availability(value, value).available
+        __, serving = running.get(key, (workload, True))
+        running[key] = workload, serving and availability(workload, workload).available
     return running
 
 
@@ -276,9 +276,9 @@ def _labels(namespace: str, name: str) -> tuple[str, str]:
 def replicas_of(objects: Iterable[Object]) -> dict[str, list[Object]]:
     """Return the ModelReplicas among objects of the control cluster, by workload cluster."""
     found: dict[str, list[Object]] = {}
-    for value in objects:
-        if text(value, "kind") == api.ModelReplica.KIND:
-            found.setdefault(text(value, "spec", "clusterName"), []).append(value)
+    for seen in objects:
+        if text(seen, "kind") == api.ModelReplica.KIND:
+            found.setdefault(text(seen, "spec", "clusterName"), []).append(seen)
     return found
 
 
@@ -286,11 +286,11 @@ def replicas_digest(replicas: Iterable[Object]) -> str:
     """Return the digest of the ModelReplicas of a cluster, without their labels and annotations."""
     found = sorted(
         json.dumps(
-            [text(each, "metadata", "namespace"), text(each, "metadata", "name"), each["spec"]],
+            [text(seen, "metadata", "namespace"), text(seen, "metadata", "name"), seen["spec"]],
             sort_keys=True,
             separators=(",", ":"),
         )
-        for each in replicas
+        for seen in replicas
     )
     return sha256("\n".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 

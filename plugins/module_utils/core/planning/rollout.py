@@ -153,11 +153,11 @@ class Replicas:
         # What identifies them: the objects of a large fleet take gigabytes.
         self._workloads[id(replica)] = [
             {
-                "apiVersion": value["apiVersion"],
-                "kind": value["kind"],
-                "metadata": {key: value["metadata"][key] for key in ("namespace", "name")},
+                "apiVersion": workload["apiVersion"],
+                "kind": workload["kind"],
+                "metadata": {key: workload["metadata"][key] for key in ("namespace", "name")},
             }
-            for value in workloads
+            for workload in workloads
         ]
         observed = self._context.observed_cluster(replica.spec.cluster_name)
         state = replica_state(replica, objects, observed)
@@ -167,11 +167,11 @@ class Replicas:
 
 
 def _workloads(objects: Iterable[Object]) -> list[Object]:
-    return [value for value in objects if value["kind"] in WORKLOADS]
+    return [workload for workload in objects if workload["kind"] in WORKLOADS]
 
 
 def _revision(workloads: Iterable[Object]) -> Revision:
-    return tuple(text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in workloads)
+    return tuple(text(workload, "metadata", "annotations", SPEC_HASH_ANNOTATION) for workload in workloads)
 
 
 def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica]) -> list[Replica]:
@@ -493,15 +493,15 @@ def _last_start(context: Context, rollout: Rollout) -> str:
     for name in rollout.restarted:
         replica = context.fleet.replicas[rollout.key[0], name]
         observed = context.observed_cluster(replica.spec.cluster_name)
-        status = context.statuses.get(replica.ref)
-        ready = next((each for each in entries(status, "conditions") if each.get("type") == "Ready"), {})
-        if observed is None or ready.get("status") != "True":
+        seen = context.statuses.get(replica.ref)
+        state = next((state for state in entries(seen, "conditions") if state.get("type") == "Ready"), {})
+        if observed is None or state.get("status") != "True":
             continue
         owner = Owner.of(replica)
         label = names.label_value(owner.replica)
         pods = observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label)
         begun = _time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
-        ended = _time(text(ready, "lastTransitionTime"))
+        ended = _time(text(state, "lastTransitionTime"))
         if begun and ended and ended > begun:
             durations.append(ended - begun)
     return f" (the last start took {_duration(max(durations))})" if durations else ""
@@ -536,11 +536,11 @@ def _all(
 ) -> bool | None:
     if cluster is None or cluster.unreachable:
         return None
-    return all(predicate(value, cluster.objects.like(value)) for value in desired if value["kind"] in WORKLOADS)
+    return all(predicate(workload, cluster.objects.like(workload)) for workload in _workloads(desired))
 
 
 def _applied(desired: Object, actual: Object | None) -> bool:
-    one, other = (text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in (desired, actual))
+    one, other = _revision([desired, actual or {}])
     return one == other
 
 

@@ -92,7 +92,7 @@ def model_deployment(
         serving = _replicas_ready(states)
         missing = scheduled.message if len(placed) < desired else ""
         conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
-    if rollout is not None or any(entry.get("type") == _ROLLED_OUT for entry in entries(before, "conditions")):
+    if rollout is not None or any(seen.get("type") == _ROLLED_OUT for seen in entries(before, "conditions")):
         conditions.append(_rolled_out(rollout))
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))

@@ -64,9 +64,9 @@ def guards(guard: Object | None, route: Object) -> bool:
     )
 
 
-def is_policy(value: Object) -> bool:
+def is_policy(guard: Object) -> bool:
     """Return True for a policy that is attached to routes or Gateways."""
-    targets = (*_targets(value), *entries(value, "spec", "targetSelectors"))
+    targets = (*_targets(guard), *entries(guard, "spec", "targetSelectors"))
     return any(text(target, "group") == constants.GATEWAY_GROUP for target in targets)
 
 

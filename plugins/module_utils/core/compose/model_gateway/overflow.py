@@ -63,7 +63,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.selection import (
     PolicySelection,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
 
 _UNKNOWN = f"{constants.CLUSTER_GATEWAY}-unknown"
 _LISTENER = {**parts.named("Gateway", constants.CLUSTER_GATEWAY, constants.GATEWAY_GROUP), "sectionName": parts.HTTPS}
@@ -165,9 +165,9 @@ def overflow_objects(route: Route) -> Iterator[Object]:
         yield from backends.backend_objects(route.metadata(backends.detour_name(name)), found)
         headers = {constants.SERVICE_HEADER: model, constants.ENDPOINT_HEADER: name}
         rule = rule_of(route, headers, [reference(name, 1, 0, route.targets[name].model)])
-        behind = ai_route(route, _route_name(name), _LISTENER, [rule])
-        metadata = behind["metadata"]
-        yield {**behind, "metadata": {**metadata, "labels": {**metadata["labels"], **_labels(route)}}}
+        desired = ai_route(route, _route_name(name), _LISTENER, [rule])
+        labels = {**fields(desired, "metadata", "labels"), **_labels(route)}
+        yield {**desired, "metadata": {**fields(desired, "metadata"), "labels": labels}}
 
 
 def is_behind_cluster_gateway(route: Object) -> bool:

@@ -57,9 +57,18 @@ def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gatew
     return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
 
 
-def overflow_route(name: str, namespace: str, to: Iterable[str]) -> Object:
-    """Return a route behind the cluster gateway."""
-    return ai_route(name, namespace, to, "cluster-gateway")
+def overflow_route(name: str, namespace: str, to: Iterable[str], service: str = "") -> Object:
+    """Return a route behind the cluster gateway; policies select it by its service."""
+    route = ai_route(name, namespace, to, "cluster-gateway")
+    labels = {**OURS, **({"service": service} if service else {})}
+    return {**route, "metadata": {**route["metadata"], "labels": labels}}
+
+
+def selecting(policy: Object, service: str) -> Object:
+    """Return a policy that selects the overflow routes of a service."""
+    selector = {"group": GROUP, "kind": HTTP_ROUTE, "matchLabels": {"service": service}}
+    spec = {key: part for key, part in policy["spec"].items() if key != "targetRefs"}
+    return {**policy, "spec": {**spec, "targetSelectors": [selector]}}
 
 
 def keys(name: str, namespace: str, route: str, version: int = 0) -> Object:
@@ -105,7 +114,11 @@ class Server:
 
     def observed(self) -> Observed:
         """Return what a run reads."""
-        live = {key: value for key, value in self.objects.items() if value["metadata"].get("labels") == OURS}
+        live = {
+            key: value
+            for key, value in self.objects.items()
+            if OURS.items() <= value["metadata"].get("labels", {}).items()
+        }
         return Observed(live=live, own=dict(self.inventory))
 
     def write(self, value: Object) -> Object:

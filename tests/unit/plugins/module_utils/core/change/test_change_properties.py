@@ -28,12 +28,18 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     overflow_route,
     planned,
     run,
+    selecting,
     thing,
 )
 
-CASES = int(os.environ.get("CHANGE_CASES", "200"))
+CASES = int(os.environ.get("CHANGE_CASES", "60"))
 MANY = 10_000
 UNITS = ("Minute", "Hour", "Day")
+
+
+def behind(service: str, endpoint: str) -> str:
+    """Return the name of the route of an endpoint behind the cluster gateway."""
+    return f"behind-{service}-{endpoint}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,12 @@ class Service:
         """Return the backends of its route."""
         return frozenset(map(detour_name, self.endpoints)) if self.overflows else frozenset(self.endpoints)
 
-    @property
-    def counted_by(self) -> str:
-        """Return the route at which budgets are counted."""
-        return f"behind-{self.name}" if self.overflows else self.name
+    def overflow_routes(self) -> list[Object]:
+        """Return the routes behind the cluster gateway, one for each endpoint."""
+        return [
+            overflow_route(behind(self.name, each), self.namespace, [each], self.name)
+            for each in (self.endpoints if self.overflows else ())
+        ]
 
     def objects(self) -> Iterator[Object]:
         """Yield the objects of the service."""
@@ -66,9 +74,9 @@ class Service:
         for each in (*self.endpoints, *self.backends):
             yield backend(each, namespace)
         if self.overflows:
-            yield overflow_route(self.counted_by, namespace, self.endpoints)
-            yield keys(self.counted_by, namespace, self.counted_by)
-            yield limits(self.counted_by, namespace, self.counted_by, sorted(self.units))
+            yield from self.overflow_routes()
+            yield selecting(keys(f"behind-{name}", namespace, ""), name)
+            yield selecting(limits(f"behind-{name}", namespace, "", sorted(self.units)), name)
 
 
 @dataclass(frozen=True)
@@ -159,24 +167,28 @@ class Checks:
         by_this = [service for service in states if service.backends == programmed]
         if not by_this or self._is_held(Key.of(route)):
             return
-        at = by_this[-1].counted_by
-        if at != place[1] and (place[0], at) not in self.server.followed:
-            # Requests by a new route get nowhere before its overflow route.
-            return
-        counted = self.server.counted(ai_route(at, place[0], ()))
-        possible = [service.units for service in states if service.counted_by == at]
-        assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
+        service = by_this[-1]
+        # Requests by a new route get nowhere before its overflow route.
+        counting = (
+            [each for each in service.overflow_routes() if Key.of(each)[2:] in self.server.followed]
+            if service.overflows
+            else [route]
+        )
+        possible = [each.units for each in states if each.overflows == service.overflows]
+        for each in counting:
+            counted = self.server.counted(each)
+            assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
 
     def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
         """Check that requests by a route that is in use get through the cluster gateway."""
         key = Key.of(route)
         if key[2:] not in self.before.services or self._is_held(key):
             return
-        behind = self.server.followed.get((key.namespace, f"behind-{key.name}"))
         for name in {"one", "two", "three"}:
             if detour_name(name) in programmed:
-                assert behind is not None, f"{key}: no way to {name}"
-                assert name in (behind.programmed or ()), f"{key}: no way to {name}"
+                route_behind = self.server.followed.get((key.namespace, behind(key.name, name)))
+                assert route_behind is not None, f"{key}: no way to {name}"
+                assert name in (route_behind.programmed or ()), f"{key}: no way to {name}"
 
 
 def begun(chance: random.Random, state: State) -> Server:
