@@ -139,7 +139,9 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         )
         kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
-        broken = {place for place, entry in kept.items() if not entry.replica.serves}
+        # A replica that returns to a preferred cluster does not serve at first, and is not the one to remove.
+        returns = state.deployment.returns
+        broken = {place for place, entry in kept.items() if not entry.replica.serves and not returns}
         for place in surplus(state.deployment, fleet, kept, broken):
             if not fleet[place[0]].silent:
                 _give_up(state, kept.pop(place), kept.values(), fleet, capacity)
