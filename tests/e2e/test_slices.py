@@ -24,7 +24,7 @@ OLD, NEW, NEWER = "v0.23.0", "v0.24.0", "v0.25.0"
 
 
 def small(tag: str) -> str:
-    return fleets.deployment("small", 2, tag=tag)
+    return fleets.deployment("small", 2, tag=tag, spec={"rollout": {"maxSurge": 0}})
 
 
 def launch(live: LiveFleet, folder: Path, playbook: str, number: int, **answers: Any) -> awx_jobs.Job:
