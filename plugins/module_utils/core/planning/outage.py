@@ -147,12 +147,18 @@ class Changes:
         )
         return selected and not before
 
+    def _may_all_stop(self, owners: Collection[Key]) -> bool:
+        """Return whether endpoints are of one deployment, all replicas of which may stop at a time."""
+        bounds = [rollout.bounds for rollout in self.rollouts if rollout.key in owners]
+        return len(owners) == 1 and any(each.unavailable >= each.desired for each in bounds)
+
     def _is_accepted(self, service: api.ModelService, before: set[Key]) -> bool:
         """Return whether the manifests ask for the loss of all endpoints of a service: all its deployments are deleted,
-        scaled to zero or leave tainted clusters, or its only replica restarts in place."""
+        scaled to zero or leave tainted clusters, or its replicas restart in place and all of them may."""
         owners = {self._owners[endpoint] for endpoint in before}
         lost = before & self._stopping.keys()
-        if len(before) == 1 and lost <= self._restarted.keys() - self._squeezed and lost:
+        is_allowed = len(before) == 1 or self._may_all_stop(owners)
+        if lost and lost <= self._restarted.keys() - self._squeezed and is_allowed:
             return True
         if not lost or not lost <= self._accepted - self._restarted.keys():
             return False
