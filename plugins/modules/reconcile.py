@@ -418,9 +418,12 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     state = "folder" if params["control"] is None else "control"
     building = manifests.settings(module, {**params, "state": state})
     building = questions.with_questions(module, building)
-    refuses: set[Refusable] = {"survival"}
-    if "pending" in params["strict"]:
-        refuses.add("pending")
+    refuses: set[Refusable] = set()
+    if params["state"] in ("decided", "applied"):
+        # A plan is written with what is wrong with it, for people to read.
+        refuses.add("survival")
+        if "pending" in params["strict"]:
+            refuses.add("pending")
     if not params["allow_outage"]:
         refuses.add("outage")
     building = replace(building, tries_losses=params["state"] in ("planned", "built"), refuses=frozenset(refuses))
