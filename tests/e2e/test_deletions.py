@@ -13,6 +13,8 @@ from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet,
 from ansible_collections.modelplane.fleet.tests.e2e.observing import engines
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
+pytestmark = pytest.mark.interrupted
+
 HELD = "test.modelplane.ai/held"
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 

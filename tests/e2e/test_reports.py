@@ -9,9 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet
 from ansible_collections.modelplane.fleet.tests.e2e.observing import built, engines, table
+
+pytestmark = pytest.mark.interrupted
 
 OLD, NEW = "v0.23.0", "v0.24.0"
 REPLICAS = 5

@@ -13,6 +13,8 @@ from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import KINDS, LiveFleet, Object, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import engines
 
+pytestmark = pytest.mark.interrupted
+
 BASE = fleets.CLASSES + fleets.cluster("west") + fleets.cluster("east") + fleets.deployment("other", 1)
 VERSIONS = {kind: api_version for api_version, kind in KINDS}
 VOLATILE = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")

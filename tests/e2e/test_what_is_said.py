@@ -11,6 +11,8 @@ from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run, until
 from ansible_collections.modelplane.fleet.tests.e2e.observing import built, contents, placed
 
+pytestmark = pytest.mark.interrupted
+
 MODELS = (fleets.deployment("small", 2, copies=1), fleets.deployment("other", 1), fleets.service("chat", "small"))
 
 
