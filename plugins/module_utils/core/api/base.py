@@ -223,7 +223,9 @@ def whole_numbers_as_text(value: Any) -> Any:
     """Return an object in which each whole number is text, for models with only `IntOrString` fields."""
     if not isinstance(value, dict):
         return value
-    return {key: str(item) if type(item) is int else item for key, item in value.items()}
+    return {
+        key: str(item) if isinstance(item, int) and not isinstance(item, bool) else item for key, item in value.items()
+    }
 
 
 def _snake(name: str) -> str:
