@@ -99,7 +99,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.registry import BACKENDS, arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, prices
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs, prices
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -118,9 +118,9 @@ def work(module: AnsibleModule) -> None:
     params = module.params
     backend, provider = BACKENDS[params["provider"]], BY_NAME[params["provider"]].source
     with failures(module):
-        loaded = build.read_manifests(params["resources"])
+        loaded = fleet_inputs.read_manifests(params["resources"])
         if loaded.errors:
-            raise build.ManifestError(loaded.errors)
+            raise fleet_inputs.ManifestError(loaded.errors)
         try:
             done = prices.update(
                 params["path"],

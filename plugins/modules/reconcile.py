@@ -353,10 +353,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
-    Refusable,
     outages,
     stopped_rollouts,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Refusable
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 ARGUMENTS: dict[str, Any] = {

@@ -85,7 +85,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.output import OUTPUT, check_query, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.manifests import document, lines
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, **OUTPUT, "fail_on_error": {"type": "bool", "default": True}},
@@ -97,7 +97,9 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     check_query(module)
-    loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error")
+    loaded = fleet_inputs.read_manifests(
+        module.params["resources"], endpoint_hosts=endpoint_hosts(module), clouds="error"
+    )
     # All of them: other modules show some, and lead here.
     for problem in loaded.warnings:
         module.warn(str(problem))

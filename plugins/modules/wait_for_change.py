@@ -90,7 +90,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     FleetSnapshot,
     observe_fleet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, watch
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs, watch
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -119,7 +119,7 @@ def work(module: AnsibleModule) -> None:
         module.fail_json(msg=str(error))
 
     def observe() -> FleetSnapshot:
-        resources = [api.wire(resource) for resource in build.read_manifests(params["resources"]).resources]
+        resources = [api.wire(resource) for resource in fleet_inputs.read_manifests(params["resources"]).resources]
         return observe_fleet(reached, control, resources, width=width, write_cache=not module.check_mode)
 
     current, changes = watch.wait(

@@ -159,7 +159,8 @@ def change(folder: Path) -> None:
 
 def run(place: Path, *, check_mode: bool) -> None:
     """Build the fleet in this process, and print what came of it."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
+    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 
     outcome = build(Settings((str(place / "manifests"),), str(place / "build"), check_mode=check_mode))
     changes = (*outcome.changes.added, *outcome.changes.changed, *outcome.changes.removed)

@@ -260,7 +260,8 @@ def composed(bench: Bench, clusters: int) -> Path:
         source = bench.write(f"manifests-{clusters}.yaml", manifests(clusters))
         script = (
             "import sys; sys.path.insert(0, sys.argv[1])\n"
-            "from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build\n"
+            "from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build\n"
+            "from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings\n"
             "build(Settings((sys.argv[2],), sys.argv[3]))"
         )
         command = [sys.executable, "-c", script, str(ROOT / ".collections"), str(source), str(folder)]

@@ -24,7 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_budgets import observe_budgets
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 from ansible_collections.modelplane.fleet.tests.kube.client import Object, documents
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import manifests as rights

@@ -14,7 +14,8 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 from ansible_collections.modelplane.fleet.tests import editors
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import services_table, table
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 from ansible_collections.modelplane.fleet.tests.checkout import ROOT
 
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()

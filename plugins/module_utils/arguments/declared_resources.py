@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -49,7 +49,7 @@ class Declared:
 
 def manifests(module: AnsibleModule) -> Loaded:
     """Read the manifests of the argument `resources`. Errors fail the module or are warnings (argument `invalid`)."""
-    return _accepted(module, build.read_manifests(module.params["resources"]))
+    return _accepted(module, fleet_inputs.read_manifests(module.params["resources"]))
 
 
 def _accepted(module: AnsibleModule, loaded: Loaded) -> Loaded:

@@ -44,11 +44,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     StoreError,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
-    ManifestError,
     Outcome,
+    touched,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import (
+    ManifestError,
     PricesError,
     Settings,
-    touched,
 )
 
 if TYPE_CHECKING:

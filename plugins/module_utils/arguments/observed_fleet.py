@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     FleetSnapshot,
     observe_fleet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
 
 UNREAD: dict[str, Any] = {name: {"type": "list", "elements": "str", "default": []} for name in ("others", "declared")}
 """Arguments that name the clusters of the fleet that the module does not read."""

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.que
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
-    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings
+    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 
 T = TypeVar("T")
 

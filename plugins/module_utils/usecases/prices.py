@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.pricing impo
     updated,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_prices
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_prices
 
 _MODE = 0o644
 _FIELDS = {"OnDemand": "onDemand", "Spot": "spot", "Reserved": "reserved"}

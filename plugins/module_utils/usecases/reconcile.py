@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     write_report,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, fleet_inputs, pool_sizes
 
 State = Literal["planned", "built", "decided", "applied"]
 # A gateway that works accepts a route within a second or two; without one that does, nothing is worth a longer wait.
@@ -51,7 +51,7 @@ class Settings:
     begins. `progress`: where waits are reported.
     """
 
-    building: build.Settings
+    building: fleet_inputs.Settings
     observe: Callable[[FleetSnapshot | None], FleetSnapshot] | None = None
     applying: apply.Settings | None = None
     state: State = "applied"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, plan_only
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import plan_only
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 

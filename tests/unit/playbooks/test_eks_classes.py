@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import network_cards
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 from ansible_collections.modelplane.fleet.tests.unit.playbooks.catalogue import (
     EXAMPLES,
     classes,
@@ -41,7 +41,7 @@ def described() -> Iterator[dict[str, dict[str, Any]]]:
 
 
 def test_the_catalogue_is_a_valid_set_of_manifests() -> None:
-    loaded = build.read_manifests([str(folder("eks"))])
+    loaded = fleet_inputs.read_manifests([str(folder("eks"))])
     assert (loaded.errors, loaded.warnings) == ((), ())
     assert sorted(resource.name for resource in loaded.resources) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)

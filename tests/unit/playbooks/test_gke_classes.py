@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.machines import ACCELERATORS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 from ansible_collections.modelplane.fleet.tests.unit.playbooks.catalogue import (
     EXAMPLES,
     classes,
@@ -58,7 +58,7 @@ def block(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_catalogue_is_a_valid_set_of_manifests() -> None:
-    loaded = build.read_manifests([str(folder("gke"))])
+    loaded = fleet_inputs.read_manifests([str(folder("gke"))])
     assert (loaded.errors, loaded.warnings) == ((), ())
     assert sorted(resource.name for resource in loaded.resources) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)

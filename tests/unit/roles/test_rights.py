@@ -31,7 +31,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
     ON_WORKLOAD,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SECRETS_ROLE
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Settings
 
 ROOT = Path(__file__).parents[3]
 RBAC = ROOT / "roles/control_plane/files/rbac"

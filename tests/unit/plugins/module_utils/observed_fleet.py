@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_load
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 Object = dict[str, Any]
 
@@ -171,7 +171,7 @@ class Fleet:
         manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
         manifests.write_text(self.text)
         seen.write_text(json.dumps(self.observations()))
-        outcome = build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+        outcome = build.build(fleet_inputs.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
         check_counts(outcome)
         return outcome
 
@@ -179,7 +179,7 @@ class Fleet:
         """A run without observations."""
         manifests = self.folder / "fleet.yaml"
         manifests.write_text(self.text)
-        return build.build(build.Settings((str(manifests),), str(self.built), **more))
+        return build.build(fleet_inputs.Settings((str(manifests),), str(self.built), **more))
 
     def settle(self) -> None:
         """Run until nothing changes. What begins as another fleet did ends as that one, and is copied."""

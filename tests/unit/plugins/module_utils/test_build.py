@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 CLASS = """
 apiVersion: modelplane.ai/v1alpha1
@@ -85,7 +85,7 @@ class Fleet:
         self.write(**{name: text.replace(old, new)})
 
     def run(self, **more: Any) -> build.Outcome:
-        return build.build(build.Settings((str(self.manifests),), str(self.built), **more))
+        return build.build(fleet_inputs.Settings((str(self.manifests),), str(self.built), **more))
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
         found = [yaml.safe_load(path.read_text()) for path in sorted(self.built.rglob("*.yaml"))]
@@ -122,9 +122,9 @@ def test_a_price_catalogue_that_cannot_be_read_is_refused_with_its_variable(tmp_
     with pytest.raises(
         StoreError, match=r"fleet_prices is .*, which cannot be read: Is a directory\. Set it to the path"
     ):
-        build.read_prices(str(tmp_path))
+        fleet_inputs.read_prices(str(tmp_path))
     with pytest.raises(StoreError, match=r"fleet_what_if\.prices is .*: No such file or directory"):
-        build.read_prices(str(tmp_path / "none"), "fleet_what_if.prices")
+        fleet_inputs.read_prices(str(tmp_path / "none"), "fleet_what_if.prices")
 
 
 def test_hand_written_replicas_stay(fleet: Fleet) -> None:
@@ -274,7 +274,7 @@ def test_h3_a_held_deployment_survives_everything_but_its_cluster(fleet: Fleet) 
     assert not fleet.run().changes
     before = fleet.files()
     fleet.edit("qwen", "replicas: 1", "replicas: one")
-    with pytest.raises(build.ManifestError):
+    with pytest.raises(fleet_inputs.ManifestError):
         fleet.run()
     outcome = fleet.run(invalid="hold")
     assert states(outcome) == ["held"]
@@ -389,7 +389,7 @@ INSIDE = SERVICES.replace("https://models.example.com", "http://metadata.google.
 
 def test_an_endpoint_inside_is_an_error_with_its_line(fleet: Fleet) -> None:
     fleet.write(services=INSIDE)
-    with pytest.raises(build.ManifestError) as error:
+    with pytest.raises(fleet_inputs.ManifestError) as error:
         fleet.run()
     (problem,) = error.value.problems
     assert str(problem) == (
@@ -422,7 +422,7 @@ def test_a_typo_in_a_class_does_not_evict(fleet: Fleet) -> None:
     fleet.run()
     before = fleet.files()
     fleet.edit("l4", "23034Mi", "23034MiB")
-    with pytest.raises(build.ManifestError, match="1 error"):
+    with pytest.raises(fleet_inputs.ManifestError, match="1 error"):
         fleet.run()
     outcome = fleet.run(invalid="hold")
     assert states(outcome) == ["held"]
@@ -447,12 +447,12 @@ def test_half_of_a_fleet_is_no_order_to_remove_the_rest(fleet: Fleet, left: str)
 
 def test_no_manifests_at_all_are_an_error(fleet: Fleet) -> None:
     with pytest.raises(build.StoreError, match="no manifests"):
-        build.build(build.Settings((), str(fleet.built)))
+        build.build(fleet_inputs.Settings((), str(fleet.built)))
 
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*.yaml")), ids=lambda path: str(path.relative_to(MANIFESTS)))
 def test_every_manifest_of_the_reference_project_validates_by_itself(path: Path) -> None:
-    assert not build.read_manifests([str(path)]).errors
+    assert not fleet_inputs.read_manifests([str(path)]).errors
 
 
 def test_an_error_of_the_report_is_a_warning_and_the_build_is_complete(fleet: Fleet) -> None:
@@ -462,7 +462,7 @@ def test_an_error_of_the_report_is_a_warning_and_the_build_is_complete(fleet: Fl
     def broken(*_: object) -> str:
         return {}["no such key"]
 
-    settings = build.Settings((str(fleet.manifests),), str(fleet.built))
+    settings = fleet_inputs.Settings((str(fleet.manifests),), str(fleet.built))
     outcome = build.build(settings, broken)
     (warning,) = outcome.warnings
     for part in (str(fleet.built / "report.html"), "KeyError", "no such key", "test_build.py:", "complete"):
@@ -489,7 +489,7 @@ def test_objects_are_there_when_the_picture_is_drawn(fleet: Fleet) -> None:
         seen.append((len(fleet.objects("ModelReplica")), (fleet.built / "plan.json").exists(), added > 2))
         return build.draw(outcome)
 
-    build.build(build.Settings((str(fleet.manifests),), str(fleet.built)), drawn)
+    build.build(fleet_inputs.Settings((str(fleet.manifests),), str(fleet.built)), drawn)
     assert seen == [(1, True, True)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 Object = dict[str, Any]
 
@@ -82,7 +82,7 @@ class Fleet:
 
     def run(self) -> build.Outcome:
         self.manifest.write_text(self.text)
-        settings = build.Settings((str(self.manifest),), str(self.built))
+        settings = fleet_inputs.Settings((str(self.manifest),), str(self.built))
         outcome = build.build(settings)
         assert not build.build(settings).changes
         return outcome

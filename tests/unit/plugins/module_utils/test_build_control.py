@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import Lost, Question
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,7 +48,7 @@ class Controlled(Fleet):
         (self.folder / "fleet.yaml").write_text(self.text)
         seen = self.folder / "observed.yaml"
         seen.write_text(json.dumps(self.observations()))
-        settings = build.Settings(
+        settings = fleet_inputs.Settings(
             tuple(self.manifests), str(self.built), observations=str(seen), state="control", **more
         )
         outcome = build.build(settings)
@@ -102,9 +102,9 @@ def test_a_lost_build_folder_costs_nothing(fleet: Controlled) -> None:
 
 def test_a_plan_that_does_not_read_the_control_cluster_keeps_the_copies(fleet: Controlled) -> None:
     fleet.settle()
-    settings = build.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, check_mode=True)
+    settings = fleet_inputs.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, check_mode=True)
 
-    def changed(given: build.Settings) -> set[str]:
+    def changed(given: fleet_inputs.Settings) -> set[str]:
         found = build.build(given).changes
         return {name for name in (*found.added, *found.changed, *found.removed) if name.startswith("control/")}
 
@@ -120,7 +120,7 @@ def test_a_plan_that_does_not_read_the_control_cluster_keeps_the_copies(fleet: C
 def unseen(fleet: Controlled, **more: Any) -> build.Outcome:
     """A plan, which reads neither the control cluster nor others."""
     (fleet.folder / "fleet.yaml").write_text(fleet.text)
-    return build.build(build.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, **more))
+    return build.build(fleet_inputs.Settings(tuple(fleet.manifests), str(fleet.built), control_unread=True, **more))
 
 
 def files(outcome: build.Outcome) -> set[str]:
@@ -203,7 +203,7 @@ def test_a_manifest_that_says_how_many_wins(fleet: Controlled) -> None:
 
 def test_a_resource_in_both_places_is_an_error(fleet: Controlled) -> None:
     fleet.apply(*(value for value in yaml.safe_load_all(MANIFESTS) if value["kind"] == "ModelService"))
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         fleet.run()
     said = "\n".join(map(str, caught.value.problems))
     assert "control cluster: ModelService team/chat" in said
@@ -231,7 +231,7 @@ def test_a_gateway_does_not_change_its_cluster(fleet: Controlled, reads: bool) -
     run = fleet.run if reads else functools.partial(unseen, fleet)
     assert not files(run())
     fleet.edit("clusterName: edge", "clusterName: rim")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         run()
     (problem,) = caught.value.problems
     assert (problem.path, problem.value) == ("spec.clusterName", '"rim"')
@@ -273,13 +273,13 @@ def test_a_gateway_with_errors_stops_a_run_where_no_control_cluster_knows_it(fle
     assert of_files().changes
     assert not of_files().changes
     fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         of_files(invalid="hold")
     *__, last = map(str, caught.value.problems)
     assert "InferenceGateway models: Has errors, and cannot be held" in last
     assert re.match(r".*\.yaml:\d+, ", last)
     fleet.edit("clusterName: edge, nonsense: 1", "clusterName: rim")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         of_files()
     (problem,) = caught.value.problems
     assert (problem.path, problem.message) == ("spec.clusterName", 'cannot change, and was applied as "edge"')
@@ -290,7 +290,7 @@ def test_a_gateway_with_errors_stops_the_run_that_makes_all_engines(fleet: Contr
     fleet.text += GATEWAY
     run = fleet.run if reads else functools.partial(Fleet.run_unseen, fleet)
     fleet.edit("clusterName: edge", "clusterName: edge, nonsense: 1")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         run(invalid="hold")
     assert "engines would be made without the names that it asks for" in str(caught.value.problems[-1])
     assert not list(fleet.built.rglob("*.yaml"))
@@ -378,7 +378,7 @@ def test_a_policy_with_errors_stops_a_run_where_it_is_not_known_as_it_was_applie
     fleet.edit(*BROKEN)
     before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
     for run in (of_files, fleet.run):
-        with pytest.raises(build.ManifestError) as caught:
+        with pytest.raises(fleet_inputs.ManifestError) as caught:
             run(invalid="hold")
         first, last = map(str, caught.value.problems)
         assert "spec.budgets[0].limit" in first
@@ -415,7 +415,7 @@ def test_what_gateways_of_models_need_stops_a_run_where_it_is_not_known(fleet: C
     of_files = functools.partial(Fleet.run_unseen, fleet)
     assert of_files().changes
     fleet.edit(*BESIDE_MODELS[mistake])
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         of_files(invalid="hold")
     assert "cannot be held beside gateways in mode Model" in str(caught.value.problems[-1])
 
@@ -453,7 +453,7 @@ def test_an_endpoint_with_errors_that_may_be_in_use_stops_the_run(fleet: Control
     else:
         fleet.applied.clear()
         shutil.rmtree(fleet.built / "control")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         fleet.run(invalid="hold")
     assert "no copy of it was found on a control cluster" in str(caught.value.problems[-1])
 
@@ -477,7 +477,7 @@ def test_a_new_policy_with_errors_stops_a_run_where_gateways_know_callers(fleet:
     fleet.run()
     fleet.edit(*BROKEN)
     fleet.edit("name: customers", "name: clients")
-    with pytest.raises(build.ManifestError) as caught:
+    with pytest.raises(fleet_inputs.ManifestError) as caught:
         fleet.run(invalid="hold")
     assert "CallerPolicy team/clients: Has errors, and cannot be held" in str(caught.value.problems[-1])
 
@@ -564,7 +564,7 @@ def test_h3_an_invalid_manifest_leaves_its_copy_as_it_is(fleet: Controlled) -> N
 
 def test_no_observation_is_no_state(fleet: Controlled) -> None:
     with pytest.raises(StoreError, match="no observations"):
-        build.build(build.Settings((), str(fleet.built), state="control"))
+        build.build(fleet_inputs.Settings((), str(fleet.built), state="control"))
 
 
 def test_check_mode_builds_into_the_preview_alone(fleet: Controlled, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 HEAD = "---\napiVersion: modelplane.ai/v1alpha1\n"
 CLUSTER = f"""{HEAD}kind: InferenceCluster
@@ -70,7 +70,9 @@ class Fleet:
             if lost:
                 shutil.rmtree(self.folder / "build")
             more |= {"observations": str(seen), "state": "control"}
-        return build.build(build.Settings((str(self.folder / "fleet.yaml"),), str(self.folder / "build"), **more))
+        return build.build(
+            fleet_inputs.Settings((str(self.folder / "fleet.yaml"),), str(self.folder / "build"), **more)
+        )
 
     def _seen(self, top: str) -> dict[str, Any]:
         files = sorted((self.folder / "build" / top).rglob("*.yaml"))

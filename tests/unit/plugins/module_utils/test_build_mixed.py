@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -186,7 +186,7 @@ def test_the_host_of_a_cluster_whose_manifest_has_errors_belongs_to_the_fleet(fo
         "metadata: {name: west}\nspec:\n  cluster: {source: Existing",
         "metadata: {name: west}\nspec:\n  cluster: {source: Moon",
     )
-    with pytest.raises(build.ManifestError):
+    with pytest.raises(fleet_inputs.ManifestError):
         folder.run(hosts=("east", "west"))
     folder.run(hosts=("east", "west"), invalid="hold")
 

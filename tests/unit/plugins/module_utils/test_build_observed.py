@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import ON_WORKLOAD, SECRET
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, fleet_inputs
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -236,7 +236,7 @@ def test_h3_an_invalid_edit_of_any_kind_takes_nothing_away(fleet: Fleet, old: st
 
     before = built()
     fleet.edit(old, new)
-    with pytest.raises(build.ManifestError):
+    with pytest.raises(fleet_inputs.ManifestError):
         fleet.run()
     fleet.run(invalid="hold")
     fleet.run(invalid="hold")

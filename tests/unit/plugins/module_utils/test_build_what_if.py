@@ -14,18 +14,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.question import read_question
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.what_if import Answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 MANIFESTS = Path(__file__).parents[4] / "tests" / "data" / "manifests" / "getting-started"
 
 
-def getting_started(name: str, service: str = "model-service") -> build.Settings:
+def getting_started(name: str, service: str = "model-service") -> fleet_inputs.Settings:
     """The platforms and models of one cloud, with a service in front of them."""
     paths = (MANIFESTS / name, MANIFESTS / "inference-gateway.yaml", MANIFESTS / f"{service}.yaml")
-    return build.Settings(tuple(map(str, paths)))
+    return fleet_inputs.Settings(tuple(map(str, paths)))
 
 
-def answered(settings: build.Settings, question: object, folder: Path) -> Answer:
+def answered(settings: fleet_inputs.Settings, question: object, folder: Path) -> Answer:
     asked = replace(settings, folder=str(folder), check_mode=True, question=read_question(question))
     found = build.build(asked).answer
     assert found
@@ -73,12 +73,12 @@ def test_manifests_that_are_added_are_read_with_all_others(tmp_path: Path) -> No
         ("qwen-west", None, "nebius-eu-north-h100")
     ]
     known = fleet / "platform.yaml"
-    with pytest.raises(build.ManifestError) as error:
+    with pytest.raises(fleet_inputs.ManifestError) as error:
         answered(settings, {"add": [str(more), str(known)]}, tmp_path / "build")
     (problem,) = error.value.problems
     assert (problem.file, problem.message) == (str(known), "is a manifest of the fleet already, so it adds nothing")
     again = shutil.copy(fleet / "platform.yaml", more / "again.yaml")
-    with pytest.raises(build.ManifestError):
+    with pytest.raises(fleet_inputs.ManifestError):
         answered(settings, {"add": str(again)}, tmp_path / "build")
 
 

@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.dec
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, fleet_inputs
 
 SAMPLE = Path(__file__).parents[4] / "inventories/quickstart/manifests"
 CLUSTERS = ("eks-us-west", "gke-us-central")
@@ -22,7 +22,7 @@ CLUSTERS = ("eks-us-west", "gke-us-central")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    build.build(build.Settings((str(SAMPLE),), str(tmp_path / "build")))
+    build.build(fleet_inputs.Settings((str(SAMPLE),), str(tmp_path / "build")))
     return tmp_path / "build"
 
 

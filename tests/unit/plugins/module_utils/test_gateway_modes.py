@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cl
     declared_gateway,
     is_path_gateway,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 FLEET = """
 apiVersion: modelplane.ai/v1alpha1
@@ -52,7 +52,7 @@ def built(folder: Path, *gateways: dict[str, Any]) -> tuple[build.Outcome, dict[
     manifests.mkdir(parents=True)
     (manifests / "fleet.yaml").write_text(FLEET)
     (manifests / "gateways.yaml").write_text(yaml.safe_dump_all(gateways))
-    outcome = build.build(build.Settings((str(manifests),), str(folder / "build")))
+    outcome = build.build(fleet_inputs.Settings((str(manifests),), str(folder / "build")))
     control = folder / "build" / "control"
     texts = {str(path.relative_to(control)): path.read_text() for path in sorted(control.rglob("*.yaml"))}
     return outcome, {name: text for name, text in texts.items() if yaml.safe_load(text)["kind"] in NODES}
@@ -79,7 +79,7 @@ def test_without_a_gateway_of_its_own_the_control_cluster_has_none(tmp_path: Pat
 def test_a_gateway_that_moves_away_leaves_the_control_cluster(tmp_path: Path) -> None:
     built(tmp_path, gateway("default", OPEN, "192.0.2.1"))
     (tmp_path / "manifests" / "gateways.yaml").write_text(yaml.safe_dump(gateway("default", CLOSED)))
-    build.build(build.Settings((str(tmp_path / "manifests"),), str(tmp_path / "build")))
+    build.build(fleet_inputs.Settings((str(tmp_path / "manifests"),), str(tmp_path / "build")))
     left = [yaml.safe_load(path.read_text())["kind"] for path in (tmp_path / "build" / "control").rglob("*.yaml")]
     assert not {"GatewayClass", "Gateway"} & set(left)
 

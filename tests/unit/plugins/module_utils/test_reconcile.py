@@ -14,7 +14,13 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes, reconcile
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import (
+    apply,
+    build,
+    fleet_inputs,
+    pool_sizes,
+    reconcile,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 NAMES = ("east", "west")
@@ -69,14 +75,14 @@ class Fleet:
     def settings(self) -> reconcile.Settings:
         targets = [apply.Target(name, lambda _control: None) for name in NAMES]  # type: ignore[arg-type,return-value]
         return reconcile.Settings(
-            build.Settings(("manifests",), str(self.folder)), self._observe, apply.Settings("", targets)
+            fleet_inputs.Settings(("manifests",), str(self.folder)), self._observe, apply.Settings("", targets)
         )
 
     def _observe(self, _before: Any) -> Any:
         seen = {name: SimpleNamespace(unreachable="silent" if name in self.unreachable else "") for name in NAMES}
         return SimpleNamespace(clusters=seen, document=dict, control=SimpleNamespace(entry=len(self.applied)))
 
-    def _build(self, given: build.Settings) -> Any:
+    def _build(self, given: fleet_inputs.Settings) -> Any:
         self.modes.append(given.check_mode)
         return Built()
 

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import plan as eks_plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan as gke_plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 from ansible_collections.modelplane.fleet.plugins.modules import (
     cloud_account,
     cloud_cluster_info,
@@ -89,7 +89,7 @@ class Recorded:
     def plan(self, **more: Any) -> build.Outcome:
         """Return the plan, for which nothing is contacted."""
         self.double.forget_calls()
-        settings = build.Settings((str(self.manifests),), observations=str(self.path), **more)
+        settings = fleet_inputs.Settings((str(self.manifests),), observations=str(self.path), **more)
         try:
             return build.plan_only(settings)
         finally:
@@ -111,7 +111,7 @@ def test_a_plan_refuses_what_the_quota_has_no_room_for(west: Recorded) -> None:
     west.double.settings(quotas={"ec2": {"L-DB2E81BA": 6.0}})
     for planned in west.planned().values():
         west.record(planned)
-    with pytest.raises(build.ManifestError) as raised:
+    with pytest.raises(fleet_inputs.ManifestError) as raised:
         west.plan()
     (problem,) = raised.value.problems
     observed = json.loads(west.path.read_text())["accounts"][0]["observed"]
@@ -139,7 +139,7 @@ def test_what_runs_is_planned_whatever_the_quota_is(west: Recorded) -> None:
     there = {each["name"]: each["pools"] for each in account["clusters"]}
     assert there[planned["west"]["name"]] == [{"name": "gpu", "nodes": 1}, {"name": "system", "nodes": 1}]
     assert there[planned["east"]["name"]] == []
-    with pytest.raises(build.ManifestError) as raised:
+    with pytest.raises(fleet_inputs.ManifestError) as raised:
         west.plan()
     (problem,) = raised.value.problems
     assert problem.ref is not None

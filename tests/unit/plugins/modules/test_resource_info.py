@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import manifests
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
 from ansible_collections.modelplane.fleet.plugins.modules import build, reconcile, resource_info
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (

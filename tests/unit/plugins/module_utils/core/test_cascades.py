@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import read_manifests
 
 sys.path.insert(0, str(Path(__file__).parent))
 

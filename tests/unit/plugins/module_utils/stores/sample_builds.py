@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import LOCK_FILE, REPORT_FILE
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import fleet_inputs
 
 ROOT = Path(__file__).parents[5]
 SAMPLE = ROOT / "inventories/quickstart/manifests"
@@ -23,8 +23,8 @@ def tree(folder: Path) -> dict[str, str]:
     }
 
 
-def settings(folder: Path, resources: Path = SAMPLE, **more: object) -> build.Settings:
-    return build.Settings((str(resources),), str(folder), **more)  # type: ignore[arg-type]
+def settings(folder: Path, resources: Path = SAMPLE, **more: object) -> fleet_inputs.Settings:
+    return fleet_inputs.Settings((str(resources),), str(folder), **more)  # type: ignore[arg-type]
 
 
 def grown(tmp_path: Path) -> Path:

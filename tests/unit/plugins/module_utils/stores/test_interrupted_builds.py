@@ -37,10 +37,10 @@ from sample_builds import ROOT, SAMPLE, grown, settings, tree
 SCRIPT = """
 import sys
 sys.path.insert(0, {path!r})
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 print("ready", flush=True)
 sys.stdin.readline()
-build.build(build.Settings(({resources!r},), {folder!r}))
+build.build(fleet_inputs.Settings(({resources!r},), {folder!r}))
 """
 
 

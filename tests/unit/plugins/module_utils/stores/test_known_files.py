@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import workloads
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import known_files
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 SAMPLE = Path(__file__).parents[5] / "inventories/quickstart/manifests"
 CLUSTER = "gke-us-central"
@@ -39,7 +39,7 @@ class Place:
 
     def run(self, resources: Path = SAMPLE, **more: object) -> build.Outcome:
         self.composed = 0
-        return build.build(build.Settings((str(resources),), str(self.build), **more))  # type: ignore[arg-type]
+        return build.build(fleet_inputs.Settings((str(resources),), str(self.build), **more))  # type: ignore[arg-type]
 
     @property
     def file(self) -> Path:
@@ -125,7 +125,7 @@ def _exchange(place: Place) -> None:
 
 def _of_another_fleet(place: Place) -> None:
     folder = place.build.parent / "other"
-    build.build(build.Settings((str(SAMPLE),), str(folder), composing=build.Composing(stream_grace=10)))
+    build.build(fleet_inputs.Settings((str(SAMPLE),), str(folder), composing=fleet_inputs.Composing(stream_grace=10)))
     [other] = set(place.cache.glob("*.json")) - {place.file}
     other.rename(place.file)
 
@@ -187,9 +187,9 @@ def test_other_code_proves_nothing(place: Place, monkeypatch: pytest.MonkeyPatch
 
 
 def test_other_inputs_prove_nothing(place: Place) -> None:
-    changed = place.run(composing=build.Composing(stream_grace=10), check_mode=True).changes.changed
+    changed = place.run(composing=fleet_inputs.Composing(stream_grace=10), check_mode=True).changes.changed
     place.cache.rename(place.cache.with_name("gone"))
-    assert changed == place.run(composing=build.Composing(stream_grace=10), check_mode=True).changes.changed
+    assert changed == place.run(composing=fleet_inputs.Composing(stream_grace=10), check_mode=True).changes.changed
     assert any("deployment-" in name for name in changed)
 
 

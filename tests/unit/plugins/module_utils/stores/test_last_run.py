@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import last_run
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 SAMPLE = Path(__file__).parents[5] / "inventories/quickstart/manifests"
 
@@ -23,7 +23,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for path in SAMPLE.glob("*.yaml"):
         (folder / path.name).write_text(path.read_text().replace("replicas: 2", "replicas: 4"))
     built = str(tmp_path_factory.mktemp("state") / "build")
-    build.build(build.Settings((str(folder),), built))
+    build.build(fleet_inputs.Settings((str(folder),), built))
     return DirectoryStore(built).read()
 
 
