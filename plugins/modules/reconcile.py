@@ -344,7 +344,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outco
     refused,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.secret_copies import by_hand
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.steps import rollout_steps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Status of a fleet: services, deployments, clusters, caches, and what the next run changes.
 
-`status` returns the document (`FleetStatus`), `tables` the same rows for terminals. The page of a plan has them too.
+`status_tables.py` has the same rows for terminals. The page of a plan has them too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -24,31 +23,24 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.chang
     Changes,
     ObjectChanges,
     ReplicaChange,
-    changes_text,
     object_changes,
-    place_of,
     replica_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.plan import (
     device_counts,
-    devices_text,
     pools_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.pools import PoolUse, pool_use
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.serving import (
-    GATEWAY_TITLES,
     GatewayStatus,
     ServedService,
     ServingGateway,
-    gateway_rows,
     gateways,
     place_of_endpoint,
     served_services,
-    serving_place,
     silence,
     silent_gateways,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.text_table import Row, lines, wrapped
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout, rollout_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -63,11 +55,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     by_reason,
-    count,
     cut,
-    first_lines,
     joined,
-    printable,
     some,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
@@ -79,10 +68,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 )
 
 SCHEMA_VERSION = 2
-# Reasons that a person reads in a terminal; the document has all.
-_MOST_REASONS = 3
-# Callers of a budget that a terminal shows; the document has more.
-_MOST_CALLERS = 5
 _UNKNOWN = ReplicaState(None, None, "it has not been observed")
 # Failures that the logs of the last start of a container explain; of others, the events of the pod have more.
 _IN_LOGS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
@@ -589,176 +574,3 @@ def _policies(statuses: Iterable[Object]) -> list[PolicyStatus]:
                 api.construct(PolicyStatus, namespace=namespace, name=name, budgets=budgets, message=cut(message))
             )
     return found
-
-
-_SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
-_DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
-_CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
-_PLANNED = "PLANNED"
-_CACHES = ("CACHE", "READY", "CLUSTERS")
-_BUDGETS = ("POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT")
-_GATEWAY = "GATEWAY"
-_WHY = "WHY"
-_NEXT = "NEXT RUN"
-
-
-def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
-    """Return the tables of a status, with an empty line between two.
-
-    No line is longer than `width`. Nodes of clusters are those that are schedulable, of all, and devices those in use.
-    `now` is what ages are counted to.
-    """
-    parts = [
-        lines(_SERVICES, _service_rows(found), width, _WHY),
-        lines(GATEWAY_TITLES, gateway_rows(found.gateways or ()), width, _WHY),
-        lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
-        lines(_cluster_titles(found), _cluster_rows(found, now), width, _WHY),
-        lines(_CACHES, _cache_rows(found), width, _WHY),
-        _budget_lines(found, now, width),
-        [_NEXT, *_next_lines(found, width)],
-    ]
-    return [line for part in parts if part for line in ("", *part)][1:]
-
-
-def _service_rows(found: FleetStatus) -> list[Row]:
-    return [
-        (
-            (
-                f"{each.namespace}/{each.name}",
-                f"{each.ready}/{each.desired}",
-                each.address or f"model {each.model}",
-                each.status,
-            ),
-            _service_lines(each),
-        )
-        for each in found.services
-    ]
-
-
-def _service_lines(service: ServiceStatus) -> list[str]:
-    place = serving_place(service.model or "", service.gateways or (), is_path=bool(service.address))
-    # Without a message, an empty one leaves the column for it empty.
-    return [service.message, place] if service.message or place else []
-
-
-def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
-    rows: list[Row] = []
-    for deployment in found.deployments:
-        label = f"{deployment.namespace}/{deployment.name or '-'}"
-        for group in _alike(deployment.replicas):
-            first = group[0]
-            ready = f"{sum(row.ready is True for row in group)}/{len(group)}"
-            since = min((row.since for row in group if row.since), default="")
-            where = (first.cluster, ", ".join(first.pools), devices_text(first.devices))
-            cells = (label, ready, *where, age(since, now), first.status)
-            rows.append((cells, [part for part in (first.message, first.command) if part]))
-        if rollout := deployment.rollout:
-            state = "Stopped" if rollout.stopped else "Outdated" if rollout.outdated else "RollingOut"
-            cells = (label, f"{rollout.updated}/{deployment.desired}", "-", "-", "-", "-", state)
-            counts = f"{rollout.updated} replicas have the current revision, {rollout.old} an old one"
-            rows.append((cells, [": ".join(filter(None, (counts, rollout.stopped or rollout.outdated)))]))
-        if pending := deployment.pending:
-            cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
-            reasons = [f"{pending.reason}: {pending.message}"]
-            reasons += [*first_lines(pending.refusals, _MOST_REASONS, "and {} more reasons"), pending.hint]
-            rows.append((cells, reasons))
-        elif not deployment.replicas:
-            rows.append(((label, f"0/{deployment.desired}", "-", "-", "-", "-", "-"), []))
-    return rows
-
-
-def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
-    """Group the replicas that differ in their names and ages at most, in their order."""
-    groups: dict[tuple[Any, ...], list[ReplicaStatus]] = {}
-    for row in replicas:
-        key = (row.cluster, tuple(row.pools), tuple(row.devices.items()), row.status)
-        groups.setdefault(key, []).append(row)
-    return list(groups.values())
-
-
-def _has_planned(found: FleetStatus) -> bool:
-    return any(pool.planned_devices for cluster in found.clusters for pool in cluster.pools)
-
-
-def _cluster_titles(found: FleetStatus) -> tuple[str, ...]:
-    """Return the titles, with a column for planned devices if there are any."""
-    devices = _CLUSTERS.index("DEVICES") + 1
-    return (*_CLUSTERS[:devices], _PLANNED, *_CLUSTERS[devices:]) if _has_planned(found) else _CLUSTERS
-
-
-def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
-    rows: list[Row] = []
-    for cluster in found.clusters:
-        pools = cluster.pools
-        ready = [pool.schedulable_nodes for pool in pools if pool.schedulable_nodes is not None]
-        nodes = sum(pool.nodes for pool in pools)
-        cells = (
-            cluster.name,
-            cluster.state,
-            f"{sum(ready)}/{nodes}" if ready else f"-/{nodes}",
-            f"{sum(pool.used_devices for pool in pools)}/{sum(pool.devices for pool in pools)}",
-            *([str(sum(pool.planned_devices for pool in pools))] if _has_planned(found) else []),
-            {True: "ready", False: "incomplete", None: "-"}[cluster.stack_ready],
-            age(cluster.last_seen or "", now),
-            cluster.version or "-",
-        )
-        rows.append((cells, [cluster.message] if cluster.message else []))
-    return rows
-
-
-def _cache_rows(found: FleetStatus) -> list[Row]:
-    rows: list[Row] = []
-    for cache in found.caches:
-        waiting = [
-            f"{phase.cluster}: {phase.phase}{f': {phase.message}' if phase.message else ''}"
-            for phase in cache.clusters
-            if phase.phase != "Ready"
-        ]
-        clusters = some((phase.cluster for phase in cache.clusters), 3) or "-"
-        cells = (f"{cache.namespace}/{cache.name}", f"{cache.ready}/{len(cache.clusters)}", clusters)
-        rows.append((cells, first_lines(waiting, _MOST_REASONS, "and {} more clusters")))
-    return rows
-
-
-def _budget_lines(found: FleetStatus, now: str, width: int) -> list[str]:
-    """Return the table of budgets, with a column for gateways where there are several."""
-    gateways = {use.gateway for policy in found.policies for budget in policy.budgets for use in budget.use}
-    several = len(gateways) > 1
-    rows: list[Row] = []
-    for policy in found.policies:
-        for budget in policy.budgets:
-            label = (f"{policy.namespace}/{policy.name}", budget.name)
-            end = (f"{budget.limit} {budget.unit}/{budget.per}", age(now, budget.resets_at or ""))
-            shown = [(each.caller or "all", str(each.used), each.gateway) for each in budget.use[:_MOST_CALLERS]]
-            for caller, used, gateway in shown or [("-", "-", "-")]:
-                rows.append(((*label, caller, used, *end, *([gateway] if several else [])), []))
-            if more := len(budget.use) - len(shown) + (budget.more_callers or 0):
-                rows[-1][1].append(f"{count(more, 'caller')} used less")
-        if policy.message:
-            rows[-1][1].append(policy.message)
-    return lines((*_BUDGETS, *([_GATEWAY] if several else [])), rows, width, _WHY)
-
-
-def _next_lines(found: FleetStatus, width: int) -> list[str]:
-    next_run = found.next_run
-    changes = [
-        f"{each.cluster}: {each.namespace}/{each.replica} {each.action}{f': {each.reason}' if each.reason else ''}"
-        for each in next_run.replicas
-    ]
-    changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
-    rows = [row for deployment in found.deployments for row in deployment.replicas]
-    if any(each.removed and not each.cluster for each in next_run.objects) and any(row.ready is False for row in rows):
-        changes.append("control cluster: objects of endpoints that do not serve are created again when they serve")
-    return [printable(line) for line in wrapped(changes or ["nothing changes"], width)]
-
-
-def age(since: str, now: str) -> str:
-    """Return the time between two times (RFC 3339) as kubectl shows ages: `45s`, `5m`, `3h`, `12d`; `-` without one."""
-    try:
-        seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
-    except (TypeError, ValueError):
-        return "-"
-    for unit, size, most in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
-        if seconds < most:
-            return f"{max(seconds, 0) // size}{unit}"
-    return f"{seconds // 86400}d"

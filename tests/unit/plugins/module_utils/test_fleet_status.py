@@ -14,11 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT, outcome, refused
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
-    FleetStatus,
-    age,
-    tables,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import age, tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 

@@ -20,8 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     ObservedCluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import PolicyStatus, tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import PolicyStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import status as fleet_status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected

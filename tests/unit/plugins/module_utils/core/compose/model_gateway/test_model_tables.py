@@ -21,7 +21,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.findings import findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus, status, tables
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import FleetStatus, status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status_tables import tables
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
