@@ -414,47 +414,14 @@ def _transition(value: Object) -> Transition:
 
 
 # IDs of waits and groups.
-
-
-def _before(row: str) -> str:
-    return f"before {row}"
-
-
-def _every(row: str) -> str:
-    return f"every {row}"
-
-
-def _before_deleting(row: str) -> str:
-    return f"before deleting {row}"
-
-
-def _every_deleted(row: str) -> str:
-    return f"every deleted {row}"
-
-
-def _routes(namespace: str) -> str:
-    return f"routes of {namespace}"
-
-
-def _guarded_routes(namespace: str) -> str:
-    return f"routes and policies of {namespace}"
-
-
-def _policies_in(namespace: str) -> str:
-    return f"deleted policies of {namespace}"
-
-
-def _deleted_in(namespace: str) -> str:
-    return f"deleted objects of {namespace}"
-
-
-def _rewritten(namespace: str) -> str:
-    return f"rewritten {namespace}"
-
-
-def _programmed(namespace: str) -> str:
-    return f"programmed {namespace}"
-
-
-def _unreferenced(stage: str, namespace: str) -> str:
-    return f"unreferenced by {stage} {namespace}"
+_before = "before {}".format
+_every = "every {}".format
+_before_deleting = "before deleting {}".format
+_every_deleted = "every deleted {}".format
+_routes = "routes of {}".format
+_guarded_routes = "routes and policies of {}".format
+_policies_in = "deleted policies of {}".format
+_deleted_in = "deleted objects of {}".format
+_rewritten = "rewritten {}".format
+_programmed = "programmed {}".format
+_unreferenced = "unreferenced by {} {}".format
