@@ -19,10 +19,6 @@ FITTING = {"small": fleets.SMALL_GPU, "any": fleets.ANY_GPU, "large": fleets.LAR
 UNFIT = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >= 0'
 BAD_TAG = "missing"
 DELAY = "2s"
-LOSES_STATE = False
-"""Set once a run without a build directory adopts the replicas that it finds: then edits delete it."""
-STICKS_IN_DELETION = False
-"""Set once a run reports objects that finalizers keep: then edits add finalizers."""
 
 _CLUSTERS = ("east", "west")
 _POOLS = {"gpu": 3, "large": 2}

@@ -42,6 +42,8 @@ pytestmark = pytest.mark.interrupted
 KILLED_RUNS, KILLED_SERVERS, SILENT_SERVERS, TWO_EDITS = 0.12, 0.08, 0.06, 0.25
 """Shares of the runs that are killed, of those during which an API server is killed, of those without the API server of
 a workload cluster, and of those for two edits."""
+LOST_STATE, HELD_DELETIONS = 0.05, 0.05
+"""Shares of the runs after the build directory was lost, and after an object was deleted that a finalizer keeps."""
 ALLOWED, REVERTED = 0.25, 0.6
 """Shares of the refused edits that are allowed, and that are reverted; the others stay."""
 
@@ -198,10 +200,10 @@ class Chaos:
         self.probe.edit = len(self.edits)
         self.probe.excused |= chaos_edits.asked(before, self.desired)
         self.log(f"services that may lose all endpoints: {sorted(self.probe.excused)}")
-        if chaos_edits.LOSES_STATE and self.random.random() < 0.05:
+        if self.random.random() < LOST_STATE:
             self.edits.append("the build directory is lost")
             shutil.rmtree(self.live.folder / "build")
-        if chaos_edits.STICKS_IN_DELETION and self.random.random() < 0.05:
+        if self.random.random() < HELD_DELETIONS:
             self.hold_in_deletion()
         disturbance = self.random.random()
         if disturbance < KILLED_RUNS:
