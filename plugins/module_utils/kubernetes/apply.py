@@ -129,6 +129,7 @@ def apply(client: Client, desired: Sequence[Object], options: Options) -> Applie
         with options.locked():
             run = _Run(client, options, complete)
             results = run.execute()
+    run.note_kept(results)
     results = run.awaited(results)
     spent = Counter(client.requests)
     spent.subtract(before)
@@ -173,6 +174,7 @@ class _Run:
             options.pending_api_groups,
             notes=self.notes,
         )
+        self._kept: frozenset[Key] = frozenset()
         self._observed = self._comparison.read(desired)
         self.plan = plan(self._comparison.desired, self._observed, self._scope)
         self._refuse_newer_replicas()
@@ -180,8 +182,9 @@ class _Run:
 
     @property
     def differs(self) -> bool:
-        """Return whether an object, or the inventory, is not as desired."""
-        return self.plan.has_changes or self._has_other_notes()
+        """Return whether an object, or the inventory, is not as desired. Objects that no run deletes as they are now do
+        not count once that is known."""
+        return self.plan.has_changes(self._kept) or self._has_other_notes()
 
     def _has_other_notes(self) -> bool:
         store = self._comparison.store
@@ -216,6 +219,13 @@ class _Run:
                 f"remove {count(len(removed), 'replica')} there ({some(removed)}): restore the build folder, or run "
                 "reconcile, which adopts what runs"
             )
+
+    def note_kept(self, results: Iterable[Result]) -> None:
+        """Note objects that stay although they are no longer desired, with the reason."""
+        conditional = set(self.plan.conditional_deletions)
+        kept = [found for found in results if found.action == "skipped" and found.key in conditional]
+        self._kept = frozenset(found.key for found in kept)
+        self.notes += [f"{found.key} is {found.message}" for found in kept]
 
     def execute(self) -> list[Result]:
         """Run the plan. Return the results of namespaces of users, desired objects and deletions, in this order."""

@@ -150,6 +150,24 @@ class Client:
         """Return True if the server serves the kind."""
         return self._found(api_version, kind) is not None
 
+    def content_types(self) -> builtins.list[ResourceType]:
+        """Return the types of all objects that namespaces can hold, each in one version: those that can be listed and
+        deleted. Raises ApiError if an API group does not answer."""
+        groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {})).get("groups")
+        served = [
+            version["groupVersion"]
+            for group in (groups if isinstance(groups, builtins.list) else ())
+            for version in (group["preferredVersion"], *group["versions"])
+        ]
+        types: dict[tuple[str, str], ResourceType] = {}
+        for api_version in dict.fromkeys(["v1", *served]):
+            with self._requester.lock:
+                found = self._discover().kinds(api_version)
+            for each in found:
+                if each.namespaced and {"list", "delete"} <= each.verbs:
+                    types.setdefault((api_version.rpartition("/")[0], each.kind), each)
+        return builtins.list(types.values())
+
     def forget_discovery(self) -> None:
         """Forget what is served, for instance after CRDs were installed."""
         with self._requester.lock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
@@ -23,7 +24,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import ResourceType
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Forbidden,
+    NotServed,
+    Unreachable,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
@@ -37,26 +44,38 @@ _DEFINITION_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 
-# What a user would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
-_CONTENT = (
-    ("v1", "Pod"),
-    ("v1", "PersistentVolumeClaim"),
-    ("v1", "Secret"),
-    ("v1", "ConfigMap"),
-    ("v1", "Service"),
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "StatefulSet"),
-    ("apps/v1", "DaemonSet"),
-    ("batch/v1", "Job"),
-    ("batch/v1", "CronJob"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    ("gateway.networking.k8s.io/v1", "Gateway"),
-    ("gateway.networking.k8s.io/v1", "HTTPRoute"),
-    ("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute"),
-    ("gateway.envoyproxy.io/v1alpha1", "Backend"),
+# Kinds of which users miss objects most. A namespace in which they cannot be listed is kept.
+_CONTENT = frozenset(
+    {
+        ("v1", "Pod"),
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "Secret"),
+        ("v1", "ConfigMap"),
+        ("v1", "Service"),
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1", "Job"),
+        ("batch/v1", "CronJob"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+        ("gateway.networking.k8s.io/v1", "Gateway"),
+        ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+        ("aigateway.envoyproxy.io/v1beta1", "AIGatewayRoute"),
+        ("gateway.envoyproxy.io/v1alpha1", "Backend"),
+    }
 )
+# Controllers and pods write these without naming an owner, and users do not.
+_BY_CONTROLLERS = frozenset({"Endpoints", "Event", "Lease"})
 # Kubernetes and OpenShift put these into every namespace.
-_STANDARD_CONFIG = frozenset({"kube-root-ca.crt", "openshift-service-ca.crt"})
+_STANDARD = frozenset(
+    {
+        ("ConfigMap", "kube-root-ca.crt"),
+        ("ConfigMap", "openshift-service-ca.crt"),
+        ("ServiceAccount", "builder"),
+        ("ServiceAccount", "default"),
+        ("ServiceAccount", "deployer"),
+    }
+)
 _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
 
 
@@ -104,20 +123,37 @@ class Conditions:
             self.client.forget_discovery()
 
     def _foreign_content(self, namespace: str, removed: Collection[Key]) -> str:
-        """Return what is in a namespace that this run does not delete, "" if nothing is."""
+        """Return why a namespace holds more than this run deletes, "" if it does not.
+
+        Kinds that the run may not list do not count, but for those of `_CONTENT`."""
         found = []
-        for api_version, kind in _CONTENT:
-            try:
-                if kind == "Secret":
-                    items = self.secrets.listed(namespace)
-                else:
-                    items = self.client.list(api_version, kind, namespace=namespace).items
-            except NotServed:
-                continue
-            except Forbidden as error:
-                return f"what is in it cannot be read ({error.message})"
-            found += [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
-        return f"it holds what is not of this fleet: {listed(found)}" if found else ""
+        try:
+            for each in self._types:
+                found += self._foreign(each, namespace, removed)
+        except Unreachable:
+            raise
+        except ApiError as error:
+            return f"not all that it holds can be listed ({error.message})"
+        return f"it holds objects of other owners: {listed(found)}" if found else ""
+
+    @cached_property
+    def _types(self) -> Sequence[ResourceType]:
+        return [each for each in self.client.content_types() if each.kind not in _BY_CONTROLLERS]
+
+    def _foreign(self, of: ResourceType, namespace: str, removed: Collection[Key]) -> list[str]:
+        """Return the objects of a type that other owners have in a namespace."""
+        try:
+            if (of.api_version, of.kind) == ("v1", "Secret"):
+                items = self.secrets.listed(namespace)
+            else:
+                items = self.client.list(of.api_version, of.kind, namespace=namespace).items
+        except NotServed:
+            return []
+        except Forbidden:
+            if (of.api_version, of.kind) in _CONTENT:
+                raise
+            return []
+        return [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
 
     def _objects_of(self, definitions: Iterable[Object], removed: Collection[Key]) -> str:
         """Return objects of the kinds that are defined, but for those that this run deletes, "" if there are none."""
@@ -186,9 +222,12 @@ class Conditions:
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
+    """Return whether an object of a namespace is one that a user would miss. Objects with an owner go with it."""
     key = Key.of(value)
-    standard = (key.kind == "ConfigMap" and key.name in _STANDARD_CONFIG) or (
-        key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS
+    standard = (key.kind, key.name) in _STANDARD or (
+        (key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS)
+        # OpenShift makes these for each namespace, and the fleet the other ones to read Secrets (`secret_access.py`).
+        or (key.kind == "RoleBinding" and key.name.startswith(("system:", "modelplane-secrets-")))
     )
     owned = bool(entries(value, "metadata", "ownerReferences"))
     return not (standard or owned or is_being_deleted(value) or key in removed)

@@ -100,6 +100,12 @@ class Discovery:
             self._fetch(api_version)
         return self._asked[api_version].get(kind)
 
+    def kinds(self, api_version: str) -> list[ResourceType]:
+        """Return all kinds of a group and version."""
+        if api_version not in self._asked:
+            self._fetch(api_version)
+        return list(self._asked[api_version].values())
+
     def again(self, api_version: str, kind: str) -> ResourceType | None:
         """Return the kind as the server has it now, after it did not know the cached one."""
         if api_version not in self._asked:

@@ -379,6 +379,41 @@ def test_a_namespace_with_what_others_put_there_is_kept(place: Place) -> None:
     assert only(place.apply([]), "Namespace").action == "deleted"
 
 
+FOREIGN = {
+    "Ingress": {
+        "apiVersion": "networking.k8s.io/v1",
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
+    },
+    "ServiceAccount": {"apiVersion": "v1"},
+    "Role": {"apiVersion": "rbac.authorization.k8s.io/v1", "rules": []},
+    "HorizontalPodAutoscaler": {
+        "apiVersion": "autoscaling/v2",
+        "spec": {
+            "maxReplicas": 2,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, kind: str) -> None:
+    place.apply(place.objects())
+    foreign: Object = {**FOREIGN[kind], "kind": kind, "metadata": {"name": "theirs", "namespace": place.namespace}}
+    place.plane.apply(foreign)
+    place.apply([])
+    for check_mode in (True, False):
+        applied = place.apply([], check_mode=check_mode)
+        assert only(applied, "Namespace").action == "skipped"
+        (note,) = applied.notes
+        assert note.startswith(
+            f"Namespace {place.namespace} is kept, although it is no longer desired, because it holds"
+        )
+        assert f"{foreign['kind']} {place.namespace}/{foreign['metadata']['name']}" in note
+        assert (applied.changed, applied.differs) == (False, False)
+    assert place.get(foreign) is not None
+
+
 def test_without_prune_all_stays_and_is_not_forgotten(place: Place) -> None:
     objects = place.objects()
     place.apply(objects)

@@ -66,6 +66,7 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "daemonsets"): ("list",),
     ("apps", "statefulsets"): ("list",),
     ("batch", "cronjobs"): ("list",),
+    ("networking.k8s.io", "ingresses"): ("list",),
     ("apiextensions.k8s.io", "customresourcedefinitions"): ("list",),
 }
 """Kinds that are read, and not composed."""
@@ -77,6 +78,7 @@ READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("apps", "daemonsets"): ("list",),
     ("apps", "statefulsets"): ("list",),
     ("batch", "cronjobs"): ("list",),
+    ("networking.k8s.io", "ingresses"): ("list",),
     ("batch", "jobs"): ("list",),
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): ("list",),
     ("apiextensions.k8s.io", "customresourcedefinitions"): ("list", "watch", "get", "create", "patch", "delete"),

@@ -124,7 +124,7 @@ class Rule:
     deleted_last: bool = False
     kept_unless: Callable[[Object, Sequence[Object]], Condition] | None = None
     """Condition for an object, given all objects of the row that are to be deleted."""
-    kept: str = "kept, although it is no longer desired: {}"
+    kept: str = "kept, although it is no longer desired, because {}"
     keeps_labels: str = ""
     recreated: bool = False
 

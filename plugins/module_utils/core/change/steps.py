@@ -8,7 +8,7 @@ leaves nothing behind but state, from which the next run makes its own plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -109,10 +109,20 @@ class ChangePlan:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Steps and other groups by the ID of a group, which stands for all of them."""
 
+    def has_changes(self, kept: Collection[Key] = ()) -> bool:
+        """Return whether there is an object to write or delete. `kept`: objects that no run deletes as they are now."""
+        return any(
+            step.key not in kept if isinstance(step, Delete) else isinstance(step, Write) and not step.refusal
+            for step in self.every
+        )
+
     @property
-    def has_changes(self) -> bool:
-        """Return whether there is an object to write or delete."""
-        return any(isinstance(step, Delete) or (isinstance(step, Write) and not step.refusal) for step in self.every)
+    def conditional_deletions(self) -> Iterator[Key]:
+        """Return the objects that are only deleted if a condition holds that no run waits for."""
+        checked = {step.id for step in self.every if isinstance(step, Wait) and step.condition.is_checked}
+        for step in self.every:
+            if isinstance(step, Delete) and any(edge.earlier in checked for edge in step.edges):
+                yield step.key
 
     @property
     def every(self) -> Iterator[Step]:
@@ -138,14 +148,6 @@ class ChangePlan:
         needs |= {step.id: tuple(edge.earlier for edge in step.edges) for step in self.steps}
         needs |= {step.id: (*(edge.earlier for edge in step.edges), *needs) for step in self.last}
         return needs
-
-    def reasons(self) -> Iterator[str]:
-        """Yield a sentence for each step that waits for a condition."""
-        conditions = {step.id: step.condition for step in self.every if isinstance(step, Wait)}
-        for step in self.every:
-            if not isinstance(step, Wait):
-                awaited = (edge.earlier for edge in step.edges if edge.kind == "until")
-                yield from (f"{step.key} waits until {conditions[key]}" for key in awaited)
 
     def _members(self, key: str) -> Iterator[str]:
         if key not in self.groups:
