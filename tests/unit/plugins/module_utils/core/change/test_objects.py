@@ -25,6 +25,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     overflow_route,
     planned,
     run,
+    shuffled,
     thing,
 )
 
@@ -147,6 +148,21 @@ def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_invent
         "Namespace team waits until namespace team has no objects of other owners",
     ]
     assert found.steps == ()
+
+
+def test_a_disruption_budget_exists_before_its_deployment_and_goes_after_it() -> None:
+    deployment = thing("apps/v1", "Deployment", "web", "team", spec={"replicas": 2})
+    budget = thing("policy/v1", "PodDisruptionBudget", "web", "team", spec={"minAvailable": 1})
+    objects = by_key(TEAM, deployment, budget)
+    chance = random.Random(1)
+    created, removed = planned(Server(), objects), planned(server(*objects.values()), {})
+    first = ["write PodDisruptionBudget team/web", "write Deployment team/web"]
+    last = ["delete Deployment team/web", "delete PodDisruptionBudget team/web"]
+    assert texts(created) == ["write Namespace team", *first]
+    assert texts(removed)[:2] == last
+    # The steps say it themselves, whatever the order in which they are planned.
+    for found, steps in ((created, first), (removed, last)) * 20:
+        assert [step for step in map(str, shuffled(found, chance)) if step in steps] == steps
 
 
 def test_an_object_that_cannot_be_written_is_no_change() -> None:
