@@ -90,15 +90,15 @@ def test_a_teardown_of_a_cluster_is_summarized_first(live: LiveFleet) -> None:
     checked = live.run("teardown", "--check", "--diff", "--limit", "west", "--skip-tags", "stack").ok()
     assert contents(live) == before
     assert built(live) == files
-    summary = shown(checked, "Show what is removed")
+    summary = shown(checked, "Show the removal summary")
     replicas = [entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "west"]
     assert f"cluster west: {len(replicas)} replica" in summary
     assert all(replica in summary for replica in replicas)
     assert "service team/chat: loses 1 of " in summary
     number = int(re.search(r"(\d+) objects: [^;]*\d+ Deployment", summary)[1])
-    assert checked.output.index("Show what is removed") < checked.output.index("+++ after"), "the summary is first"
+    assert checked.output.index("Show the removal summary") < checked.output.index("+++ after"), "the summary is first"
     done = live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok()
-    assert shown(done, "Show what is removed") == summary
+    assert shown(done, "Show the removal summary") == summary
     gone = {key for key in before if key not in contents(live)}
     # Kubernetes makes the EndpointSlices of Services.
     assert len({key for key in gone if key.startswith("west: ") and "EndpointSlice" not in key}) == number, gone
@@ -119,7 +119,7 @@ def test_a_plan_after_it_places_the_replicas_of_the_cluster_again(live: LiveFlee
 def test_a_teardown_of_the_fleet_is_summarized_first(live: LiveFleet) -> None:
     before = contents(live)
     checked = live.run("teardown", "--check").ok()
-    summary = shown(checked, "Show what is removed")
+    summary = shown(checked, "Show the removal summary")
     assert "service team/chat: loses all " in summary
     for place in ("cluster east", "cluster west", "control cluster"):
         assert f"{place}: " in summary

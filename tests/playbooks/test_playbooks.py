@@ -116,7 +116,7 @@ def test_a_limit_without_the_host_of_the_fleet_is_refused(tmp_path: Path, name: 
 
 def test_rights_are_granted_on_hosts_that_a_limit_leaves(tmp_path: Path) -> None:
     output = play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, fleet_build=str(tmp_path))
-    assert "--limit eks-us-west leaves out control, and control_plane_workload_rights is not set" in failed(output)
+    assert "--limit eks-us-west excludes control, and control_plane_workload_rights is not set" in failed(output)
     changed(play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, control_plane_workload_rights=True))
 
 
@@ -547,7 +547,7 @@ def test_a_new_file_fleet_warns_while_a_provider_gets_all_requests(tmp_path: Pat
     output = play("plan", inventory=inventory, **given)
     changed(output)
     warned = " ".join(output.split())
-    assert "ModelService ml-team/chat: all requests go to together, outside of the fleet, until one of 2 end" in warned
+    assert "ModelService ml-team/chat: all requests are sent to together outside the fleet because" in warned
     page = (tmp_path / "build/report.html").read_text()
     assert "problem</a>" not in page
     assert "problems</a>" not in page
