@@ -78,10 +78,10 @@ def _patch(plane: ControlPlane, value: Object, finalizers: str) -> None:
 def test_a_held_object_fails_every_run(live: LiveFleet, held: str) -> None:
     checked = live.run("reconcile", "--check")
     assert held in checked.output
-    assert "is being deleted since" in checked.output
+    assert "has been terminating since" in checked.output
     for _ in range(2):
         failed = live.run("reconcile", "-e", "fleet_wait=5")
         assert failed.code != 0, failed.output
         assert held in failed.output
-        assert "is being deleted since" in failed.output
+        assert "has been terminating since" in failed.output
         assert HELD in failed.output

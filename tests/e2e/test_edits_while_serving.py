@@ -160,7 +160,7 @@ def test_an_edit_that_leaves_a_service_without_endpoints_changes_nothing(live: L
         run = live.run("reconcile", *arguments)
         assert run.code == 2
         said = " ".join(run.output.split())
-        assert "ModelService team/one: The service would lose all endpoints that serve" in said, run.output
+        assert "ModelService team/one: The service would lose all serving endpoints" in said, run.output
         assert "fleet_allow_outage" in run.output
     live.settings["fleet_allow_outage"] = True
     live.run("reconcile").ok()

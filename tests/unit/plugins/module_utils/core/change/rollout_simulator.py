@@ -14,10 +14,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
     Placing,
     ReplicaView,
     Updating,
-    give_place,
-    givers,
-    place,
-    update,
+    plan_placing,
+    plan_updates,
+    replace_in_place,
+    replaceable_replicas,
 )
 
 
@@ -39,14 +39,14 @@ class Simulation:
 
     def plan(self) -> tuple[Placing, list[str], Updating]:
         """Return a step: both halves, and the clusters of its new replicas."""
-        placing = place(self.bounds, self.views)
+        placing = plan_placing(self.bounds, self.views)
         placed = self._places(placing)
-        while len(placed) < placing.new and (names := givers(placing, self.bounds, len(placed))):
-            tried = give_place(placing, names[0])
+        while len(placed) < placing.new and (names := replaceable_replicas(placing, self.bounds, len(placed))):
+            tried = replace_in_place(placing, names[0])
             if len(self._places(tried)) <= len(placed):
                 break
             placing, placed = tried, self._places(tried)
-        return placing, placed, update(self.bounds, placing.staying, len(placed))
+        return placing, placed, plan_updates(self.bounds, placing.staying, len(placed))
 
     def _places(self, placing: Placing) -> list[str]:
         free = dict(self.free)

@@ -52,15 +52,15 @@ def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
     live = server(TEAM, backend("old", "team"), policy, ai_route("chat", "team", ["old"]))
     found = planned(live, by_key(TEAM, backend("new", "team"), policy, ai_route("chat", "team", ["new"])))
     assert texts(found) == [
-        "wait until the AI gateway has written the earlier changes of routes in namespace team",
+        "wait until the AI gateway has applied earlier route changes in namespace team",
         "write Backend team/new",
         "write AIGatewayRoute team/chat",
-        "wait until gateways follow the routes of namespace team",
+        "wait until gateways have programmed the routes in namespace team",
         "delete Backend team/old",
     ]
     assert list(found.reasons()) == [
-        "Backend team/old waits until the AI gateway has written the earlier changes of routes in namespace team",
-        "Backend team/old waits until gateways follow the routes of namespace team",
+        "Backend team/old waits until the AI gateway has applied earlier route changes in namespace team",
+        "Backend team/old waits until gateways have programmed the routes in namespace team",
     ]
 
 
@@ -86,8 +86,8 @@ def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
     found = planned(live, by_key(*rest, limits("chat", "team", "chat", ["Hour", "Minute"])))
     assert texts(found) == [
         "write BackendTrafficPolicy team/chat",
-        "wait until gateways follow the routes of namespace team",
-        "write the final form of BackendTrafficPolicy team/chat",
+        "wait until gateways have programmed the routes in namespace team",
+        "write the final version of BackendTrafficPolicy team/chat",
     ]
     [first, __, last] = found.steps
     assert isinstance(first, Write)
@@ -119,7 +119,7 @@ def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
     found = planned(Server(), desired)
     outcomes = {step.id: Outcome(succeeded="SecurityPolicy" not in str(step), detail=str(step)) for step in found.steps}
     refusals = {str(step): found.refusal(step, outcomes) for step in found.steps}
-    message = "it is not applied without what guards it, which failed: write SecurityPolicy team/keys"
+    message = "not applied because its policy failed: write SecurityPolicy team/keys"
     assert refusals["write AIGatewayRoute team/chat"] == message
     assert [refusal for refusal in refusals.values() if refusal is not None] == [message]
 
@@ -131,7 +131,7 @@ def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_invent
     shared = Observed(live=observed.live, own=observed.own, others={Key.of(TEAM): "fleet other (east)"})
     found = plan({}, shared, Scope())
     assert list(found.reasons()) == [
-        "Namespace team waits until fleet other (east) no longer has Namespace team",
+        "Namespace team waits until fleet other (east) no longer owns Namespace team",
         "Namespace team waits until namespace team has no objects of other owners",
     ]
     assert found.steps == ()

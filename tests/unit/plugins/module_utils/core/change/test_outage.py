@@ -21,11 +21,11 @@ def deployment(serving: str, stopping: str, accepted: str = "") -> DeploymentCha
     ("change", "message"),
     [
         (deployment("abcd", "ab"), ""),
-        (deployment("abcd", "abc"), "3 of 4 replicas that serve would stop serving: cluster west is gone (a, b, c)"),
+        (deployment("abcd", "abc"), "3 of 4 serving replicas would stop serving: cluster west is gone (a, b, c)"),
         (deployment("abcd", "abc", "a"), ""),
-        (deployment("a", "a"), "the only replica that serves would stop serving: cluster west is gone (a)"),
+        (deployment("a", "a"), "the only serving replica would stop serving: cluster west is gone (a)"),
         (deployment("a", "a", "a"), ""),
-        (deployment("ab", "ab"), "2 of 2 replicas that serve would stop serving: cluster west is gone (a, b)"),
+        (deployment("ab", "ab"), "2 of 2 serving replicas would stop serving: cluster west is gone (a, b)"),
         (deployment("", ""), ""),
     ],
 )

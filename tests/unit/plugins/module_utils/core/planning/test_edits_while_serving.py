@@ -112,7 +112,7 @@ def test_the_only_replica_does_not_restart_for_devices_that_are_not_free() -> No
     apply(fleet, desired)
     desired.models["solo"].devices, desired.models["solo"].tag = 2, "v1"
     assert apply(fleet, desired) == {"solo": 1}
-    assert "asks for devices that are not free" in fleet.log[-1]
+    assert "with more devices than are free" in fleet.log[-1]
     del desired.models["other"]
     apply(fleet, desired)
     assert images(fleet) == {"v1"}, fleet.log
