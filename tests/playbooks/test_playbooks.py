@@ -104,14 +104,14 @@ def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["reconcile", "status", "drain", "decide", "apply", "loop", "check", "serving_stack"])
 def test_a_limit_without_a_cluster_is_refused(tmp_path: Path, name: str) -> None:
     output = refused(name, "--limit", "control", fleet_build=str(tmp_path / "build"))
-    assert "--limit control leaves out byo-us-east, eks-us-west, gke-us-central" in output
-    assert "needs a host of workload_clusters" in output
+    assert "--limit control excludes byo-us-east, eks-us-west, gke-us-central" in output
+    assert "requires a host of workload_clusters" in output
 
 
 @pytest.mark.parametrize("name", ["plan", "keys", "prices", "mirror"])
 def test_a_limit_without_the_host_of_the_fleet_is_refused(tmp_path: Path, name: str) -> None:
     output = refused(name, "--limit", "eks-us-west", fleet_build=str(tmp_path / "build"))
-    assert "--limit eks-us-west leaves out control" in output
+    assert "--limit eks-us-west excludes control" in output
 
 
 def test_rights_are_granted_on_hosts_that_a_limit_leaves(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_rights_are_granted_on_hosts_that_a_limit_leaves(tmp_path: Path) -> None
 def test_site_on_the_control_cluster_alone_warns(tmp_path: Path) -> None:
     output = play("site", "--limit", "control", inventory=SAMPLE, fleet_build=str(tmp_path / "build"))
     assert changed(output) == 0
-    assert "leaves out every host of workload_clusters: nothing is done there" in " ".join(output.split())
+    assert "excludes all hosts of workload_clusters. No cluster of this group is changed" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
@@ -333,7 +333,7 @@ def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path)
 
 def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path / "build")}
-    assert "leaves out control, so that nothing would be done" in refused("plan", "--limit", "eks-us-west", **given)
+    assert "excludes control. This run requires" in refused("plan", "--limit", "eks-us-west", **given)
     assert not list(tmp_path.iterdir())
     assert "ModelDeployment: ml-team/llama-405b" in play("validate", "--limit", "eks-us-west", **given)
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    MISSING_ENDPOINT,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
     CREDENTIALS,
     HOPS,
@@ -247,7 +249,7 @@ def test_the_cluster_gateway_rejects_an_endpoint_that_it_does_not_know_without_b
     name = rule["filters"][0]["extensionRef"]["name"]
     answer = built("HTTPRouteFilter", name, SYSTEM)["spec"]["directResponse"]
     assert (answer["statusCode"], answer["contentType"]) == (429, "application/json")
-    assert json.loads(answer["body"]["inline"]) == NO_WAY.body
+    assert json.loads(answer["body"]["inline"]) == MISSING_ENDPOINT.body
 
 
 def test_a_cluster_without_engines_has_a_cluster_gateway_only_while_a_budget_overflows(built: Built) -> None:
