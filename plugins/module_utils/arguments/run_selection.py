@@ -55,8 +55,8 @@ def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selec
     if selection.limit and not selection.hosts & {*required, *([] if required else [LOCALHOST])}:
         if not required:
             raise SelectionError(
-                f"--limit {selection.limit} excludes {LOCALHOST}, on which this run works because {group} has no host. "
-                "Run without --limit"
+                f"--limit {selection.limit} excludes {LOCALHOST}. This run requires {LOCALHOST} because {group} has no "
+                "host. Run without --limit"
             )
         owner = f"the host of {group}" if group == CONTROL_PLANE else f"a host of {group}"
         raise SelectionError(

@@ -87,8 +87,8 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
     kinds = (("v1", "Namespace"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
-    more = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
-    ending = deletion_warnings([*resources, *ours, *more])
+    cluster_scoped = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
+    deletions = deletion_warnings([*resources, *ours, *cluster_scoped])
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
@@ -112,7 +112,7 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
             *warnings,
             *unread,
             *unread_inventory,
-            *ending,
+            *deletions,
             *([_UNKNOWN.format(unknown)] if unknown else []),
         ],
         requests=sum(client.requests.values()),

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.routing import (
     write,
 )
 
-WAITED = "gateways to follow the routes of 1 namespace"
+WAITED = "gateways to program the routes in 1 namespace"
 NOT_ACCEPTED = (
     "not applied because the cluster gateway has not accepted its overflow route. Check the conditions "
     "of the HTTPRoute of AIGatewayRoute {}/behind, and run again"
@@ -137,7 +137,7 @@ def test_the_detours_of_all_namespaces_are_waited_for_together(ai_routed: Place)
         [each for name in names for each in of(name, way(place, "web"), web(place, "web"))], progress=progress
     )
     assert not applied.failed
-    assert [each for each in waited if each != "asked"] == ["gateways to follow the routes of 3 namespaces"]
+    assert [each for each in waited if each != "asked"] == ["gateways to program the routes in 3 namespaces"]
     place.apply([])
 
 

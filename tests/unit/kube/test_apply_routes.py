@@ -140,7 +140,7 @@ def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) 
 
     progress, waited = following(follow)
     applied = place.apply([namespace, next_one, route(place, "next")], progress=progress)
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert waited[:2] == ["gateways to program the routes in 1 namespace", "asked"]
     assert (actions(applied)["Service/web"], place.get(web)) == ("deleted", None)
 
 
@@ -153,7 +153,7 @@ def test_a_gateway_that_does_not_follow_is_waited_for_once(ai_routed: Place, mon
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     progress, waited = following(lambda: None)
     applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
-    assert waited == ["gateways to follow the routes of 1 namespace"]
+    assert waited == ["gateways to program the routes in 1 namespace"]
     assert (actions(applied)["AIGatewayRoute/web"], actions(applied)["Service/web"]) == ("skipped", "skipped")
 
 
@@ -183,7 +183,7 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
     assert followed == [["between"], ["before"]]
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert waited[:2] == ["gateways to program the routes in 1 namespace", "asked"]
     assert actions(applied)["ConfigMap/settings"] == "deleted"
 
 

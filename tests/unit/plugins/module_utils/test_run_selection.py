@@ -45,7 +45,7 @@ def test_a_limit_leaves_a_host_of_the_run(group: str, left: str, is_step: bool, 
 
 
 def test_a_fleet_without_an_inventory_has_no_limit() -> None:
-    with pytest.raises(SelectionError, match="Run it without --limit"):
+    with pytest.raises(SelectionError, match="Run without --limit"):
         play_hosts({}, "workload_clusters", Selection(frozenset(), "west"))
     assert play_hosts({}, "workload_clusters", Selection(frozenset({"localhost"}), "localhost")) == ["localhost"]
 

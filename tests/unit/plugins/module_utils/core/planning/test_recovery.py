@@ -115,7 +115,7 @@ def test_an_old_state_takes_the_specification_that_runs_and_forgets_what_went() 
 
 def test_a_recorded_replica_that_cannot_be_read_is_listed() -> None:
     found = recovered([], {}, {"west": cluster({**A, "spec": {**A["spec"], "unknown": 1}}), "east": EAST})
-    assert [(each.name, each.reason) for each in found.refused] == [("a", "its record cannot be read")]
+    assert [(each.name, each.reason) for each in found.refused] == [("a", "its stored ModelReplica is invalid")]
 
 
 def test_what_the_manifests_do_not_have_is_listed() -> None:
@@ -134,7 +134,7 @@ def test_what_the_manifests_do_not_have_is_listed() -> None:
 def test_a_cluster_that_was_not_observed_stops_a_run_without_state(east: ObservedCluster | None) -> None:
     found = recovered([], {}, {"west": cluster(A), **({"east": east} if east else {})})
     assert found.unread == ("east",)
-    assert "unknown what runs on east" in found.problem("the control cluster")
+    assert "and east was not observed" in found.problem("the control cluster")
 
 
 def test_a_cluster_that_was_not_observed_is_no_problem_where_the_state_is_right() -> None:
