@@ -82,5 +82,5 @@ def _tag_problem(tag: str, tags: Sequence[str]) -> str:
     if not tags:
         return "the playbook has no tags. Run without tags"
     similar = nearest(tag, tags, MISSPELT)
-    hint = f"Did you mean {similar}?" if similar else "Use one of these tags or none"
+    hint = f"Did you mean {similar}?" if similar else "Use these tags or none"
     return f"the playbook has no such tag. Its tags are {', '.join(tags)}. {hint}"

@@ -126,7 +126,7 @@ def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
 
 
 def is_certificate(key: Key) -> bool:
-    """Return whether an object is a Certificate, for which cert-manager creates a Secret."""
+    """Return whether an object is a Certificate. cert-manager creates a Secret for each Certificate."""
     return (key.group, key.kind) == ("cert-manager.io", "Certificate")
 
 

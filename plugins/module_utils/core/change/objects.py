@@ -320,8 +320,8 @@ class _Planner:
             yield self._wait(_unreferenced(stage, namespace), condition, *edges, *self._kept(namespace))
 
     def _is_rewritten(self, route: Key, policies: Iterable[Object]) -> bool:
-        """Return whether the AI gateway must write a route before deletions: the route changes, or loses one of the
-        deleted `policies`. A route with a transitional version is written more than once."""
+        """Return whether the AI gateway must write a route before deletions: the route changes, or a policy of the
+        route is deleted. A route with a transitional version is written more than once."""
         write = self._writes.get(route)
         if write is not None:
             return write.transitional is None

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Change rules for each kind: the table RULES, from which `objects.py` plans the steps.
+"""Change rules for each kind: the table RULES. `objects.py` plans steps by these rules.
 
 An object is written after the objects of the kinds in `after`, and deleted before them. With these rows
 
@@ -52,10 +52,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    guard_places,
+    guard_targets,
     guards,
     is_policy,
-    target_places,
+    policy_targets,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
@@ -166,8 +166,8 @@ def _overflow_backends(overflow_route: Change) -> Iterator[tuple[str, ...]]:
 
 
 GUARDED = Relation(
-    asks=lambda route: guard_places(route.desired),
-    offers=lambda policy: target_places(policy.desired),
+    asks=lambda route: guard_targets(route.desired),
+    offers=lambda policy: policy_targets(policy.desired),
     holds=lambda route, policy: guards(policy.desired, route.desired),
 )
 """Relation between a route and its policies."""

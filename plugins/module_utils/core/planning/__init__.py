@@ -265,7 +265,7 @@ def _plan(context: Context, options: Options | None) -> Plan:
 
 
 MAX_STEPS = 60
-"""Maximum number of steps of a forecast, because each step costs as much as the plan."""
+"""Maximum number of steps of a forecast. Each step takes the time of a plan."""
 
 
 def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
@@ -407,7 +407,7 @@ def _replicas(
 
 
 def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], kept: Container[Key]) -> frozenset[Key]:
-    """Return the edited replicas on unreachable clusters, where no object can be applied."""
+    """Return the edited replicas on unreachable clusters, because no object can be applied there."""
     return frozenset(
         _key(replica)
         for replica in desired

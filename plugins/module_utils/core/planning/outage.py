@@ -187,8 +187,8 @@ def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
 
 
 def stagger_restarts(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
-    """Return the steps without restarts in place of the last serving endpoint of a service with several deployments.
-    These replicas wait until other replicas serve."""
+    """Return the steps, without restarts that would stop the last serving endpoint of a service with several
+    deployments. These replicas wait until other replicas serve."""
     steps = dict(rollouts)
     stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.replaced}
     shared = None

@@ -251,8 +251,8 @@ def _written(replica: api.ModelReplica) -> Object:
 
 
 def _running_replicas(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bool]]:
-    """Return the running replicas of a cluster by the labels of namespace and name: one of the workloads, and whether
-    all workloads of the replica serve."""
+    """Return the running replicas of a cluster by namespace label and name label: a workload, and whether all workloads
+    of the replica serve."""
     running: dict[tuple[str, str], tuple[Object, bool]] = {}
     for workload in cluster.objects:
         labels = fields(workload, "metadata", "labels")

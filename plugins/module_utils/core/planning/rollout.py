@@ -60,7 +60,7 @@ _FROZEN: Revision = ("",)
 """Revision of frozen replicas in a forecast. It equals no other revision."""
 
 MAX_TRIES = 8
-"""Maximum number of replacements in place that a plan tries, because each try costs as much as the plan."""
+"""Maximum number of replacements in place that a plan tries. Each try takes the time of a plan."""
 
 
 @dataclass(frozen=True)

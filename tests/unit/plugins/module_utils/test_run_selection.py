@@ -57,6 +57,6 @@ def test_unknown_tags() -> None:
     problems = tag_problems(Selection(EVERY, tags=("stack", "worklods"), skip_tags=("x",)), known)
     assert problems == [
         "--tags worklods: the playbook has no such tag. Its tags are stack, workloads. Did you mean workloads?",
-        "--skip-tags x: the playbook has no such tag. Its tags are stack, workloads. Use one of these tags or none",
+        "--skip-tags x: the playbook has no such tag. Its tags are stack, workloads. Use these tags or none",
     ]
     assert "has no tags. Run without tags" in tag_problems(Selection(EVERY, tags=("x",)), ())[0]
