@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Random edits of a fleet of `fleets.cluster`: manifests, settings of the fleet, and what administrators do to nodes.
+"""Random edits of a fleet of `fleets.cluster`: manifests, fleet settings, and nodes.
 
-The same seed gives the same edits as long as the same runs are refused."""
+The same seed produces the same edits if the same runs are refused."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ UNFIT = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >
 BAD_TAG = "missing"
 DELAY = "2s"
 LOSES_STATE = False
-"""Set once a run without a build directory adopts the replicas that it finds: then edits delete it."""
+"""Whether edits delete the build directory, so that runs adopt replicas."""
 STICKS_IN_DELETION = False
-"""Set once a run reports objects that finalizers keep: then edits add finalizers."""
+"""Whether edits add finalizers, so that runs report terminating objects."""
 
 _CLUSTERS = ("east", "west")
 _POOLS = {"gpu": 3, "large": 2}
@@ -38,7 +38,7 @@ _BOUNDS: Sequence[Mapping[str, int | str]] = (
 
 @dataclass
 class Model:
-    """A ModelDeployment as edits change it."""
+    """ModelDeployment that edits change."""
 
     name: str
     replicas: int
@@ -74,10 +74,10 @@ class Model:
 
 @dataclass
 class Desired:
-    """All that the user of the fleet has written.
+    """Manifests and settings of the fleet.
 
-    deleted: deployments that edits have deleted.
-    services: the deployments that each ModelService selects.
+    deleted: deleted deployments.
+    services: deployments that each ModelService selects.
     pools: names and node counts of the pools of each cluster, in the order of `_POOLS`.
     """
 
@@ -109,7 +109,7 @@ class Desired:
         return "".join([*(model.manifest() for __, model in sorted(self.models.items())), *services])
 
     def replicas_of(self, service: str) -> int:
-        """Return how many replicas the deployments of a service ask for."""
+        """Return the desired number of replicas of a service."""
         return sum(self.models[name].replicas for name in self.services[service] if name in self.models)
 
 
@@ -271,7 +271,7 @@ EDITS: Mapping[Edit, int] = {
 
 
 def edit(random: Random, desired: Desired) -> str:
-    """Make a random edit, and return what it is."""
+    """Make a random edit, and return its description."""
     while True:
         (chosen,) = random.choices(list(EDITS), list(EDITS.values()))
         if written := chosen(random, desired):
@@ -279,8 +279,8 @@ def edit(random: Random, desired: Desired) -> str:
 
 
 def asked(before: Desired, after: Desired) -> set[str]:
-    """Return the services that an edit may leave without endpoints: fewer than two replicas are desired before or
-    after it, or a cluster gets a NoExecute taint."""
+    """Return the services that might lose all endpoints: services with fewer than two desired replicas before or
+    after the edit, and all services if a cluster is tainted with NoExecute."""
     if any(effect == "NoExecute" and before.taints.get(name) != effect for name, effect in after.taints.items()):
         return set(after.services)
     return {name for name in after.services if min(before.replicas_of(name), after.replicas_of(name)) < 2}

@@ -68,7 +68,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     changed(first)
-    # The build folder is a change of the host of the fleet; what is built for a cluster is one of its host.
+    # The build directory counts on the host of the fleet, and files of a cluster count on its host.
     counts = {host: count["changed"] for host, count in recap(first).items()}
     assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first
@@ -92,7 +92,7 @@ def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
     output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
     changed(output)
     assert "4 of 5 replicas placed" in output
-    # All hosts of workload clusters have the answers, those about one cluster as well.
+    # Survey answers apply to all hosts, including variables of a single cluster.
     of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
     for name in ("site", "status"):
         changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))

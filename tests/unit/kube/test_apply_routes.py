@@ -219,7 +219,7 @@ def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> No
 def waits_for(
     place: Place, gone: Object, routes: list[Object], removed: list[str], seconds: float, progress: Progress = unseen
 ) -> bool:
-    """Wait until gateways follow routes, and return whether they do not, so that an object must not be deleted."""
+    """Wait for gateways, and return whether they have not programmed the routes, so that an object must be kept."""
     condition = Unreferenced(
         place.namespace,
         targets=frozenset({(gone["kind"], gone["metadata"]["name"])}),

@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The same content has the same files, whether objects are composed or read from an API server, which sorts keys and
-fills in defaults."""
+"""Composed objects and objects from an API server have identical files. API servers sort keys and add defaults."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def schemas() -> dict[str, Object]:
 
 
 def filled(value: Any, schema: Object) -> Any:
-    """A value with the defaults of its schema, as an API server fills them in."""
+    """Return a value with the defaults of its schema, like an API server."""
     if isinstance(value, list):
         return [filled(each, schema.get("items", {})) for each in value]
     if not isinstance(value, dict):
@@ -75,7 +74,7 @@ def mixed(value: Any, order: random.Random) -> Any:
 
 
 class Stored(Controlled):
-    """Objects of the control cluster are stored as by an API server, with their keys in any order."""
+    """Fleet whose control cluster stores objects like an API server, with keys in any order."""
 
     order = random.Random(7)
 
@@ -84,7 +83,7 @@ class Stored(Controlled):
 
 
 def same(before: bytes, after: bytes) -> bool:
-    """Compare two files as an API server does."""
+    """Compare two files like an API server."""
     found = [yaml.safe_load(each) for each in (before, after)]
     one, other = (filled(each, schemas().get(each["kind"], {})) for each in found)
     return bool(one == other)
@@ -108,7 +107,7 @@ STEPS: dict[str, Callable[[Controlled], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_changes_files_only_with_their_content(tmp_path: Path, step: str) -> None:
-    """The fleet is read in another order before each run; the last one is without observations, as `plan` is."""
+    """Each run reads the fleet in another order. The last run has no observations, like `plan`."""
     fleet = Stored(tmp_path)
     fleet.text = MANIFESTS + OTHER
     for _ in range(5):
@@ -122,7 +121,7 @@ def test_a_run_changes_files_only_with_their_content(tmp_path: Path, step: str) 
         assert [name for name in changed if same(before[name], after[name])] == [], index
     assert not fleet.run(**more).changes
     if "drain" not in more:
-        # Without observations nothing stays until others serve.
+        # Without observations, no replica waits for its replacement.
         assert not fleet.run_unseen(**more, control_unread=True).changes
 
 

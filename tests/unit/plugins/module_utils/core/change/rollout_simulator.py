@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Simulated fleet for the rollout planner: replicas of one deployment, clusters with free places, engines that start,
-fail, or whose cluster does not answer."""
+"""Simulated fleet for the rollout planner: replicas of one deployment, clusters with free capacity, engines that start
+or fail, and unreachable clusters."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
 
 @dataclass
 class Simulation:
-    """A deployment on a fleet. `free` are the places without a replica, by cluster; `starts` says whether replicas of
-    the current revision start."""
+    """Deployment of a fleet.
+
+    free: number of additional replicas that fit, by cluster.
+    starts: whether replicas of the current revision start.
+    """
 
     bounds: Bounds
     views: list[ReplicaView]
@@ -38,7 +41,7 @@ class Simulation:
         return sum(view.serves for view in self.views)
 
     def plan(self) -> tuple[Placing, list[str], Updating]:
-        """Return a step: both halves, and the clusters of its new replicas."""
+        """Return both halves of a step, and the clusters of new replicas."""
         placing = plan_placing(self.bounds, self.views)
         placed = self._places(placing)
         while len(placed) < placing.new and (names := replaceable_replicas(placing, self.bounds, len(placed))):
@@ -57,7 +60,7 @@ class Simulation:
         return names[: placing.new]
 
     def actions(self, step: tuple[Placing, list[str], Updating]) -> list[tuple[str, str]]:
-        """Return the changes of a step, which are independent of each other but for the order of these kinds."""
+        """Return the changes of a step in order."""
         placing, placed, updating = step
         return [
             *(("remove", name) for name in sorted(placing.removed)),
@@ -81,7 +84,7 @@ class Simulation:
             self.views.append(replace(view, is_current=True, health="starting", reason=""))
 
     def settle(self, random: Random | None = None) -> None:
-        """Let replicas that start serve or fail, with `random` some of them."""
+        """Finish the start of replicas, with `random` only of some replicas."""
         for index, view in enumerate(self.views):
             if view.health == "starting" and (random is None or random.random() < 0.6):
                 serves = self.starts or not view.is_current

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of the steps of change plans, and of the reasons why they wait."""
+"""Steps of change plans, and their wait conditions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def by_key(*objects: Object) -> dict[Key, Object]:
 
 
 def server(*objects: Object) -> Server:
-    """Return a server with these objects, whose gateways have followed the routes."""
+    """Return a server with these objects and programmed routes."""
     found = Server()
     run(found, by_key(*objects), random.Random(1))
     found.follow_all()
@@ -99,7 +99,7 @@ def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
 
 
 def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -> None:
-    """Each is in its transitional form until gateways follow the other one as that is written now."""
+    """Each object has its transitional version until gateways have programmed the other object."""
 
     def objects(units: list[str], to: str) -> list[Object]:
         route = ai_route("chat", "team", [detour_name(to)])
@@ -148,7 +148,7 @@ def test_what_is_held_stays_with_its_namespace() -> None:
     live = server(TEAM, backend("one", "team"), backend("two", "team")).observed()
     found = plan({}, live, Scope(held=frozenset({held})))
     assert texts(found) == ["delete Backend team/two"]
-    # An object that this fleet did not apply stays as well.
+    # An object that this fleet did not apply is kept too.
     assert texts(plan({}, Observed(live=live.live, own={held: Entry("v1")}), Scope())) == ["delete Backend team/one"]
 
 

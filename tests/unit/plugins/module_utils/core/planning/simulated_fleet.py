@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Simulated fleet on which plans are carried out step by step: its control cluster, routes, and engines that start,
-fail, or find no node."""
+"""Simulated fleet that executes plans step by step: control cluster, routes, and engines that start, fail, or are
+unschedulable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_ROUNDS = 40
 
 
 class NeverEndsError(Exception):
-    """A run changes something in each of many rounds."""
+    """A run does not converge."""
 
 
 def resources(text: str) -> list[api.Resource]:
@@ -41,7 +41,7 @@ def resources(text: str) -> list[api.Resource]:
 
 @dataclass
 class Engine:
-    """A Deployment of engines on a cluster. `up`: its ready pods, of the applied or of an older revision."""
+    """A Deployment of engines on a cluster. `up`: ready pods of the applied or an older revision."""
 
     value: Object
     up: int = 0
@@ -69,10 +69,10 @@ class Engine:
 class SimulatedFleet:
     """A fleet of two clusters.
 
-    pools: names of the pools that have nodes.
-    nodes: number of nodes of each of them.
+    pools: node pools with nodes.
+    nodes: number of nodes of each node pool.
     broken: replicas whose engines do not start.
-    silent: clusters that do not answer.
+    silent: unreachable clusters.
     replicas, endpoints: resources on the control cluster.
     routes: endpoints of each service.
     engines: workloads on each cluster.
@@ -95,7 +95,7 @@ class SimulatedFleet:
         return [each.name for each in self.resources if isinstance(each, api.InferenceCluster)]
 
     def plan(self) -> Plan:
-        """Return a plan of the fleet as it is observed."""
+        """Return a plan of the observed fleet."""
         observed = Observed(clusters={name: self._observed(name) for name in self.clusters})
         statuses = {
             each.ref: {"gateway": {"address": f"192.0.2.{number}"}, "conditions": _true("Ready", "BackendReady")}
@@ -148,7 +148,7 @@ class SimulatedFleet:
         }
 
     def apply_control(self, decided: Plan) -> None:
-        """Apply a plan to the control cluster, which routes requests by it."""
+        """Apply a plan to the control cluster, and update the routes."""
         self.replicas = {(each.namespace, each.name): each for each in decided.composed}
         self.endpoints = {(each.namespace, each.name): each for each in decided.traffic.endpoints}
         self.routes = {
@@ -157,7 +157,7 @@ class SimulatedFleet:
         }
 
     def apply_cluster(self, decided: Plan, cluster: str) -> None:
-        """Apply a plan to a workload cluster: pods of changed engines stop, one of several at a time."""
+        """Apply a plan to an inference cluster. Changed engines with several pods restart a single pod at a time."""
         if cluster in self.silent:
             return
         frozen = {names.label_value(each.name) for each in decided.frozen}
@@ -179,7 +179,7 @@ class SimulatedFleet:
         self.engines[cluster] = after
 
     def settle(self, random: Random | None = None) -> None:
-        """Let engines start that can; with `random`, some of them."""
+        """Start all engines that can start, with `random` only some engines."""
         for engines in self.engines.values():
             for engine in engines.values():
                 can_start = not engine.is_bad and engine.pool in ("", *self.pools)
@@ -207,7 +207,7 @@ class SimulatedFleet:
         }
 
     def services(self) -> dict[str, set[str]]:
-        """Return the endpoints of each service that serve."""
+        """Return the serving endpoints of each service."""
         serving = self.serving()
         return {
             name: {each for each in routed if names.label_value(each) in serving}
@@ -215,7 +215,7 @@ class SimulatedFleet:
         }
 
     def run(self, random: Random, *, allow: bool = False, rounds: int = MOST_ROUNDS) -> Iterator[Plan]:
-        """Carry out a run, and yield its plan after each change of a cluster; one that is refused changes nothing."""
+        """Run, and yield the plan after each change of a cluster. A refused run changes nothing."""
         for __ in range(rounds):
             decided = self.plan()
             if decided.outages and not allow:
@@ -265,7 +265,7 @@ def _hash(value: Mapping[str, Any]) -> str:
 
 
 def replica_of(value: Mapping[str, Any]) -> str:
-    """Return the replica that a workload belongs to."""
+    """Return the replica of a workload."""
     return str(value["metadata"]["labels"][names.REPLICA_LABEL])
 
 

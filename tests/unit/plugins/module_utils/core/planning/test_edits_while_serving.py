@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Edits of a simulated fleet, carried out step by step: services keep their endpoints, and rollouts end."""
+"""Edits of a simulated fleet: services keep their endpoints after each step, and rollouts end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from simulated_fleet import NeverEndsError, SimulatedFleet, resources
 
 
 def started(desired: Desired) -> SimulatedFleet:
-    """Return a fleet on which everything serves."""
+    """Return a fleet whose replicas all serve."""
     fleet = SimulatedFleet([])
     apply(fleet, desired)
     return fleet
 
 
 def apply(fleet: SimulatedFleet, desired: Desired) -> dict[str, int]:
-    """Carry out a run, and return the smallest number of serving endpoints of each service meanwhile."""
+    """Run, and return the minimum number of serving endpoints of each service."""
     fleet.resources = resources(desired.clusters_text() + desired.models_text())
     least = {name: len(endpoints) for name, endpoints in fleet.services().items()}
     for __ in fleet.run(Random(1)):
@@ -119,8 +119,8 @@ def test_the_only_replica_does_not_restart_for_devices_that_are_not_free() -> No
 
 
 class Chaos:
-    """Random edits, broken engines, killed runs and clusters that do not answer. `violations`: services that lost
-    their last endpoint although at least two replicas were desired, and runs that never ended."""
+    """Random edits, broken engines, aborted runs and unreachable clusters. `violations`: services that lost their last
+    endpoint although at least two replicas were desired, and runs that never ended."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -134,7 +134,7 @@ class Chaos:
         self._run()
 
     def _tighten(self) -> None:
-        """Leave few free devices, and have services to which several deployments with one replica belong."""
+        """Reduce free devices, and create services with several deployments of one replica."""
         nodes = {"gpu": self.random.randint(1, 2), "large": 1}
         models = (
             Model("chat", 2, devices=self.random.choice((1, 2))),
@@ -148,7 +148,7 @@ class Chaos:
         self.fleet.nodes = nodes
 
     def step(self) -> None:
-        """Make an edit, and run twice; the first run may be killed, or lack a cluster."""
+        """Make an edit, and run twice. The first run might be aborted, or a cluster might be unreachable."""
         before = self._edit()
         self._break_engines()
         killed_after = self.random.randint(0, 6) if self.random.random() < 0.3 else None
@@ -160,7 +160,7 @@ class Chaos:
         self._excused = chaos_edits.asked(self.desired, self.desired)
 
     def _edit(self) -> Desired:
-        """Make an edit, and return what was desired before."""
+        """Make an edit, and return the previous desired state."""
         before = self.desired.copy()
         self.fleet.log.append(f"EDIT {chaos_edits.edit(self.random, self.desired)}")
         self._excused |= chaos_edits.asked(before, self.desired)
@@ -170,7 +170,7 @@ class Chaos:
         return before
 
     def compare(self) -> None:
-        """Make an edit, and compare the forecast of the run with what the run does."""
+        """Make an edit, and compare the forecast with the changes of the run."""
         before = self._edit()
         self.fleet.resources = resources(self.desired.clusters_text() + self.desired.models_text())
         decided = self.fleet.plan()
@@ -196,7 +196,7 @@ class Chaos:
         self._serving = {name: len(endpoints) for name, endpoints in self.fleet.services().items()}
 
     def _run(self, killed_after: int | None = None) -> bool:
-        """Carry out a run, and return whether it was refused."""
+        """Run, and return whether the run was refused."""
         self.fleet.resources = resources(self.desired.clusters_text() + self.desired.models_text())
         try:
             for number, __ in enumerate(self.fleet.run(self.random)):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelReplicas of the last run where the state of the fleet is missing or old."""
+"""Recovery of ModelReplicas if the state of the fleet is missing or outdated."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def workload(name: str, deployment: str = "chat", available: int = 1) -> dict[st
 
 
 def cluster(*replicas: dict[str, Any], running: tuple[str, ...] | None = None) -> ObservedCluster:
-    """A cluster with an inventory of these replicas, which run unless others do."""
+    """Return a cluster with an inventory of these replicas. By default, all of them run."""
     on_it = [each["metadata"]["name"] for each in replicas] if running is None else running
     applied = AppliedReplicas(replicas_digest(replicas), tuple(replicas)) if replicas else AppliedReplicas()
     return ObservedCluster(objects=Objects(workload(name) for name in on_it), applied=applied)

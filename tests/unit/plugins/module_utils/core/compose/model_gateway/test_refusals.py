@@ -49,7 +49,7 @@ def test_only_answers_of_envoy_itself_are_written(name: str) -> None:
 
 
 def test_a_gateway_ejects_no_detour_that_the_cluster_gateway_does_not_have_yet() -> None:
-    """It does so after five answers of 5xx, and retries by statuses that its policy names."""
+    """The gateway ejects endpoints after five 5xx responses, and retries the status codes in its policy."""
     objects = gateway_objects(parsed(gateway(), api.InferenceGateway))
     fields = next(each["spec"] for each in objects if each["kind"] == "BackendTrafficPolicy")
     assert MISSING_ENDPOINT.mapper["status_code"] in fields["retry"]["retryOn"]["httpStatusCodes"]
