@@ -575,7 +575,7 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         table += ["", *sizes] if sizes else []
         steps = rollout_steps(last.plan, last.forecast)
         if steps:
-            document = {**document, "rollouts": [api.wire(each) for each in steps]}
+            document = {**document, "rollouts": [api.wire(rollout) for rollout in steps]}
             table += ["", *steps_output.table(steps, width)]
         table += ["", _decision_text(done.decision, module.check_mode)] if done.decision else []
         secrets = by_hand(_uncopied(module, planned), os.path.join(module.params["path"], PLAN_FILE), width)

@@ -108,16 +108,16 @@ class Executor:
         if step.refusal:
             return self._stopped(step, step.refusal)
         if step.creates_only:
-            written = self.sender.create(step.desired)
+            response = self.sender.create(step.desired)
         elif step.finishes:
-            written = self._finish(step)
+            response = self._finish(step)
         else:
             is_transitional = step.transitional is not None and not self.sender.check_mode
-            written = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
+            response = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
             self._unfinished.update([step.key] if is_transitional else [])
-        if written is not None:
-            self.results[step.key] = self._with_readiness(written)
-        return Outcome(written is None or written.action != "failed", str(step.key))
+        if response is not None:
+            self.results[step.key] = self._with_readiness(response)
+        return Outcome(response is None or response.action != "failed", str(step.key))
 
     def _finish(self, step: Write) -> Result:
         transitional = self.results[step.key]
@@ -126,11 +126,11 @@ class Executor:
         self._unfinished.discard(step.key)
         return replace(self.sender.send(step.desired, transitional.after), before=transitional.before)
 
-    def _with_readiness(self, written: Result) -> Result:
-        if written.after is None or self.sender.check_mode:
-            return written
-        state = readiness(written.after)
-        return replace(written, ready=state.ready, message=written.message or state.message)
+    def _with_readiness(self, response: Result) -> Result:
+        if response.after is None or self.sender.check_mode:
+            return response
+        state = readiness(response.after)
+        return replace(response, ready=state.ready, message=response.message or state.message)
 
     def _delete(self, step: Delete) -> Outcome:
         deletion = self.results[step.key] = self.sender.delete(step.live)

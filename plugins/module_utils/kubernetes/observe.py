@@ -145,8 +145,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     cluster is unreachable or denies access to our objects, because missing objects would count as deleted."""
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
-    others = inventory.others if inventory else {}
-    found = [value for value in _composed(client) if Key.of(value) not in others]
+    owners = inventory.others if inventory else {}
+    found = [value for value in _composed(client) if Key.of(value) not in owners]
     pods = _pods(client, found)
     deletable = [*found, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items

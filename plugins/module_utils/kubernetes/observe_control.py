@@ -93,7 +93,7 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
     inventory, unread_inventory = read_inventory(client, fleet, CONTROL_SCOPE)
-    known = inventory.notes.get(KNOWN_NOTE) if inventory else None
+    digests = inventory.notes.get(KNOWN_NOTE) if inventory else None
     secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets), versions)
     callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys], versions)
     objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
@@ -102,7 +102,7 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
             "objects": sorted(objects, key=identity),
             "secrets": _listed_once([*secrets, *callers]),
             **({"unread": unknown} if unknown else {}),
-            **({"known": known} if known else {}),
+            **({"known": digests} if digests else {}),
             "controller": controller,
         },
         version=".".join(map(str, version)),

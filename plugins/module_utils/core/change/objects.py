@@ -117,8 +117,8 @@ class _Planner:
 
     def _group_writes(self) -> None:
         """Group all writes by row, and the writes of routes and policies by namespace."""
-        for name, after in rules.written_after().items():
-            self._groups[_before(name)] = [_every(other) for other in after]
+        for name, dependencies in rules.written_after().items():
+            self._groups[_before(name)] = [_every(dependency) for dependency in dependencies]
             self._groups[_every(name)] = [_before(name)]
         self._groups[_WRITES] = [write.id for write in self._writes.values()]
         for key, write in self._writes.items():
@@ -150,9 +150,9 @@ class _Planner:
         established = self._established()
         steps = []
         for value in rules.ordered(write.desired for write in self._writes.values()):
-            edges, needed = self._needs(self._writes[Key.of(value)], created)
+            edges, new_waits = self._needs(self._writes[Key.of(value)], created)
             steps.append(replace(self._writes[Key.of(value)], edges=edges))
-            waits.setdefault(self._rows[Key.of(value)], []).extend(needed)
+            waits.setdefault(self._rows[Key.of(value)], []).extend(new_waits)
         for step in steps:
             name = self._rows[step.key]
             if established and name not in (NAMESPACE, DEFINITION):
@@ -281,8 +281,8 @@ class _Planner:
             yield from self._last_deletions(self._deletion(value), "deleting")
 
     def _group_deletions(self) -> None:
-        for name, after in rules.deleted_after().items():
-            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, after)]
+        for name, dependencies in rules.deleted_after().items():
+            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, dependencies)]
             self._groups[_every_deleted(name)] = [_before_deleting(name)]
         for key in self._removals:
             name, delete = self._rows[key], step_id("delete", key)

@@ -303,12 +303,12 @@ def written_after() -> graph.Needs:
 @cache
 def deleted_after() -> graph.Needs:
     """Return the rows, each with the rows whose objects are deleted first."""
-    last = {name for name, rule in RULES.items() if rule.deleted_last}
-    others = [name for name in RULES if name not in (NAMESPACE, DEFINITION)]
-    order = graph.reverse({name: [] if name in last else rule.after for name, rule in RULES.items()})
-    order = {name: [other for other in users if other not in last] for name, users in order.items()}
-    order |= {name: [other for other in others if other not in last] for name in last}
-    return {**order, DEFINITION: others, NAMESPACE: [*others, DEFINITION]}
+    final = {name for name, rule in RULES.items() if rule.deleted_last}
+    rows = [name for name in RULES if name not in (NAMESPACE, DEFINITION)]
+    order = graph.reverse({name: [] if name in final else rule.after for name, rule in RULES.items()})
+    order = {name: [user for user in users if user not in final] for name, users in order.items()}
+    order |= {name: [row for row in rows if row not in final] for name in final}
+    return {**order, DEFINITION: rows, NAMESPACE: [*rows, DEFINITION]}
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:

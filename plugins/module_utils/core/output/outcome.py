@@ -185,7 +185,9 @@ def replica_counts(found: FleetStatus) -> ReplicaCounts:
         desired=sum(deployment.desired for deployment in found.deployments),
         placed=len(rows),
         pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
-        serving=sum(min(each.ready, each.desired) for each in found.deployments) if found.observed_at else None,
+        serving=sum(min(deployment.ready, deployment.desired) for deployment in found.deployments)
+        if found.observed_at
+        else None,
     )
 
 

@@ -224,15 +224,21 @@ class _Missing:
     def __init__(self, plan: Plan) -> None:
         fleet = plan.context.fleet
         placed = [
-            _labelled(each.namespace, each.name, endpoint_labels(each, fleet.clusters.get(each.spec.cluster_name)))
-            for each in (*plan.replicas, *plan.manual)
+            _endpoint(
+                replica.namespace,
+                replica.name,
+                endpoint_labels(replica, fleet.clusters.get(replica.spec.cluster_name)),
+            )
+            for replica in (*plan.replicas, *plan.manual)
         ]
         self._placed = LabelIndex(placed)
-        self._leaving = {(each.namespace, each.name) for each in plan.leaving}
-        self._numbers = {(each.namespace, each.deployment): each.count for each in plan.schedule.pending}
+        self._leaving = {(replica.namespace, replica.name) for replica in plan.leaving}
+        self._numbers = {(entry.namespace, entry.deployment): entry.count for entry in plan.schedule.pending}
         pending = (fleet.deployments[key] for key in self._numbers if key in fleet.deployments)
         # A pending replica has no cluster yet, so a selector with cluster labels cannot match it.
-        self._pending = LabelIndex(_labelled(each.namespace, each.name, shared_labels(each)) for each in pending)
+        self._pending = LabelIndex(
+            _endpoint(deployment.namespace, deployment.name, shared_labels(deployment)) for deployment in pending
+        )
 
     def of(self, served: ServedService) -> MissingReplicas:
         """Return the replicas that a service selects and that have no endpoint."""
@@ -241,13 +247,13 @@ class _Missing:
             return MissingReplicas()
         endpoints = {member.endpoint.name for member in members}
         return MissingReplicas(
-            {name: self._numbers[service.namespace, name] for name in _selected(service, self._pending)},
-            tuple(name for name in _selected(service, self._placed) if name not in endpoints),
+            {name: self._numbers[service.namespace, name] for name in _matching_names(service, self._pending)},
+            tuple(name for name in _matching_names(service, self._placed) if name not in endpoints),
             sum((service.namespace, name) in self._leaving for name in endpoints),
         )
 
 
-def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
+def _endpoint(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
     metadata = api.construct(ObjectMeta, name=name, namespace=namespace, labels=labels)
     return api.construct(
         api.ModelEndpoint,
@@ -258,9 +264,9 @@ def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEnd
     )
 
 
-def _selected(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
+def _matching_names(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
     selectors = (entry.selector.match_labels for entry in service.spec.endpoints)
-    return sorted({each.name for labels in selectors for each in index.matching(service.namespace, labels)})
+    return sorted({endpoint.name for labels in selectors for endpoint in index.matching(service.namespace, labels)})
 
 
 def _services(plan: Plan) -> list[ServedService]:

@@ -411,7 +411,7 @@ def _deployment(
         ready=sum(row.ready is True for row in rows),
         replicas=rows,
         pending=_pending(pending) if pending else None,
-        rollout=next((_rollout(each) for each in plan.rollouts if each.key == key), None),
+        rollout=next((_rollout(rollout) for rollout in plan.rollouts if rollout.key == key), None),
     )
 
 

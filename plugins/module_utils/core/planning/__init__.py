@@ -272,28 +272,28 @@ def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
     """Return the plans that follow a plan, if all changed replicas start successfully. The last plan is the desired
     state of the fleet. Raises PlanError."""
     steps: list[Plan] = []
-    last = decided
-    while len(steps) < MAX_STEPS and (last.rollouts or last.leaving or _lacks_endpoints(last)):
+    current = decided
+    while len(steps) < MAX_STEPS and (current.rollouts or current.leaving or _lacks_endpoints(current)):
         fleet = replace(
-            last.context.fleet,
-            replicas={_key(replica): replica for replica in (*last.replicas, *last.leaving)},
-            endpoints={(endpoint.namespace, endpoint.name): endpoint for endpoint in last.traffic.endpoints},
+            current.context.fleet,
+            replicas={_key(replica): replica for replica in (*current.replicas, *current.leaving)},
+            endpoints={(endpoint.namespace, endpoint.name): endpoint for endpoint in current.traffic.endpoints},
         )
-        frozen = frozenset(map(_key, last.frozen))
-        successor = _plan(replace(last.context, fleet=fleet, staged="forecast", frozen=frozen), options)
-        if steps and _is_same(successor, last):
+        frozen = frozenset(map(_key, current.frozen))
+        successor = _plan(replace(current.context, fleet=fleet, staged="forecast", frozen=frozen), options)
+        if steps and _is_same(successor, current):
             break
         steps.append(successor)
-        last = successor
+        current = successor
     return steps
 
 
-def _is_same(successor: Plan, last: Plan) -> bool:
+def _is_same(successor: Plan, current: Plan) -> bool:
     """Return whether two successive plans are equal."""
     return (successor.composed, successor.traffic.endpoints, successor.frozen) == (
-        last.composed,
-        last.traffic.endpoints,
-        last.frozen,
+        current.composed,
+        current.traffic.endpoints,
+        current.frozen,
     )
 
 
@@ -403,7 +403,8 @@ def _replicas(
     )
     waiting |= _unreachable_edits(volumes.context, desired, existing_keys)
     existing = volumes.context.fleet.replicas
-    return tuple(existing[_key(each)] if _key(each) in waiting else each for each in desired), waiting
+    replicas = (existing[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
+    return tuple(replicas), waiting
 
 
 def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], kept: Container[Key]) -> frozenset[Key]:

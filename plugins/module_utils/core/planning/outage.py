@@ -164,7 +164,7 @@ class Changes:
             return True
         if not lost or not lost <= self._accepted - self._restarted.keys():
             return False
-        others = (
+        remaining = (
             key
             for key, deployment in self.context.fleet.deployments.items()
             if key[0] == service.namespace
@@ -172,7 +172,7 @@ class Changes:
             and deployment.spec.replicas
             and selects(service, deployment_labels(deployment))
         )
-        return next(others, None) is None
+        return next(remaining, None) is None
 
 
 def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
