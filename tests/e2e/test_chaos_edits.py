@@ -72,23 +72,25 @@ def endpoints(live: LiveFleet) -> dict[str, set[tuple[str, str]]]:
     """Return the cluster and replica of each endpoint in the routes of the control gateway, by ModelService."""
     clusters = {address: name for name, address in live.addresses.items()}
     addresses = {}
-    for each in live.control.objects.list("discovery.k8s.io/v1", "EndpointSlice", labels=MANAGED):
-        service = each["metadata"]["labels"]["kubernetes.io/service-name"]
-        addresses[service] = {address for endpoint in each["endpoints"] or () for address in endpoint["addresses"]}
-    found: dict[str, set[tuple[str, str]]] = {}
+    for endpoint_slice in live.control.objects.list("discovery.k8s.io/v1", "EndpointSlice", labels=MANAGED):
+        service = endpoint_slice["metadata"]["labels"]["kubernetes.io/service-name"]
+        addresses[service] = {
+            address for endpoint in endpoint_slice["endpoints"] or () for address in endpoint["addresses"]
+        }
+    replicas: dict[str, set[tuple[str, str]]] = {}
     for route in live.control.objects.list(GATEWAY, "HTTPRoute", labels=MANAGED):
         rules = route["spec"]["rules"]
         service = _prefix(rules[0]).removeprefix("/team/").strip("/")
-        found[service] = set()
+        replicas[service] = set()
         for reference in (reference for rule in rules for reference in rule.get("backendRefs") or ()):
             if reference.get("weight", 1):
                 replica = _replica(reference)
-                found[service] |= {
+                replicas[service] |= {
                     (clusters[address], replica)
                     for address in addresses.get(reference["name"], ())
                     if address in clusters
                 }
-    return found
+    return replicas
 
 
 def _prefix(rule: Object) -> str:
@@ -223,10 +225,10 @@ class Chaos:
     def hold_in_deletion(self) -> None:
         """Delete a Deployment with a finalizer, and check that a run reports the Deployment."""
         plane = self.random.choice(list(self.live.workloads.values()))
-        found = plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
-        if not found:
+        deployments = plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
+        if not deployments:
             return
-        metadata = self.random.choice(found)["metadata"]
+        metadata = self.random.choice(deployments)["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         self.edits.append(f"Deployment {name} on {plane.name} is deleted and held by a finalizer")
         self.log(self.edits[-1])
@@ -360,7 +362,7 @@ def test_services_with_two_replicas_keep_an_endpoint(live: LiveFleet, capsys: py
         while len(chaos.edits) < edits and minutes() < longest:
             chaos.step()
         _end(chaos)
-    violations = sorted([*chaos.violations, *probe.violations], key=lambda each: each.at)
+    violations = sorted([*chaos.violations, *probe.violations], key=lambda violation: violation.at)
     sequence = "\n".join(f"{number}. {text}" for number, text in enumerate(chaos.edits, 1))
     figures = (
         f"chaos: seed {seed}, {len(chaos.edits)} edits, {chaos.runs} runs, {minutes():.1f} minutes, "

@@ -30,9 +30,13 @@ def first(live: LiveFleet) -> Run:
 def held(live: LiveFleet, request: pytest.FixtureRequest) -> Iterator[str]:
     """Name of a terminating object of the fleet with a finalizer."""
     plane, api_version, kind = _kinds(live)[request.param]
-    found = plane.objects.list(api_version, kind, labels="app.kubernetes.io/managed-by=modelplane.fleet")
-    names = [each for each in found if each["metadata"]["name"] not in ("modelplane-system", "team")]
-    value = next(each for each in names if kind != "CustomResourceDefinition" or "callerpolic" in str(each["metadata"]))
+    values = plane.objects.list(api_version, kind, labels="app.kubernetes.io/managed-by=modelplane.fleet")
+    candidates = [value for value in values if value["metadata"]["name"] not in ("modelplane-system", "team")]
+    value = next(
+        candidate
+        for candidate in candidates
+        if kind != "CustomResourceDefinition" or "callerpolic" in str(candidate["metadata"])
+    )
     holder = value
     if kind == "Namespace":
         # Controllers do not delete a namespace that contains objects with finalizers.

@@ -41,7 +41,7 @@ def observed(live: LiveFleet) -> list[str]:
 
 def namespaces(plane: ControlPlane) -> list[str]:
     """Return the namespaces of replicas on a cluster."""
-    names = [each["metadata"]["name"] for each in plane.objects.list("v1", "Namespace")]
+    names = [namespace["metadata"]["name"] for namespace in plane.objects.list("v1", "Namespace")]
     return [name for name in names if name.startswith("mp-")]
 
 

@@ -47,15 +47,15 @@ def check_quiet(live: LiveFleet) -> None:
 def test_before_the_first_run_nothing_is_in_use(live: LiveFleet) -> None:
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     live.write("models.yaml", fleets.deployment("mover", REPLICAS) + fleets.service("chat", "mover"))
-    found = status(live)
-    pools = [pool for cluster in found["clusters"] for pool in cluster["pools"]]
+    document = status(live)
+    pools = [pool for cluster in document["clusters"] for pool in cluster["pools"]]
     assert sum(pool["usedDevices"] for pool in pools) == 0
     assert sum(pool["plannedDevices"] for pool in pools) == REPLICAS
-    (service,) = found["services"]
+    (service,) = document["services"]
     assert (service["ready"], service["desired"]) == (0, REPLICAS)
     live.run("site").ok()
-    found = status(live)
-    pools = [pool for cluster in found["clusters"] for pool in cluster["pools"]]
+    document = status(live)
+    pools = [pool for cluster in document["clusters"] for pool in cluster["pools"]]
     assert sum(pool["usedDevices"] for pool in pools) == REPLICAS
     assert sum(pool["plannedDevices"] for pool in pools) == 0
     check_quiet(live)
@@ -108,7 +108,7 @@ def test_cordoned_nodes_are_shown(live: LiveFleet) -> None:
         assert (pool["readyNodes"], pool["schedulableNodes"], pool["cordonedNodes"]) == (3, 1, ["gpu-0", "gpu-1"])
         live.run("reconcile").ok()
         conditions = live.resource("InferenceCluster", "east")["status"]["conditions"]
-        assert [each["message"] for each in conditions if each["type"] == "Ready"] == [message]
+        assert [condition["message"] for condition in conditions if condition["type"] == "Ready"] == [message]
     finally:
         for node in ("gpu-0", "gpu-1"):
             live.kubectl("uncordon", node, cluster="east")

@@ -48,8 +48,8 @@ def restore(live: LiveFleet, backup: Backup, *, with_inventory: bool) -> None:
 
 
 def _without_volatile(value: Object) -> Object:
-    metadata = {key: each for key, each in value["metadata"].items() if key not in VOLATILE}
-    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": metadata}
+    metadata = {key: item for key, item in value["metadata"].items() if key not in VOLATILE}
+    return {**{key: item for key, item in value.items() if key != "status"}, "metadata": metadata}
 
 
 @pytest.fixture(autouse=True)

@@ -42,30 +42,30 @@ spec:
 
 @cache
 def schemas() -> dict[str, Object]:
-    found = (yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml"))
+    documents = (yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml"))
     return {
-        each["spec"]["names"]["kind"]: each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        for each in found
-        if each["kind"] == "CustomResourceDefinition"
+        document["spec"]["names"]["kind"]: document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for document in documents
+        if document["kind"] == "CustomResourceDefinition"
     }
 
 
 def filled(value: Any, schema: Object) -> Any:
     """Return a value with the defaults of its schema, like an API server."""
     if isinstance(value, list):
-        return [filled(each, schema.get("items", {})) for each in value]
+        return [filled(item, schema.get("items", {})) for item in value]
     if not isinstance(value, dict):
         return value
     known = schema.get("properties", {})
     missing = {key: below["default"] for key, below in known.items() if "default" in below and key not in value}
     below = schema.get("additionalProperties", {})
     below = below if isinstance(below, dict) else {}
-    return {key: filled(each, known.get(key, below)) for key, each in {**value, **missing}.items()}
+    return {key: filled(item, known.get(key, below)) for key, item in {**value, **missing}.items()}
 
 
 def mixed(value: Any, order: random.Random) -> Any:
     if isinstance(value, list):
-        return [mixed(each, order) for each in value]
+        return [mixed(item, order) for item in value]
     if not isinstance(value, dict):
         return value
     keys = sorted(value)
@@ -84,9 +84,9 @@ class Stored(Controlled):
 
 def same(before: bytes, after: bytes) -> bool:
     """Compare two files like an API server."""
-    found = [yaml.safe_load(each) for each in (before, after)]
-    one, other = (filled(each, schemas().get(each["kind"], {})) for each in found)
-    return bool(one == other)
+    objects = [yaml.safe_load(text) for text in (before, after)]
+    first_file, second_file = (filled(value, schemas().get(value["kind"], {})) for value in objects)
+    return bool(first_file == second_file)
 
 
 def contents(fleet: Controlled) -> dict[str, bytes]:
@@ -132,7 +132,7 @@ def test_manifests_in_another_order_change_no_file(tmp_path: Path, seed: int) ->
     for _ in range(5):
         fleet.run()
     order = random.Random(seed)
-    documents = [mixed(each, order) for each in yaml.safe_load_all(fleet.text)]
+    documents = [mixed(document, order) for document in yaml.safe_load_all(fleet.text)]
     order.shuffle(documents)
     fleet.text = yaml.safe_dump_all(documents, sort_keys=False)
     assert not fleet.run().changes

@@ -53,7 +53,7 @@ def backend(name: str, namespace: str) -> Object:
 
 def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gateway") -> Object:
     """Return a route to backends."""
-    rules = [{"backendRefs": [{"name": each}]} for each in to]
+    rules = [{"backendRefs": [{"name": name}]} for name in to]
     return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
 
 
@@ -160,7 +160,7 @@ class Server:
                     for kind in ("Accepted", "ResolvedRefs")
                 ]
                 parents = [{"parentRef": parent, "conditions": accepted} for parent in known.parents]
-                rules = [{"backendRefs": [{"kind": "Backend", "name": each} for each in sorted(known.written)]}]
+                rules = [{"backendRefs": [{"kind": "Backend", "name": name} for name in sorted(known.written)]}]
                 yield {
                     "kind": HTTP_ROUTE,
                     "metadata": {"name": name, "namespace": place, "generation": 2},
@@ -171,8 +171,10 @@ class Server:
     def counted(self, route: Object) -> set[str]:
         """Return the limits that are counted for a route."""
         policies = [value for key, value in self.objects.items() if key.kind == "BackendTrafficPolicy"]
-        rules = (entries(each, "spec", "rateLimit", "global", "rules") for each in policies if guards(each, route))
-        return {text(rule, "limit", "unit") for found in rules for rule in found}
+        rules = (
+            entries(policy, "spec", "rateLimit", "global", "rules") for policy in policies if guards(policy, route)
+        )
+        return {text(rule, "limit", "unit") for limits in rules for rule in limits}
 
 
 class Sender:
@@ -226,7 +228,7 @@ class Conditions:
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
         """Return the conditions that do not hold."""
-        assert all(found.action for found in results.values())
+        assert all(outcome.action for outcome in results.values())
         self.server.follow_all()
         self.check()
         return {wait.id: wait.condition.subject or "it" for wait in waits if not self._holds(wait)}
@@ -238,7 +240,7 @@ class Conditions:
             case Empty(namespace):
                 return not any(key.namespace == namespace for key in self.server.objects)
             case Unused(definitions):
-                kinds = {text(each, "spec", "names", "kind") for each in definitions}
+                kinds = {text(definition, "spec", "names", "kind") for definition in definitions}
                 return not any(key.kind in kinds for key in self.server.objects)
             case Established() | Released():
                 return True
@@ -259,11 +261,11 @@ class Inventory:
 
     def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
         """Write the applied and deleted objects."""
-        for key, found in results.items():
-            if key not in self.desired and found.action == "deleted":
+        for key, outcome in results.items():
+            if key not in self.desired and outcome.action == "deleted":
                 del self.server.inventory[key]
-            elif key in self.desired and found.action != "failed" and key not in unfinished and found.after:
-                self.server.inventory[key] = entry(self.desired[key], found.after)
+            elif key in self.desired and outcome.action != "failed" and key not in unfinished and outcome.after:
+                self.server.inventory[key] = entry(self.desired[key], outcome.after)
 
 
 def planned(server: Server, desired: Mapping[Key, Object]) -> ChangePlan:
@@ -271,10 +273,10 @@ def planned(server: Server, desired: Mapping[Key, Object]) -> ChangePlan:
     return plan(desired, server.observed(), Scope(definitions=True))
 
 
-def shuffled(found: ChangePlan, chance: random.Random) -> list[Step]:
+def shuffled(change_plan: ChangePlan, chance: random.Random) -> list[Step]:
     """Return the steps of a plan in a random order that satisfies all edges."""
-    steps = {step.id: step for step in found.steps}
-    sorter = TopologicalSorter(found.graph())
+    steps = {step.id: step for step in change_plan.steps}
+    sorter = TopologicalSorter(change_plan.graph())
     sorter.prepare()
     ready: list[str] = []
     order = []
@@ -297,9 +299,9 @@ def run(
 ) -> Mapping[Key, Result]:
     """Run the plan for the server, in a random order, and check the server after each step. The run is aborted after
     the given number of writes. Return the results."""
-    found = planned(server, desired)
+    change_plan = planned(server, desired)
     if shuffle:
-        found = replace(found, steps=tuple(shuffled(found, chance)))
+        change_plan = replace(change_plan, steps=tuple(shuffled(change_plan, chance)))
     sender = Sender(server, chance, check, writes)
     executor = Executor(sender, Conditions(server, check), Inventory(server, desired))  # type: ignore[arg-type]
-    return executor.run(found)
+    return executor.run(change_plan)

@@ -45,10 +45,10 @@ class Simulation:
         placing = plan_placing(self.bounds, self.views)
         placed = self._places(placing)
         while len(placed) < placing.new and (names := replaceable_replicas(placing, self.bounds, len(placed))):
-            tried = replace_in_place(placing, names[0])
-            if len(self._places(tried)) <= len(placed):
+            attempt = replace_in_place(placing, names[0])
+            if len(self._places(attempt)) <= len(placed):
                 break
-            placing, placed = tried, self._places(tried)
+            placing, placed = attempt, self._places(attempt)
         return placing, placed, plan_updates(self.bounds, placing.staying, len(placed))
 
     def _places(self, placing: Placing) -> list[str]:
@@ -76,7 +76,7 @@ class Simulation:
             self.free[subject] -= 1
             self.views.append(ReplicaView(f"new-{self._number}", subject, True, "starting"))
             return
-        (view,) = [each for each in self.views if each.name == subject]
+        (view,) = [candidate for candidate in self.views if candidate.name == subject]
         self.views.remove(view)
         if kind == "remove":
             self.free[view.cluster] += 1
@@ -111,7 +111,7 @@ def story(title: str, simulation: Simulation, steps: int = 12) -> Iterator[str]:
         actions = simulation.actions(step)
         for action in actions:
             simulation.apply(action)
-        least = simulation.serving
+        minimum = simulation.serving
         simulation.settle()
         waiting = sorted(set(step[2].waiting.values()))
         if not actions:
@@ -119,8 +119,8 @@ def story(title: str, simulation: Simulation, steps: int = 12) -> Iterator[str]:
                 f"done: {_state(simulation)}" if not waiting else f"stopped: {_state(simulation)}; {'; '.join(waiting)}"
             )
             return
-        words = ", ".join(" ".join(action) for action in actions)
-        yield f"{number + 1}. {words}; serving {least}, then {_state(simulation)}"
+        changes = ", ".join(" ".join(action) for action in actions)
+        yield f"{number + 1}. {changes}; serving {minimum}, then {_state(simulation)}"
 
 
 def _state(simulation: Simulation) -> str:

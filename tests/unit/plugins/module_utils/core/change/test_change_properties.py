@@ -61,8 +61,8 @@ class Service:
     def overflow_routes(self) -> list[Object]:
         """Return the route of each endpoint behind the cluster gateway."""
         return [
-            overflow_route(behind(self.name, each), self.namespace, [each], self.name)
-            for each in (self.endpoints if self.overflows else ())
+            overflow_route(behind(self.name, endpoint), self.namespace, [endpoint], self.name)
+            for endpoint in (self.endpoints if self.overflows else ())
         ]
 
     def objects(self) -> Iterator[Object]:
@@ -71,8 +71,8 @@ class Service:
         yield ai_route(name, namespace, sorted(self.backends))
         yield keys(name, namespace, name, self.keys)
         yield limits(name, namespace, name, () if self.overflows else sorted(self.units))
-        for each in (*self.endpoints, *self.backends):
-            yield backend(each, namespace)
+        for name in (*self.endpoints, *self.backends):
+            yield backend(name, namespace)
         if self.overflows:
             yield from self.overflow_routes()
             yield selecting(keys(f"behind-{name}", namespace, ""), name)
@@ -89,11 +89,11 @@ class State:
     @property
     def objects(self) -> dict[Key, Object]:
         """Return the objects by their keys."""
-        every = [each for service in self.services.values() for each in service.objects()]
+        every = [value for service in self.services.values() for value in service.objects()]
         every += self.others
-        namespaces = {Key.of(each).namespace for each in every} - {""}
+        namespaces = {Key.of(value).namespace for value in every} - {""}
         every += [thing("v1", "Namespace", name) for name in namespaces]
-        return {Key.of(each): each for each in every}
+        return {Key.of(value): value for value in every}
 
 
 def states(chance: random.Random) -> State:
@@ -145,11 +145,11 @@ class Checks:
                 policies = [other for name, other in live.items() if name.kind == "SecurityPolicy"]
                 assert any(guards(policy, value) for policy in policies), f"{key} is open"
         for (namespace, name), known in self.server.followed.items():
-            found = next((value for key, value in live.items() if key[1:] == (AI_ROUTE, namespace, name)), None)
-            if found is not None and known.programmed is not None:
-                self._check_references(Key.of(found), set(known.programmed))
-                self._check_budgets(found, known.programmed)
-                self._check_detours(found, known.programmed)
+            route = next((value for key, value in live.items() if key[1:] == (AI_ROUTE, namespace, name)), None)
+            if route is not None and known.programmed is not None:
+                self._check_references(Key.of(route), set(known.programmed))
+                self._check_budgets(route, known.programmed)
+                self._check_detours(route, known.programmed)
 
     def _is_held(self, route: Key) -> bool:
         """Return whether a route cannot be deleted. Its policies are kept, and its backends are deleted."""
@@ -170,13 +170,13 @@ class Checks:
         service = by_this[-1]
         # A new route serves no requests before its overflow route exists.
         counting = (
-            [each for each in service.overflow_routes() if Key.of(each)[2:] in self.server.followed]
+            [route for route in service.overflow_routes() if Key.of(route)[2:] in self.server.followed]
             if service.overflows
             else [route]
         )
-        possible = [each.units for each in states if each.overflows == service.overflows]
-        for each in counting:
-            counted = self.server.counted(each)
+        possible = [service_state.units for service_state in states if service_state.overflows == service.overflows]
+        for policy in counting:
+            counted = self.server.counted(policy)
             assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
 
     def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
@@ -215,9 +215,9 @@ def settled(server: Server, state: State, chance: random.Random) -> Server:
     for _ in range(3):
         run(server, state.objects, chance)
         server.follow_all()
-    found = planned(server, state.objects)
+    change_plan = planned(server, state.objects)
     kept = {Key("", "Namespace", "", key.namespace) for key in server.objects if is_theirs(key)}
-    assert {step.key for step in found.every if hasattr(step, "key")} <= kept - state.objects.keys()
+    assert {step.key for step in change_plan.every if hasattr(step, "key")} <= kept - state.objects.keys()
     return server
 
 
@@ -232,17 +232,17 @@ def check_case(number: int) -> None:
     before, after = states(chance), states(chance)
     if chance.random() < 0.5:
         # Most changes are small.
-        kept = {place: each for place, each in before.services.items() if chance.random() < 0.7}
+        kept = {place: service for place, service in before.services.items() if chance.random() < 0.7}
         after = replace(after, services={**after.services, **kept})
     server = begun(chance, before)
     theirs = {key for key in server.objects if is_theirs(key)}
-    found = planned(server, after.objects)
-    assert not graph.problem(found.graph())
+    change_plan = planned(server, after.objects)
+    assert not graph.problem(change_plan.graph())
     whole = server.copy()
     run(whole, after.objects, chance, Checks(whole, before, after))
     whole = settled(whole, after, chance)
     assert content(whole, after).keys() == after.objects.keys()
-    total = sum(not hasattr(step, "condition") for step in found.steps)
+    total = sum(not hasattr(step, "condition") for step in change_plan.steps)
     for at in chance.sample(range(total + 1), min(total + 1, 3)):
         killed = server.copy()
         try:

@@ -46,6 +46,6 @@ def test_a_deployment_keeps_half_of_its_replicas(change: DeploymentChange, messa
 )
 def test_a_service_keeps_an_endpoint(before: str, after: str, more: dict[str, bool], is_outage: bool) -> None:
     change = ServiceChange("team", "chat", frozenset(before), frozenset(after), **more)  # type: ignore[arg-type]
-    found = list(outages((), [change]))
-    assert len(found) == is_outage
-    assert all(outage.kind == "ModelService" for outage in found)
+    violations = list(outages((), [change]))
+    assert len(violations) == is_outage
+    assert all(outage.kind == "ModelService" for outage in violations)

@@ -53,8 +53,8 @@ class Engine:
 
     @property
     def template(self) -> Object:
-        found: Object = self.value["spec"]["template"]
-        return found
+        template: Object = self.value["spec"]["template"]
+        return template
 
     @property
     def pool(self) -> str:
@@ -62,7 +62,7 @@ class Engine:
 
     @property
     def is_bad(self) -> bool:
-        return any(each["image"].endswith(":missing") for each in self.template["spec"]["containers"])
+        return any(container["image"].endswith(":missing") for container in self.template["spec"]["containers"])
 
 
 @dataclass
@@ -92,21 +92,21 @@ class SimulatedFleet:
 
     @property
     def clusters(self) -> list[str]:
-        return [each.name for each in self.resources if isinstance(each, api.InferenceCluster)]
+        return [resource.name for resource in self.resources if isinstance(resource, api.InferenceCluster)]
 
     def plan(self) -> Plan:
         """Return a plan of the observed fleet."""
         observed = Observed(clusters={name: self._observed(name) for name in self.clusters})
         statuses = {
-            each.ref: {"gateway": {"address": f"192.0.2.{number}"}, "conditions": _true("Ready", "BackendReady")}
-            for number, each in enumerate(self.resources)
-            if isinstance(each, api.InferenceCluster)
+            resource.ref: {"gateway": {"address": f"192.0.2.{number}"}, "conditions": _true("Ready", "BackendReady")}
+            for number, resource in enumerate(self.resources)
+            if isinstance(resource, api.InferenceCluster)
         }
         serving = self.serving()
         statuses |= {
-            each.ref: {"conditions": _true("Ready", "ModelReady", "ModelAccepted")}
-            for each in self.replicas.values()
-            if names.label_value(each.name) in serving
+            replica.ref: {"conditions": _true("Ready", "ModelReady", "ModelAccepted")}
+            for replica in self.replicas.values()
+            if names.label_value(replica.name) in serving
         }
         existing = [*map(_stored, self.replicas.values()), *map(_stored, self.endpoints.values())]
         return plan(self.resources, existing, observed=observed, statuses=statuses, composing=self.composing)
@@ -117,7 +117,7 @@ class SimulatedFleet:
         engines = self.engines.get(cluster, {}).values()
         objects = [status(engine) for engine in engines]
         return ObservedCluster(
-            objects=Objects([*objects, *(pod for each in engines for pod in self._pods(each))]),
+            objects=Objects([*objects, *(pod for engine in engines for pod in self._pods(engine))]),
             nodes=self.nodes,
             stack=Component(ready=True),
         )
@@ -149,18 +149,18 @@ class SimulatedFleet:
 
     def apply_control(self, decided: Plan) -> None:
         """Apply a plan to the control cluster, and update the routes."""
-        self.replicas = {(each.namespace, each.name): each for each in decided.composed}
-        self.endpoints = {(each.namespace, each.name): each for each in decided.traffic.endpoints}
+        self.replicas = {(replica.namespace, replica.name): replica for replica in decided.composed}
+        self.endpoints = {(endpoint.namespace, endpoint.name): endpoint for endpoint in decided.traffic.endpoints}
         self.routes = {
-            each.name: frozenset(member.endpoint.name for member in each.resolution.members)
-            for each in decided.traffic.services
+            service.name: frozenset(member.endpoint.name for member in service.resolution.members)
+            for service in decided.traffic.services
         }
 
     def apply_cluster(self, decided: Plan, cluster: str) -> None:
         """Apply a plan to an inference cluster. Changed engines with several pods restart a single pod at a time."""
         if cluster in self.silent:
             return
-        frozen = {names.label_value(each.name) for each in decided.frozen}
+        frozen = {names.label_value(replica.name) for replica in decided.frozen}
         before, after = self.engines.get(cluster, {}), {}
         for value in decided.workloads[cluster]:
             if value["kind"] != "Deployment":
@@ -210,7 +210,7 @@ class SimulatedFleet:
         """Return the serving endpoints of each service."""
         serving = self.serving()
         return {
-            name: {each for each in routed if names.label_value(each) in serving}
+            name: {endpoint for endpoint in routed if names.label_value(endpoint) in serving}
             for name, routed in self.routes.items()
         }
 
@@ -219,7 +219,7 @@ class SimulatedFleet:
         for __ in range(rounds):
             decided = self.plan()
             if decided.outages and not allow:
-                self.log.extend(f"refused: {each.name}: {each.message}" for each in decided.outages)
+                self.log.extend(f"refused: {outage.name}: {outage.message}" for outage in decided.outages)
                 return
             before = self._state()
             for rollout in decided.rollouts:
@@ -229,7 +229,7 @@ class SimulatedFleet:
                     f"removed {dict(rollout.placing.removed)}, new {rollout.placed}/{rollout.placing.new}, "
                     f"updated {sorted(rollout.updating.updated)}, waiting {dict(rollout.updating.waiting)}"
                 )
-            self.log.extend(f"dropped {each.replica.name}: {each.reason}" for each in decided.schedule.dropped)
+            self.log.extend(f"dropped {entry.replica.name}: {entry.reason}" for entry in decided.schedule.dropped)
             self.apply_control(decided)
             self.log.append(f"  routes { ({k: sorted(v) for k, v in self.routes.items()}) }")
             yield decided
@@ -246,14 +246,14 @@ class SimulatedFleet:
     def _state(self) -> str:
         engines = {
             f"{cluster}/{'/'.join(key)}": (_hash(engine.value), engine.up, engine.old)
-            for cluster, each in self.engines.items()
-            for key, engine in each.items()
+            for cluster, workloads in self.engines.items()
+            for key, engine in workloads.items()
         }
         return str((sorted(engines.items()), sorted(self.routes.items()), sorted(map(str, self.replicas.values()))))
 
 
 def _true(*conditions: str) -> list[Object]:
-    return [{"type": each, "status": "True", "reason": "Known", "message": ""} for each in conditions]
+    return [{"type": condition, "status": "True", "reason": "Known", "message": ""} for condition in conditions]
 
 
 def _stored(resource: Any) -> api.Resource:

@@ -30,11 +30,11 @@ def started(desired: Desired) -> SimulatedFleet:
 def apply(fleet: SimulatedFleet, desired: Desired) -> dict[str, int]:
     """Run, and return the minimum number of serving endpoints of each service."""
     fleet.resources = resources(desired.clusters_text() + desired.models_text())
-    least = {name: len(endpoints) for name, endpoints in fleet.services().items()}
+    minimum = {name: len(endpoints) for name, endpoints in fleet.services().items()}
     for __ in fleet.run(Random(1)):
         for name, endpoints in fleet.services().items():
-            least[name] = min(least.get(name, len(endpoints)), len(endpoints))
-    return least
+            minimum[name] = min(minimum.get(name, len(endpoints)), len(endpoints))
+    return minimum
 
 
 def chat(replicas: int = 3, **more: str) -> Desired:
@@ -54,8 +54,8 @@ def test_a_new_replica_does_not_take_the_name_of_one_that_leaves() -> None:
     desired = chat()
     fleet = started(desired)
     desired.models["chat"].tag = "v1"
-    least = apply(fleet, desired)
-    assert least["chat"] == 3, fleet.log
+    minimum = apply(fleet, desired)
+    assert minimum["chat"] == 3, fleet.log
     assert images(fleet) == {"v1"}, fleet.log
     assert not fleet.plan().rollouts
 
@@ -98,8 +98,8 @@ def test_deployments_of_one_service_do_not_restart_their_only_replicas_at_once()
     apply(fleet, desired)
     for model in desired.models.values():
         model.tag = "v1"
-    least = apply(fleet, desired)
-    assert least["both"] == 1, fleet.log[-4:]
+    minimum = apply(fleet, desired)
+    assert minimum["both"] == 1, fleet.log[-4:]
     assert images(fleet) == {"v1"}, fleet.log
 
 
@@ -176,16 +176,18 @@ class Chaos:
         decided = self.fleet.plan()
         plans = [decided, *forecast(decided)]
         steps = [change for rollout in rollout_steps(decided, plans[1:]) for step in rollout.steps for change in step]
-        listed = {change.replica for change in steps if change.action != "create"}
-        listed |= {entry.replica.name for plan in plans for entry in plan.schedule.dropped}
-        listed |= {name for plan in plans for __, name in plan.edited} | {each.name for each in decided.unplanned}
+        changes = {change.replica for change in steps if change.action != "create"}
+        changes |= {entry.replica.name for plan in plans for entry in plan.schedule.dropped}
+        changes |= {name for plan in plans for __, name in plan.edited} | {
+            replica.name for replica in decided.unplanned
+        }
         serving, revisions = self.fleet.serving(), self.fleet.revisions()
         if self._run():
             self.desired = before
             return
         after = self.fleet.revisions()
         stopped = {name for name in serving if after.get(name) != revisions[name]}
-        self.violations += [f"replica {name} stopped, which no forecast had" for name in sorted(stopped - listed)]
+        self.violations += [f"replica {name} stopped, which no forecast had" for name in sorted(stopped - changes)]
 
     def _break_engines(self) -> None:
         self.fleet.broken = set()
@@ -228,4 +230,4 @@ def test_forecasts_have_each_replica_that_a_run_stops(seed: int) -> None:
     chaos = Chaos(seed)
     for __ in range(8):
         chaos.compare()
-    assert not [each for each in chaos.violations if "forecast" in each], "\n".join(chaos.fleet.log)
+    assert not [violation for violation in chaos.violations if "forecast" in violation], "\n".join(chaos.fleet.log)
