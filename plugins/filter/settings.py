@@ -45,7 +45,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def settings(variables: Any) -> dict[str, Any]:
-    """Return the variables of a fleet that have a value."""
+    """Return the fleet variables with a value."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 
     if not isinstance(variables, Mapping):

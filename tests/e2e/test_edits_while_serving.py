@@ -159,8 +159,8 @@ def test_an_edit_that_leaves_a_service_without_endpoints_changes_nothing(live: L
     for arguments in (("--check",), ()):
         run = live.run("reconcile", *arguments)
         assert run.code == 2
-        said = " ".join(run.output.split())
-        assert "ModelService team/one: The service would lose all serving endpoints" in said, run.output
+        output = " ".join(run.output.split())
+        assert "ModelService team/one: The service would lose all serving endpoints" in output, run.output
         assert "fleet_allow_outage" in run.output
     live.settings["fleet_allow_outage"] = True
     live.run("reconcile").ok()

@@ -112,7 +112,7 @@ class ObservedCluster:
     cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def schedulable(self, pool: str) -> int:
-        """Return the number of nodes of a pool that are Ready and not cordoned."""
+        """Return the number of Ready nodes in a pool that are not cordoned."""
         return max(0, self.nodes.get(pool, 0) - len(self.cordoned.get(pool, ())))
 
     @property

@@ -117,7 +117,7 @@ class Conditions:
             except Forbidden as error:
                 return f"its objects cannot be read ({error.message})"
             keys += [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
-        return f"it contains objects of other owners: {listed(keys)}" if keys else ""
+        return f"it contains objects with another owner: {listed(keys)}" if keys else ""
 
     def _objects_of(self, definitions: Iterable[Object], removed: Collection[Key]) -> str:
         """Return the custom resources of the definitions that this run does not delete, as text; "" without any."""

@@ -83,7 +83,7 @@ answering, which takes an engine as long as it loads its weights."""
 
 @dataclass(frozen=True)
 class Nodes:
-    """Numbers of nodes of a pool. `cordoned`: names of the cordoned Ready nodes."""
+    """Node counts of a pool. `cordoned`: names of the cordoned Ready nodes."""
 
     ready: int
     total: int

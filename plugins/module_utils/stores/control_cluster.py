@@ -78,8 +78,8 @@ class ControlCluster:
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
-        """The copies of manifests that belong on the control cluster (see `published_copies`). `built` returns the copy
-        in the build directory."""
+        """The manifest copies for the control cluster (see `published_copies`). `built` returns the copy in the build
+        directory."""
         return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:

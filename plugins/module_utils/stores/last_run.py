@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _is_list_of_engines(tail: str) -> bool:
-    """Return whether the text after the engines key contains only the list of engines."""
+    """Return whether the text after the engines key contains only the engine list."""
     return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 

@@ -146,7 +146,7 @@ def ways(place: Place, *endpoints: str) -> list[dict[str, object]]:
 
 
 def test_a_detour_stays_until_no_route_leads_there(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The overflow routes of other endpoints are unchanged, so that no request is rejected with 503."""
+    """Overflow routes to other endpoints are unchanged, so that no request is rejected with 503."""
     place = ai_routed
     place.apply([namespace(place), *ways(place, "old", "both"), web(place, "old", "both")])
     accept(place, "behind-old", "behind-both")

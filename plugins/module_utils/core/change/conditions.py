@@ -44,7 +44,7 @@ class Empty(Condition):
     namespace: str
 
     def __str__(self) -> str:
-        return f"namespace {self.namespace} has no objects of other owners"
+        return f"namespace {self.namespace} contains only objects of the fleet"
 
 
 @dataclass(frozen=True)

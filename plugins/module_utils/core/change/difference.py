@@ -59,7 +59,7 @@ class Observed:
     """Owners of the objects in other inventories."""
     refusals: Mapping[Key, Refusal] = field(default_factory=dict)
     used: Collection[Key] = frozenset()
-    """Desired objects of other owners that the fleet uses without changes."""
+    """Desired objects with another owner, which the fleet uses without changes."""
     namespaces: Sequence[str] = ()
     """Missing user namespaces that the run creates."""
 

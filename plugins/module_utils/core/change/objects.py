@@ -60,7 +60,7 @@ _KEPT_TO_THE_END = "kept until all other objects are deleted"
 
 
 def plan(desired: Mapping[Key, Object], observed: Observed, scope: Scope) -> ChangePlan:
-    """Return the steps from the observed to the desired objects. `desired` contains the labels of the fleet, and is
+    """Return the steps from the observed to the desired objects. `desired` includes the fleet labels, and is
     adjusted by `yielding`."""
     return _Planner(desired, observed, scope).plan()
 

@@ -18,7 +18,7 @@ _HTTPS_PORT = 443
 
 
 def endpoint_labels(replica: api.ModelReplica, cluster: api.InferenceCluster | None) -> dict[str, str]:
-    """Return the labels of the ModelEndpoint of a replica. Labels of the replica override labels of its cluster."""
+    """Return the labels of a replica's ModelEndpoint. Replica labels override cluster labels."""
     cluster_labels = cluster.placement_labels if cluster else {}
     return {**cluster_labels, **replica.labels, **Owner.of(replica).labels()}
 

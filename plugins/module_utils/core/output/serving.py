@@ -116,7 +116,7 @@ class MissingReplicas(NamedTuple):
     """Replicas that a service selects and that have no endpoint.
 
     pending: number of unschedulable replicas by deployment.
-    starting: names of replicas that do not serve yet.
+    starting: replicas that do not serve yet.
     leaving: number of endpoints that are not counted because their replicas are removed when others serve.
     """
 

@@ -32,7 +32,7 @@ _COPY = (
 class UnusableEndpoints:
     """Endpoints that receive no requests for the same reason.
 
-    services: names of the endpoints, by namespace and name of the service.
+    services: endpoint names by namespace and name of the service.
     of_models: only Model gateways send no requests; path-based gateways do.
     is_step: not a problem. The hint is a setup step of a GitOps cluster.
     """

@@ -387,7 +387,7 @@ def _replicas(
     manual: Mapping[Key, api.ModelReplica],
     rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplica of each placement, and the keys of replicas that wait for a later step of a rollout."""
+    """Return the ModelReplica of each placement, and the keys of replicas that wait for a later rollout step."""
     desired = _desired(volumes, mended)
     _refuse_equal_names(desired, manual)
     existing_keys = {

@@ -236,7 +236,7 @@ def _shared_services(context: Context, serving: Collection[Key]) -> dict[Key, se
 
 
 def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:
-    """Return the labels of a deployment's ModelEndpoints."""
+    """Return the ModelEndpoint labels of a deployment."""
     metadata = deployment.spec.template.metadata
     labels = (metadata.labels if metadata else None) or {}
     return {**labels, names.DEPLOYMENT_LABEL: names.label_value(deployment.name)}

@@ -110,7 +110,7 @@ def load(used: int, total: int, planned: int = 0) -> Markup:
 
 
 def nodes_of(pool: Mapping[str, Any]) -> str:
-    """The number of nodes of a pool; if observed, also the number of schedulable nodes and the cordoned nodes."""
+    """The node count of a pool; if observed, also the number of schedulable nodes and the cordoned nodes."""
     if pool["schedulable_nodes"] is None:
         return count(pool["nodes"], "node")
     cordoned = f"; cordoned: {some(pool['cordoned_nodes'])}" if pool["cordoned_nodes"] else ""

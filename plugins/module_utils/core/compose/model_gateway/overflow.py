@@ -216,7 +216,7 @@ def _route_name(backend: str) -> str:
 
 
 def _targets(group: Sequence[Route]) -> dict[str, Any]:
-    # A selector covers the routes of all endpoints, also if endpoints change while the policy remains.
+    # A selector matches all endpoint routes, also if endpoints change while the policy remains.
     return {"targetSelectors": parts.route_selectors(map(_labels, group))}
 
 

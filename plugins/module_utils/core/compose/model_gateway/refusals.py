@@ -27,8 +27,8 @@ _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v
 class Refusal:
     """Answer of the gateway: when it is given (CEL), and what it says.
 
-    `type` is one of Anthropic's, `code` one of OpenAI's where these have one. `%` begins an operator of Envoy. `status`
-    replaces the status of the response unless it is 0."""
+    `type`: error type of Anthropic. `code`: error code of OpenAI, if any. `%` starts an Envoy operator. `status`:
+    status of the response, 0 to keep Envoy's status."""
 
     when: str
     type: str

@@ -65,7 +65,7 @@ def overflow_route(name: str, namespace: str, to: Iterable[str], service: str = 
 
 
 def selecting(policy: Object, service: str) -> Object:
-    """Return a policy with selectors for the overflow routes of a service."""
+    """Return a policy with selectors for a service's overflow routes."""
     selector = {"group": GROUP, "kind": HTTP_ROUTE, "matchLabels": {"service": service}}
     spec = {key: part for key, part in policy["spec"].items() if key != "targetRefs"}
     return {**policy, "spec": {**spec, "targetSelectors": [selector]}}
@@ -96,7 +96,7 @@ class Followed:
 
 @dataclass
 class Server:
-    """Objects of one server, with the inventory of the fleet and the routes of the gateways.
+    """Objects of one server, with the inventory of the fleet and programmed routes.
 
     stuck: routes that gateways do not program.
     failing: objects that the server does not write or delete.
