@@ -125,21 +125,21 @@ options:
   allow_outage:
     description:
       - Whether the run may stop models from serving although no manifest asks for it.
-      - When V(false), a run changes nothing if a ModelService would lose all endpoints that serve, or a deployment more
-        than half of its replicas that serve.
+      - If V(false), a run changes nothing if a ModelService would lose all serving endpoints, or a ModelDeployment more
+        than half of its serving replicas.
     type: bool
     default: false
   staged:
     description:
-      - Whether each run is one step of every rollout on clusters that no run observes.
-      - When V(false), an edit changes all replicas on these clusters at once.
+      - Whether each run performs only one step of a rollout on GitOps clusters, which no run observes.
+      - If V(false), an edit changes all replicas on these clusters in one run.
     type: bool
     default: false
   remove_unknown:
     description:
-      - Whether replicas may be removed that run on clusters, but that neither the manifests nor the state of the fleet
-        have, for example after a build folder was lost.
-      - When V(false), such replicas fail the module before anything changes.
+      - Whether the run may remove running replicas that are missing from the manifests and from the fleet's state, for
+        example after the build directory was lost.
+      - If V(false), the module fails before any change if it finds such replicas.
     type: bool
     default: false
   table_width:

@@ -88,7 +88,7 @@ def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
 
 
 def host_values(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the variables of a host that are set. Ansible templates one when it is read, so each is read once."""
+    """Return the variables of a host that are set. Each variable is read once, because reading it templates it."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import is_blank
 
     values = {name: variables[name] for name in names if name in variables}

@@ -9,46 +9,46 @@ name: play_hosts
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Hosts of a play, if the run has something to do
+short_description: Select the hosts of a play
 description:
-  - Returns the hosts of a play for its keyword C(hosts), before anything runs.
-  - Fails if C(--limit) leaves the run without a host that it needs, or if a tag of C(--tags) or C(--skip-tags) is not
-    a tag of the playbook. Ansible would do nothing, and succeed.
-  - If the command line names playbooks of other projects, an unknown tag is a warning, as their tasks might be included
-    dynamically.
+  - Returns the hosts of a play for its keyword C(hosts), before any task runs.
+  - Fails if C(--limit) excludes all required hosts, or if the playbook does not define a tag of C(--tags) or
+    C(--skip-tags). Without this check, Ansible succeeds without any change.
+  - If the command line contains playbooks of other projects, an unknown tag causes a warning, because their tasks might
+    be included dynamically.
 positional: group, selection
 options:
   _input:
-    description: The groups of the inventory with their hosts, as Ansible has them in C(groups).
+    description: Groups of the inventory with their hosts, in the format of the Ansible variable C(groups).
     type: dict
     required: true
   group:
-    description: The group of the play. A play of V(all) does the same on any host.
+    description: Group of the play. For V(all), the play can run on any host.
     type: str
     choices: [control_plane, workload_clusters, all]
     required: true
   selection:
-    description: The options of the run that select hosts and tasks.
+    description: Options of the run that select hosts and tasks.
     type: dict
     required: true
     suboptions:
       hosts:
-        description: The hosts that C(--limit) leaves.
+        description: Hosts in C(--limit).
         type: list
         elements: str
       limit:
-        description: The pattern of C(--limit).
+        description: Pattern of C(--limit).
         type: str
       tags:
-        description: The tags of C(--tags).
+        description: Tags of C(--tags).
         type: list
         elements: str
       skip_tags:
-        description: The tags of C(--skip-tags).
+        description: Tags of C(--skip-tags).
         type: list
         elements: str
       is_step:
-        description: Whether the play is a step of a larger run, which needs a host of either group.
+        description: Whether the play is a step of a larger run, which requires a host of either group.
         type: bool
 """
 
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The hosts of the play.
+  description: Hosts of the play.
   type: list
   elements: str
   returned: always
@@ -91,38 +91,38 @@ def play_hosts(groups: Any, group: Any, selection: Any) -> list[str]:
 
     if not isinstance(groups, Mapping) or not isinstance(selection, Mapping):
         raise AnsibleFilterError("modelplane.fleet.play_hosts: the input must be groups, and the selection a mapping")
-    given = run_selection.Selection(
+    options = run_selection.Selection(
         hosts=frozenset(map(str, selection["hosts"])),
         limit=str(selection.get("limit") or ""),
         tags=tuple(map(str, selection.get("tags") or ())),
         skip_tags=tuple(map(str, selection.get("skip_tags") or ())),
         is_step=bool(selection.get("is_step")),
     )
-    if given.has_tags:
+    if options.has_tags:
         playbooks = tuple(map(str, context.CLIARGS.get("args") or ()))
-        problems = run_selection.tag_problems(given, _playbook_tags(playbooks))
-        if problems and all(map(_is_ours, playbooks)):
+        problems = run_selection.tag_problems(options, _playbook_tags(playbooks))
+        if problems and all(map(_is_in_collection, playbooks)):
             raise AnsibleFilterError("\n".join(problems))
         for problem in problems:
             Display().warning(problem)
     members = {str(name): list(map(str, hosts)) for name, hosts in groups.items()}
     try:
-        found = run_selection.play_hosts(members, str(group), given)
+        names = run_selection.play_hosts(members, str(group), options)
     except run_selection.SelectionError as error:
         raise AnsibleFilterError(str(error)) from None
-    if group == "workload_clusters" and given.limit and not given.hosts.intersection(found):
-        Display().warning(f"--limit {given.limit} leaves out every host of {group}: nothing is done there")
-    return found
+    if group == "workload_clusters" and options.limit and not options.hosts.intersection(names):
+        Display().warning(f"--limit {options.limit} excludes all hosts of {group}. No cluster of this group is changed")
+    return names
 
 
-def _is_ours(playbook: str) -> bool:
+def _is_in_collection(playbook: str) -> bool:
     name = playbook if _get_collection_playbook_path(playbook) else _get_collection_name_from_path(playbook) or ""
     return name == _COLLECTION or name.startswith(f"{_COLLECTION}.")
 
 
 @functools.cache
 def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
-    """Return the tags of all tasks of playbooks, as `ansible-playbook --list-tags` does."""
+    """Return the tags of all tasks in playbooks, like `ansible-playbook --list-tags`."""
     loader = DataLoader()
     variables = VariableManager(loader=loader)
     tags: set[str] = set()

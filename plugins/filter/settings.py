@@ -9,14 +9,14 @@ name: settings
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: Settings of a fleet that are set
+short_description: Return the settings of a fleet
 description:
-  - Returns the C(fleet_*) variables of a host that are set. Null, and text that is empty or only spaces, count as
-    unset, because AWX passes a survey field that is left blank as empty text.
-  - Comma-separated text becomes a list if the variable is a list.
+  - Returns the C(fleet_*) variables of a host that are set. Null, empty text, and text with only spaces count as unset,
+    because AWX passes a blank survey field as empty text.
+  - For a list variable, comma-separated text is converted to a list.
 options:
   _input:
-    description: The variables of the host of the fleet.
+    description: Variables of the host of the fleet.
     type: dict
     required: true
 seealso:
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The variables that are set, by name.
+  description: Variables with a value, by name.
   type: dict
   returned: always
   sample: {fleet_name: default, fleet_strict: [unready, pending]}
@@ -45,7 +45,7 @@ from ansible.errors import AnsibleFilterError
 
 
 def settings(variables: Any) -> dict[str, Any]:
-    """Return the variables of a fleet that are set."""
+    """Return the fleet variables with a value."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 
     if not isinstance(variables, Mapping):

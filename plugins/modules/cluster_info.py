@@ -40,9 +40,9 @@ options:
     type: path
   fleet:
     description:
-      - Name of the fleet, as in M(modelplane.fleet.apply). Its inventory on each cluster has the ModelReplicas that
-        were applied there, which a plan adopts if the state of the fleet was lost.
-      - Workloads of other fleets are left out.
+      - Name of the fleet, as in M(modelplane.fleet.apply). The fleet's inventory on each cluster contains the applied
+        ModelReplicas. A plan adopts these ModelReplicas if the state of the fleet was lost.
+      - Workloads of other fleets are ignored.
     type: str
     default: default
   others:

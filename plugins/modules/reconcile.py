@@ -204,9 +204,9 @@ outcome:
     findings: {pending: ["ml-team/qwen3-8b: 1 of 2 replicas pending: InsufficientCapacity"], unready: []}
 refused:
   description:
-    - The findings of the kinds that O(strict) names, outages that no manifest asks for, rollouts that stopped, and
-      losses of clusters that services and deployments have to survive and do not, a line each.
-    - The run changes nothing because of outages, losses and pending replicas.
+    - Findings that fail the run, one line each. Includes findings of the kinds in O(strict), outages that no manifest
+      asks for, stopped rollouts, and cluster losses that services and deployments must survive but do not.
+    - Outages, losses and pending replicas stop the run before any change.
   returned: success
   type: list
   elements: str
@@ -420,7 +420,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     building = questions.with_questions(module, building)
     refuses: set[Refusable] = set()
     if params["state"] in ("decided", "applied"):
-        # A plan is written with what is wrong with it, for people to read.
+        # A written plan includes its problems, because users review it.
         refuses.add("survival")
         if "pending" in params["strict"]:
             refuses.add("pending")
@@ -575,7 +575,7 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         table += ["", *sizes] if sizes else []
         steps = rollout_steps(last.plan, last.forecast)
         if steps:
-            document = {**document, "rollouts": [api.wire(each) for each in steps]}
+            document = {**document, "rollouts": [api.wire(rollout) for rollout in steps]}
             table += ["", *steps_output.table(steps, width)]
         table += ["", _decision_text(done.decision, module.check_mode)] if done.decision else []
         secrets = by_hand(_uncopied(module, planned), os.path.join(module.params["path"], PLAN_FILE), width)

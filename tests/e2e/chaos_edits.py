@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Random edits of a fleet of `fleets.cluster`: manifests, settings of the fleet, and what administrators do to nodes.
+"""Random edits of a fleet of `fleets.cluster`: manifests, fleet settings, and nodes.
 
-The same seed gives the same edits as long as the same runs are refused."""
+The same seed produces the same edits if the same runs are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BOUNDS: Sequence[Mapping[str, int | str]] = (
 
 @dataclass
 class Model:
-    """A ModelDeployment as edits change it."""
+    """ModelDeployment that edits change."""
 
     name: str
     replicas: int
@@ -70,10 +70,10 @@ class Model:
 
 @dataclass
 class Desired:
-    """All that the user of the fleet has written.
+    """Manifests and settings of the fleet.
 
-    deleted: deployments that edits have deleted.
-    services: the deployments that each ModelService selects.
+    deleted: deleted deployments.
+    services: deployments that each ModelService selects.
     pools: names and node counts of the pools of each cluster, in the order of `_POOLS`.
     """
 
@@ -105,7 +105,7 @@ class Desired:
         return "".join([*(model.manifest() for __, model in sorted(self.models.items())), *services])
 
     def replicas_of(self, service: str) -> int:
-        """Return how many replicas the deployments of a service ask for."""
+        """Return the desired number of replicas of a service."""
         return sum(self.models[name].replicas for name in self.services[service] if name in self.models)
 
 
@@ -267,7 +267,7 @@ EDITS: Mapping[Edit, int] = {
 
 
 def edit(random: Random, desired: Desired) -> str:
-    """Make a random edit, and return what it is."""
+    """Make a random edit, and return its description."""
     while True:
         (chosen,) = random.choices(list(EDITS), list(EDITS.values()))
         if written := chosen(random, desired):
@@ -275,8 +275,8 @@ def edit(random: Random, desired: Desired) -> str:
 
 
 def asked(before: Desired, after: Desired) -> set[str]:
-    """Return the services that an edit may leave without endpoints: fewer than two replicas are desired before or
-    after it, or a cluster gets a NoExecute taint."""
+    """Return the services that might lose all endpoints: services with fewer than two desired replicas before or
+    after the edit, and all services if a cluster is tainted with NoExecute."""
     if any(effect == "NoExecute" and before.taints.get(name) != effect for name, effect in after.taints.items()):
         return set(after.services)
     return {name for name in after.services if min(before.replicas_of(name), after.replicas_of(name)) < 2}

@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Random edits, killed runs and killed API servers: services with at least two replicas never lose all endpoints.
 
-The environment sets the number of edits (CHAOS_EDITS), the seed (CHAOS_SEED) and, if the test must end early, its
-longest duration (CHAOS_MINUTES). A failure prints the seed and all edits; chaos.log in the folder of the fleet has the
-output of each run."""
+Environment variables set the number of edits (CHAOS_EDITS), the seed (CHAOS_SEED) and the maximum duration
+(CHAOS_MINUTES). A failure prints the seed and all edits. The file chaos.log in the fleet directory contains the output
+of each run."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import Contro
 pytestmark = pytest.mark.interrupted
 
 KILLED_RUNS, KILLED_SERVERS, SILENT_SERVERS, TWO_EDITS = 0.12, 0.08, 0.06, 0.25
-"""Shares of the runs that are killed, of those during which an API server is killed, of those without the API server of
-a workload cluster, and of those for two edits."""
+"""Shares of killed runs, runs with a killed API server, runs without the API server of an inference cluster, and runs
+for two edits."""
 LOST_STATE, HELD_DELETIONS = 0.05, 0.05
-"""Shares of the runs after the build directory was lost, and after an object was deleted that a finalizer keeps."""
+"""Shares of runs after the build directory was lost, and after an object with a finalizer was deleted."""
 ALLOWED, REVERTED = 0.25, 0.6
-"""Shares of the refused edits that are allowed, and that are reverted; the others stay."""
+"""Shares of refused edits that are allowed and reverted. All other refused edits remain."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that must not happen."""
+    """Violation of an invariant."""
 
     edit: int
     at: datetime
@@ -61,7 +61,7 @@ class Violation:
 
 
 def ready_pods(live: LiveFleet) -> dict[str, tuple[str, str]]:
-    """Return the cluster and replica of each ready pod of an engine by the pod's UID."""
+    """Return the cluster and replica of each ready engine pod by UID."""
     return {
         pod["metadata"]["uid"]: (cluster, pod["metadata"]["labels"][REPLICA_LABEL])
         for cluster in live.workloads
@@ -71,26 +71,28 @@ def ready_pods(live: LiveFleet) -> dict[str, tuple[str, str]]:
 
 
 def endpoints(live: LiveFleet) -> dict[str, set[tuple[str, str]]]:
-    """Return cluster and replica of each endpoint by ModelService, as the control gateway routes requests to them."""
+    """Return the cluster and replica of each endpoint in the routes of the control gateway, by ModelService."""
     clusters = {address: name for name, address in live.addresses.items()}
     addresses = {}
-    for each in live.control.objects.list("discovery.k8s.io/v1", "EndpointSlice", labels=MANAGED):
-        service = each["metadata"]["labels"]["kubernetes.io/service-name"]
-        addresses[service] = {address for endpoint in each["endpoints"] or () for address in endpoint["addresses"]}
-    found: dict[str, set[tuple[str, str]]] = {}
+    for endpoint_slice in live.control.objects.list("discovery.k8s.io/v1", "EndpointSlice", labels=MANAGED):
+        service = endpoint_slice["metadata"]["labels"]["kubernetes.io/service-name"]
+        addresses[service] = {
+            address for endpoint in endpoint_slice["endpoints"] or () for address in endpoint["addresses"]
+        }
+    replicas: dict[str, set[tuple[str, str]]] = {}
     for route in live.control.objects.list(GATEWAY, "HTTPRoute", labels=MANAGED):
         rules = route["spec"]["rules"]
         service = _prefix(rules[0]).removeprefix("/team/").strip("/")
-        found[service] = set()
+        replicas[service] = set()
         for reference in (reference for rule in rules for reference in rule.get("backendRefs") or ()):
             if reference.get("weight", 1):
                 replica = _replica(reference)
-                found[service] |= {
+                replicas[service] |= {
                     (clusters[address], replica)
                     for address in addresses.get(reference["name"], ())
                     if address in clusters
                 }
-    return found
+    return replicas
 
 
 def _prefix(rule: Object) -> str:
@@ -98,7 +100,7 @@ def _prefix(rule: Object) -> str:
 
 
 def _replica(reference: Object) -> str:
-    """Return the replica that a backend of a route is for, by the path on its cluster's gateway."""
+    """Return the replica of a route backend, according to its path on the gateway of the cluster."""
     for entry in reference.get("filters") or ():
         if entry["type"] == "URLRewrite":
             return str(entry["urlRewrite"]["path"]["replacePrefixMatch"]).removeprefix("/team/").strip("/")
@@ -106,7 +108,7 @@ def _replica(reference: Object) -> str:
 
 
 class Probe:
-    """Watches how many endpoints of each ModelService have a ready pod."""
+    """Watch of the number of ready endpoints of each ModelService."""
 
     def __init__(self, live: LiveFleet) -> None:
         self._live = live
@@ -128,14 +130,14 @@ class Probe:
 
     def _watch(self) -> None:
         while not self._stopped.wait(0.2):
-            # What runs serves on while an API server is away.
+            # Pods keep serving while an API server is down.
             with contextlib.suppress(*PASSING):
                 self._take_sample()
 
     def _take_sample(self) -> None:
         before, pods = endpoints(self._live), set(ready_pods(self._live).values())
         if endpoints(self._live) != before:
-            # The routes changed meanwhile, so these pods may not be those behind them.
+            # The routes have changed, so these pods might not be their backends.
             return
         self.samples += 1
         for service in sorted({*before, *self._serving}):
@@ -159,7 +161,7 @@ class Chaos:
     violations: list[Violation] = field(default_factory=list)
     runs: int = 0
     seconds: float = 20.0
-    """Duration of the last run that changed something."""
+    """Duration of the last run with changes."""
 
     def write(self, before: Desired) -> None:
         """Write the manifests and settings, and cordon nodes."""
@@ -191,7 +193,7 @@ class Chaos:
         return run
 
     def step(self) -> None:
-        """Make edits, then check and run until the run is not disturbed."""
+        """Make edits, then check and run until a run is not interrupted."""
         before = self.desired.copy()
         for __ in range(1 + (self.random.random() < TWO_EDITS)):
             self.edits.append(chaos_edits.edit(self.random, self.desired))
@@ -223,12 +225,12 @@ class Chaos:
             self.check_second_run()
 
     def hold_in_deletion(self) -> None:
-        """Delete a Deployment that a finalizer keeps, and check that a run reports it."""
+        """Delete a Deployment with a finalizer, and check that a run reports the Deployment."""
         plane = self.random.choice(list(self.live.workloads.values()))
-        found = plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
-        if not found:
+        deployments = plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
+        if not deployments:
             return
-        metadata = self.random.choice(found)["metadata"]
+        metadata = self.random.choice(deployments)["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         self.edits.append(f"Deployment {name} on {plane.name} is deleted and held by a finalizer")
         self.log(self.edits[-1])
@@ -256,7 +258,7 @@ class Chaos:
         return self.run()
 
     def compare(self, checked: Run, run: Run, before: Mapping[str, tuple[str, str]]) -> None:
-        """Compare what `--check` listed with what the run did."""
+        """Compare the output of `--check` with the changes of the run."""
         if is_refused(checked) != is_refused(run):
             self.violate(f"--check {'refused' if is_refused(checked) else 'did not refuse'} the edits, unlike the run")
         gone = {place for uid, place in before.items() if uid not in ready_pods(self.live)}
@@ -265,7 +267,7 @@ class Chaos:
                 self.violate(f"--check did not list replica {replica} on {cluster}, which the run restarted or removed")
 
     def check_second_run(self) -> None:
-        """Check that a run changes nothing once all replicas serve."""
+        """Check that a run changes nothing after all replicas serve."""
         if not self.is_settled():
             return
         second = self.run()
@@ -273,7 +275,7 @@ class Chaos:
             self.violate(f"a second run changed something (exit code {second.code})")
 
     def is_settled(self) -> bool:
-        """Return whether all desired pods are ready, and no other ones exist."""
+        """Return whether all desired pods are ready, and no other pods exist."""
         pods = [pod for cluster in self.live.workloads for pod in engines(self.live, cluster)]
         counts = Counter(pod["metadata"]["labels"][DEPLOYMENT_LABEL] for pod in pods)
         models = self.desired.models.values()
@@ -295,7 +297,7 @@ class Chaos:
         self.log(f"the run was killed after {seconds:.0f} s: {output}")
 
     def run_without_server(self) -> None:
-        """Run while the API server of a workload cluster is away, and start it again."""
+        """Run while the API server of an inference cluster is down, and start the API server again."""
         plane = self.random.choice(list(self.live.workloads.values()))
         self.edits.append(f"the API server of {plane.name} is away")
         self.log(self.edits[-1])
@@ -317,7 +319,7 @@ class Chaos:
 
 @contextlib.contextmanager
 def _killed(plane: ControlPlane, after: float, seconds: float) -> Iterator[None]:
-    """Kill an API server some time after the context is entered; at its end it is ready again."""
+    """Kill an API server after a delay. At the end of the context, the API server is ready again."""
 
     def kill() -> None:
         time.sleep(after)
@@ -339,7 +341,7 @@ def is_refused(run: Run) -> bool:
 
 
 def is_listed(checked: Run, replica: str) -> bool:
-    """Return whether the output of a run lists a change of a replica, which tables show with its digest only."""
+    """Return whether the output of a run lists a change of a replica. Tables contain only the digest of the replica."""
     digest = replica.rpartition("-")[2]
     row = rf"…{digest} .*\b(changed|replaced|removed|leaving|waiting)\b"
     step = rf"\b(restart|remove) {replica} on\b"
@@ -362,7 +364,7 @@ def test_services_with_two_replicas_keep_an_endpoint(live: LiveFleet, capsys: py
         while len(chaos.edits) < edits and minutes() < longest:
             chaos.step()
         _end(chaos)
-    violations = sorted([*chaos.violations, *probe.violations], key=lambda each: each.at)
+    violations = sorted([*chaos.violations, *probe.violations], key=lambda violation: violation.at)
     sequence = "\n".join(f"{number}. {text}" for number, text in enumerate(chaos.edits, 1))
     figures = (
         f"chaos: seed {seed}, {len(chaos.edits)} edits, {chaos.runs} runs, {minutes():.1f} minutes, "
@@ -374,7 +376,7 @@ def test_services_with_two_replicas_keep_an_endpoint(live: LiveFleet, capsys: py
 
 
 def _end(chaos: Chaos) -> None:
-    """Return to the first manifests: the fleet becomes what they ask for, whatever happened before."""
+    """Restore the first manifests, and check that the fleet reaches the desired state."""
     before, chaos.desired = chaos.desired, chaos_edits.first()
     chaos.write(before)
     chaos.log("END: the first manifests")

@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects that are being deleted, and held by a finalizer, fail every run with their name, their finalizers and their
-age."""
+"""Terminating objects with a finalizer fail each run with their name, finalizers and age."""
 
 from __future__ import annotations
 
@@ -29,14 +28,18 @@ def first(live: LiveFleet) -> Run:
 
 @pytest.fixture(params=["Deployment", "PersistentVolumeClaim", "Namespace", "HTTPRoute", "ModelReplica", "CRD"])
 def held(live: LiveFleet, request: pytest.FixtureRequest) -> Iterator[str]:
-    """An object of the fleet that was deleted, and is held by a finalizer: its name."""
+    """Name of a terminating object of the fleet with a finalizer."""
     plane, api_version, kind = _kinds(live)[request.param]
-    found = plane.objects.list(api_version, kind, labels="app.kubernetes.io/managed-by=modelplane.fleet")
-    names = [each for each in found if each["metadata"]["name"] not in ("modelplane-system", "team")]
-    value = next(each for each in names if kind != "CustomResourceDefinition" or "callerpolic" in str(each["metadata"]))
+    values = plane.objects.list(api_version, kind, labels="app.kubernetes.io/managed-by=modelplane.fleet")
+    candidates = [value for value in values if value["metadata"]["name"] not in ("modelplane-system", "team")]
+    value = next(
+        candidate
+        for candidate in candidates
+        if kind != "CustomResourceDefinition" or "callerpolic" in str(candidate["metadata"])
+    )
     holder = value
     if kind == "Namespace":
-        # Controllers leave a namespace alone as long as something in it is held.
+        # Controllers do not delete a namespace that contains objects with finalizers.
         namespace = value["metadata"]["name"]
         holder = {
             "apiVersion": "v1",
@@ -78,10 +81,10 @@ def _patch(plane: ControlPlane, value: Object, finalizers: str) -> None:
 def test_a_held_object_fails_every_run(live: LiveFleet, held: str) -> None:
     checked = live.run("reconcile", "--check")
     assert held in checked.output
-    assert "is being deleted since" in checked.output
+    assert "has been terminating since" in checked.output
     for _ in range(2):
         failed = live.run("reconcile", "-e", "fleet_wait=5")
         assert failed.code != 0, failed.output
         assert held in failed.output
-        assert "is being deleted since" in failed.output
+        assert "has been terminating since" in failed.output
         assert HELD in failed.output

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Edits of models that serve: what serves goes on, `--check` says what a run does, and exit codes say what went wrong.
+"""Edits of serving models: models keep serving, `--check` lists the changes of a run, and exit codes report failures.
 
-Each test continues where the previous one ended."""
+Each test continues with the state of the previous test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW, NEWEST = "v0.23.0", "v0.24.0", "v0.25.0"
 
 
 class Serving:
-    """Watch of the ready pods of a deployment on all clusters; `least` is the smallest number seen."""
+    """Watch of the ready pods of a deployment on all clusters. `least`: minimum number of ready pods."""
 
     def __init__(self, live: LiveFleet, deployment: str) -> None:
         self._live, self._deployment = live, deployment
@@ -159,8 +159,8 @@ def test_an_edit_that_leaves_a_service_without_endpoints_changes_nothing(live: L
     for arguments in (("--check",), ()):
         run = live.run("reconcile", *arguments)
         assert run.code == 2
-        said = " ".join(run.output.split())
-        assert "ModelService team/one: The service would lose all endpoints that serve" in said, run.output
+        output = " ".join(run.output.split())
+        assert "ModelService team/one: The service would lose all serving endpoints" in output, run.output
         assert "fleet_allow_outage" in run.output
     live.settings["fleet_allow_outage"] = True
     live.run("reconcile").ok()

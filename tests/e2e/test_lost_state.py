@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A run that lost the state of the fleet, or has an old one, adopts what runs on clusters or stops."""
+"""A run with lost or outdated state adopts running replicas, or stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = SOLO + fleets.deployment("left", 1, clusterSelector=EAST) + fleets.servic
 
 
 def uids(live: LiveFleet) -> dict[str, str]:
-    """Return the UID of each engine pod that runs, by cluster and name."""
+    """Return the UID of each running engine pod, by cluster and name."""
     return {
         f"{cluster}/{pod['metadata']['name']}": pod["metadata"]["uid"]
         for cluster in live.kubeconfigs
@@ -32,7 +32,7 @@ def uids(live: LiveFleet) -> dict[str, str]:
 
 
 def observed(live: LiveFleet) -> list[str]:
-    """Return the arguments with which `plan`, which contacts no cluster, knows what runs."""
+    """Return arguments of `plan` with observations of the clusters."""
     path = live.folder / "observed.json"
     clusters = [{"name": name, "kubeconfig": kubeconfig} for name, kubeconfig in live.kubeconfigs.items()]
     run_module(cluster_info, {"clusters": clusters, "resources": [str(live.manifests)], "path": str(path)})
@@ -41,7 +41,7 @@ def observed(live: LiveFleet) -> list[str]:
 
 def namespaces(plane: ControlPlane) -> list[str]:
     """Return the namespaces of replicas on a cluster."""
-    names = [each["metadata"]["name"] for each in plane.objects.list("v1", "Namespace")]
+    names = [namespace["metadata"]["name"] for namespace in plane.objects.list("v1", "Namespace")]
     return [name for name in names if name.startswith("mp-")]
 
 

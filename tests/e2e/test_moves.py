@@ -32,7 +32,7 @@ OLD, NEW = "v0.23.0", "v0.24.0"
 
 
 def mover(replicas: int, **more: Any) -> str:
-    """A deployment whose replicas stay where they are when they are edited."""
+    """Deployment whose replicas restart in place after an edit."""
     spec = {"rollout": {"maxSurge": 0}, **more.pop("spec", {})}
     return fleets.deployment("mover", replicas, spec=spec, **more)
 

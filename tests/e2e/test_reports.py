@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Reports of a fleet agree with the run that follows, and with what runs: step by step, each test goes on where the one
-before it ended."""
+"""Reports of a fleet match the next run and the running replicas. Each test continues with the state of the previous
+test."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def status(live: LiveFleet) -> Any:
 
 
 def reordered(before: dict[Path, bytes], after: dict[Path, bytes]) -> list[str]:
-    """Return the files that differ in the order of their lines alone."""
+    """Return the files that differ only in the order of their lines."""
     both = [path for path in before.keys() & after.keys() if path.suffix == ".yaml" and before[path] != after[path]]
     return [str(path) for path in both if sorted(before[path].splitlines()) == sorted(after[path].splitlines())]
 
 
 def check_quiet(live: LiveFleet) -> None:
-    """Nothing reports a change, and no run makes one."""
+    """No command reports a change, and no run makes a change."""
     assert status(live)["nextRun"]["objects"] == []
     live.run(*DRIFT).ok()
     before = built(live)
@@ -47,15 +47,15 @@ def check_quiet(live: LiveFleet) -> None:
 def test_before_the_first_run_nothing_is_in_use(live: LiveFleet) -> None:
     live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
     live.write("models.yaml", fleets.deployment("mover", REPLICAS) + fleets.service("chat", "mover"))
-    found = status(live)
-    pools = [pool for cluster in found["clusters"] for pool in cluster["pools"]]
+    document = status(live)
+    pools = [pool for cluster in document["clusters"] for pool in cluster["pools"]]
     assert sum(pool["usedDevices"] for pool in pools) == 0
     assert sum(pool["plannedDevices"] for pool in pools) == REPLICAS
-    (service,) = found["services"]
+    (service,) = document["services"]
     assert (service["ready"], service["desired"]) == (0, REPLICAS)
     live.run("site").ok()
-    found = status(live)
-    pools = [pool for cluster in found["clusters"] for pool in cluster["pools"]]
+    document = status(live)
+    pools = [pool for cluster in document["clusters"] for pool in cluster["pools"]]
     assert sum(pool["usedDevices"] for pool in pools) == REPLICAS
     assert sum(pool["plannedDevices"] for pool in pools) == 0
     check_quiet(live)
@@ -88,7 +88,7 @@ def test_a_drain_to_nowhere_counts_what_serves(live: LiveFleet) -> None:
 
 
 def test_pending_replicas_count_for_a_service(live: LiveFleet) -> None:
-    """The pools of both clusters have 12 small devices."""
+    """Both clusters have 12 small devices in their node pools."""
     live.edit("models.yaml", f'"replicas": {REPLICAS}', '"replicas": 14')
     live.run("reconcile").ok()
     (service,) = status(live)["services"]
@@ -108,7 +108,7 @@ def test_cordoned_nodes_are_shown(live: LiveFleet) -> None:
         assert (pool["readyNodes"], pool["schedulableNodes"], pool["cordonedNodes"]) == (3, 1, ["gpu-0", "gpu-1"])
         live.run("reconcile").ok()
         conditions = live.resource("InferenceCluster", "east")["status"]["conditions"]
-        assert [each["message"] for each in conditions if each["type"] == "Ready"] == [message]
+        assert [condition["message"] for condition in conditions if condition["type"] == "Ready"] == [message]
     finally:
         for node in ("gpu-0", "gpu-1"):
             live.kubectl("uncordon", node, cluster="east")

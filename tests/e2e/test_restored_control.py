@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A control cluster that was restored from an old backup: a run adopts what workload clusters run, or stops."""
+"""Control cluster restored from an old backup: a run adopts the running replicas, or stops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def uids(live: LiveFleet) -> set[str]:
 
 
 def restore(live: LiveFleet, backup: Backup, *, with_inventory: bool) -> None:
-    """Make the fleet's objects of the control cluster those of a backup, and lose the build folder."""
+    """Restore the fleet's objects on the control cluster from a backup, and delete the build directory."""
     left = [key for key in live.ours(live.control) if key[0] != "Namespace"]
     for kind, namespace, name in left:
         if (kind, namespace, name) not in backup or kind == "ConfigMap":
@@ -41,15 +41,15 @@ def restore(live: LiveFleet, backup: Backup, *, with_inventory: bool) -> None:
     ]
     path = live.folder / "backup.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": restored}))
-    # As a backup of etcd has it, all fields are those of the manager that applied them.
+    # As in an etcd backup, all fields belong to the field manager that applied them.
     options = ("--server-side", "--field-manager=modelplane.fleet", "--force-conflicts")
     live.kubectl("apply", *options, "-f", str(path))
     shutil.rmtree(live.folder / "build", ignore_errors=True)
 
 
 def _without_volatile(value: Object) -> Object:
-    metadata = {key: each for key, each in value["metadata"].items() if key not in VOLATILE}
-    return {**{key: each for key, each in value.items() if key != "status"}, "metadata": metadata}
+    metadata = {key: item for key, item in value["metadata"].items() if key not in VOLATILE}
+    return {**{key: item for key, item in value.items() if key != "status"}, "metadata": metadata}
 
 
 @pytest.fixture(autouse=True)

@@ -631,7 +631,7 @@ def test_what_is_beyond_a_budget_goes_elsewhere_while_requests_go_on(
 def test_an_endpoint_behind_the_cluster_gateway_changes_while_requests_go_on(
     gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, engines: Mapping[str, Engine]
 ) -> None:
-    """And at most one of 1,000 requests goes to the next priority for that."""
+    """At most one of 1,000 requests uses the next priority."""
     [first, *_] = fleet.resource("ModelService", "spill-ample")["spec"]["endpoints"]
     paid = len(engines["paid"].seen)
     with Load(lambda connection: clients.ask("spill-ample", "bob", over=connection), clients.gateway) as load:
@@ -647,7 +647,7 @@ def test_an_endpoint_behind_the_cluster_gateway_changes_while_requests_go_on(
 
 
 def ejections(clients: Clients, service: str) -> int:
-    """Return how often the gateway has ejected endpoints of a service."""
+    """Return the number of ejected endpoints of a service."""
     path = f"/stats?format=json&filter=/{service}/rule/0.outlier_detection.ejections_enforced_total"
     reports = [administration(pod, path)["stats"] for pod in clients.gateway.pods]
     return sum(int(entry["value"]) for report in reports for entry in report if "value" in entry)
@@ -660,7 +660,7 @@ def has_detour(cluster_gateway: Gateway, endpoint: str) -> list[bool]:
 
 
 def answered_by(clients: Clients, model: str) -> set[str]:
-    """Return the engines that answer at each proxy of the gateway, which do so without an error."""
+    """Return the engines that respond at each gateway proxy, all without an error."""
     answers = [clients.ask(model, "bob", over=clients.gateway.connection(pod=pod)) for pod in clients.gateway.pods]
     assert {answer.status for answer in answers} == {200}
     return {answer.json["choices"][0]["message"]["content"] for answer in answers}
@@ -669,7 +669,7 @@ def answered_by(clients: Clients, model: str) -> set[str]:
 def test_a_detour_that_the_cluster_gateway_does_not_know_is_not_ejected(
     gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet, cluster_gateway: Gateway
 ) -> None:
-    """Requests go to the next priority while the endpoint is missing, and to the first as soon as it is there."""
+    """Requests use the next priority while the endpoint is missing, and then the first priority."""
     model = "spill-ample"
     [behind] = [
         each
@@ -697,7 +697,7 @@ def test_a_detour_that_the_cluster_gateway_does_not_know_is_not_ejected(
 def test_a_detour_to_an_endpoint_without_an_address_is_not_ejected(
     gateway_cluster: GatewayCluster, clients: Clients, fleet: ComposedFleet
 ) -> None:
-    """Envoy has its cluster once its name is resolved, and rejects requests for it until then."""
+    """Envoy rejects requests for a cluster until the name of its endpoint is resolved."""
     model, host = "spill-ample", "late.example"
     metadata = {"name": "late", "namespace": "ml-team", "labels": {"engine": "late"}}
     spec = {"origin": f"http://{host}:8000"}

@@ -68,7 +68,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     changed(first)
-    # The build folder is a change of the host of the fleet; what is built for a cluster is one of its host.
+    # The build directory counts on the host of the fleet, and files of a cluster count on its host.
     counts = {host: count["changed"] for host, count in recap(first).items()}
     assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first
@@ -92,7 +92,7 @@ def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
     output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
     changed(output)
     assert "4 of 5 replicas placed" in output
-    # All hosts of workload clusters have the answers, those about one cluster as well.
+    # Survey answers apply to all hosts, including variables of a single cluster.
     of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
     for name in ("site", "status"):
         changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))
@@ -104,26 +104,26 @@ def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["reconcile", "status", "drain", "decide", "apply", "loop", "check", "serving_stack"])
 def test_a_limit_without_a_cluster_is_refused(tmp_path: Path, name: str) -> None:
     output = refused(name, "--limit", "control", fleet_build=str(tmp_path / "build"))
-    assert "--limit control leaves out byo-us-east, eks-us-west, gke-us-central" in output
-    assert "needs a host of workload_clusters" in output
+    assert "--limit control excludes byo-us-east, eks-us-west, gke-us-central" in output
+    assert "requires a host of workload_clusters" in output
 
 
 @pytest.mark.parametrize("name", ["plan", "keys", "prices", "mirror"])
 def test_a_limit_without_the_host_of_the_fleet_is_refused(tmp_path: Path, name: str) -> None:
     output = refused(name, "--limit", "eks-us-west", fleet_build=str(tmp_path / "build"))
-    assert "--limit eks-us-west leaves out control" in output
+    assert "--limit eks-us-west excludes control" in output
 
 
 def test_rights_are_granted_on_hosts_that_a_limit_leaves(tmp_path: Path) -> None:
     output = play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, fleet_build=str(tmp_path))
-    assert "--limit eks-us-west leaves out control, and control_plane_workload_rights is not set" in failed(output)
+    assert "--limit eks-us-west excludes control, and control_plane_workload_rights is not set" in failed(output)
     changed(play("control_plane", "--limit", "eks-us-west", inventory=SAMPLE, control_plane_workload_rights=True))
 
 
 def test_site_on_the_control_cluster_alone_warns(tmp_path: Path) -> None:
     output = play("site", "--limit", "control", inventory=SAMPLE, fleet_build=str(tmp_path / "build"))
     assert changed(output) == 0
-    assert "leaves out every host of workload_clusters: nothing is done there" in " ".join(output.split())
+    assert "excludes all hosts of workload_clusters. No cluster of this group is changed" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
@@ -333,7 +333,7 @@ def test_a_plan_fails_for_a_loss_that_a_service_does_not_survive(tmp_path: Path)
 
 def test_a_limit_without_the_host_of_the_fleet_is_no_plan_that_succeeds(tmp_path: Path) -> None:
     given = {"inventory": SAMPLE, "fleet_build": str(tmp_path / "build")}
-    assert "leaves out control, so that nothing would be done" in refused("plan", "--limit", "eks-us-west", **given)
+    assert "excludes control. This run requires" in refused("plan", "--limit", "eks-us-west", **given)
     assert not list(tmp_path.iterdir())
     assert "ModelDeployment: ml-team/llama-405b" in play("validate", "--limit", "eks-us-west", **given)
 
@@ -547,7 +547,7 @@ def test_a_new_file_fleet_warns_while_a_provider_gets_all_requests(tmp_path: Pat
     output = play("plan", inventory=inventory, **given)
     changed(output)
     warned = " ".join(output.split())
-    assert "ModelService ml-team/chat: all requests go to together, outside of the fleet, until one of 2 end" in warned
+    assert "ModelService ml-team/chat: all requests are sent to together outside the fleet because" in warned
     page = (tmp_path / "build/report.html").read_text()
     assert "problem</a>" not in page
     assert "problems</a>" not in page

@@ -50,7 +50,7 @@ LAYERS = [
     ("module_utils/core/cloud",),
     ("module_utils/core/conversion",),
     ("module_utils/core/topology", "module_utils/core/observation"),
-    # What plans are made with: values only.
+    # Values for planning, without behavior.
     ("module_utils/core/change/rollout", "module_utils/core/change/outage"),
     ("module_utils/core/accounts", "module_utils/core/caller_keys"),
     ("module_utils/core/api", "module_utils/core/devices"),

@@ -88,19 +88,19 @@ def run(
 
 
 def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:
-    """Yield what is removed from each cluster, the control cluster last."""
+    """Yield the removal from each cluster, with the control cluster last."""
     for name, outcome in _named(outcomes):
         cluster = "" if name == cluster_options.CONTROL else name
         if isinstance(outcome, Failure):
             yield ClusterRemoval(cluster, error=outcome.message)
             continue
-        deleted = [found.before for found in outcome.results if found.action == "deleted" and found.before]
-        kept = sum(found.action == "skipped" for found in outcome.results)
-        yield ClusterRemoval(cluster, deleted, kept)
+        deleted = [result.before for result in outcome.results if result.action == "deleted" and result.before]
+        skipped = sum(result.action == "skipped" for result in outcome.results)
+        yield ClusterRemoval(cluster, deleted, skipped)
 
 
 def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -> tuple[bool, list[str]]:
-    """Remove emptied clusters from the build folder; return whether it changed, and warnings."""
+    """Remove emptied clusters from the build directory. Return whether it changed, and warnings."""
     emptied = [name for name, outcome in outcomes.clusters.items() if not is_failed(outcome)]
     control = outcomes.control is not None and not is_failed(outcomes.control)
     folder = str(params["path"])
@@ -108,7 +108,7 @@ def _forget(params: Mapping[str, Any], outcomes: Outcomes, progress: Progress) -
         changed = forget(folder, emptied, control=control, lock_timeout=params["lock_timeout"], progress=progress)
     except StoreError as error:
         return False, [
-            f"the build folder still names objects that were removed, and a plan counts them as running: {error}"
+            f"the build directory still contains removed objects, which the next plan counts as running: {error}"
         ]
     return changed, []
 

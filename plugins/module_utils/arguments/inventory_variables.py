@@ -192,12 +192,12 @@ _INSTALLED = (
 
 
 def is_blank(value: Any) -> bool:
-    """Return whether a variable counts as unset. AWX passes a survey field that is left blank as an empty text."""
+    """Return whether a variable counts as unset. AWX passes a blank survey field as empty text."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 def set_values(variables: Mapping[str, Any], spec: Mapping[str, Any] = OF_FLEET) -> dict[str, Any]:
-    """Return the variables of an argument spec that are set, with lists for comma-separated text."""
+    """Return the variables of an argument spec that have a value. Comma-separated text of a list variable is split."""
     values = {name: variables[name] for name in spec if name in variables}
     return {
         name: _listed(value) if spec[name]["type"] == "list" and isinstance(value, str) else value

@@ -208,8 +208,8 @@ def build_result(
 ) -> dict[str, Any]:
     """Return what a build decided and changed, with tables of lines of at most `width` characters.
 
-    `earlier`: the builds of earlier rounds of the run.
-    `first`: the first build of the run, which had the costs of the last run."""
+    `earlier`: builds of earlier rounds of the run.
+    `first`: first build of the run, which contains the costs of the last run."""
     first = first or (earlier[0] if earlier else outcome)
     return {
         "table": plan_output.table(outcome.plan, width, [each.plan for each in earlier]),

@@ -9,7 +9,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
       objects: [<Kubernetes object>, ...]
       secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]  # labels: {...} where they count
       unread: ""                                 # why it is not known which callers have keys; only where some may
-      known: {<InferenceCluster>: [<digest>]}    # of the ModelReplicas that runs planned; {} for no record
+      known: {<InferenceCluster>: [<digest>]}    # digests of planned ModelReplicas; {} without an inventory
       controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
     clusters:
       <InferenceCluster>:
@@ -18,10 +18,10 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
-        cordoned: {<pool>: [gpu-0]}              # those of them that are cordoned; only where some are
+        cordoned: {<pool>: [gpu-0]}              # cordoned Ready nodes; only if there are any
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
-        applied: {digest: ..., replicas: [...]}  # the ModelReplicas of the last apply; {} for no record, absent: unread
+        applied: {digest: ..., replicas: [...]}  # last applied ModelReplicas; {} without inventory, missing if unread
         objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
     accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
 
@@ -81,8 +81,7 @@ class ObservedBudget:
 
 @dataclass(frozen=True)
 class AppliedReplicas:
-    """The ModelReplicas that were last applied to a cluster, with their digest; empty for a cluster without a record of
-    them."""
+    """Last applied ModelReplicas of a cluster, with their digest. Empty if the cluster stores no ModelReplicas."""
 
     digest: str = ""
     replicas: tuple[Object, ...] = ()
@@ -95,9 +94,9 @@ class ObservedCluster:
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
     stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
-    `nodes` are the numbers of nodes per pool that are Ready, `cordoned` the names of those of them that are cordoned.
-    `version` is that of Kubernetes. `openshift`: whether it is OpenShift. `budgets` are those that its gateway has.
-    `applied` is None if the record of the cluster was not read.
+    `nodes`: number of Ready nodes per pool. `cordoned`: names of the cordoned Ready nodes per pool. `version`: version
+    of Kubernetes. `openshift`: whether the cluster is OpenShift. `budgets`: budgets of its gateway. `applied`: None if
+    the inventory of the cluster was not read.
     """
 
     unreachable: str = ""
@@ -113,12 +112,12 @@ class ObservedCluster:
     cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def schedulable(self, pool: str) -> int:
-        """Return how many nodes of a pool are Ready and not cordoned."""
+        """Return the number of Ready nodes in a pool that are not cordoned."""
         return max(0, self.nodes.get(pool, 0) - len(self.cordoned.get(pool, ())))
 
     @property
     def cordoned_message(self) -> str:
-        """Return the nodes that get no new pods because they are cordoned; "" for none."""
+        """Return the cordoned nodes as text, "" without cordoned nodes."""
         return "; ".join(
             f"{len(names)} of {count(self.nodes.get(pool, 0), 'Ready node')} of pool {pool} cordoned: {some(names)}"
             for pool, names in sorted(self.cordoned.items())
@@ -131,8 +130,7 @@ class Observed:
     """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
     `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control cluster, `secret_labels` the
     labels of those with keys of callers, `unread` why those could not be read. `controller` is the controller of the
-    control gateway. `known` are the digests of the ModelReplicas that runs planned for each cluster. `accounts` are
-    those in clouds."""
+    control gateway. `known`: digests of the planned ModelReplicas of each cluster. `accounts`: cloud accounts."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -224,7 +222,9 @@ def wire(observed: Observed) -> dict[str, Any]:
             ],
             **({"unread": observed.unread} if observed.unread else {}),
             **(
-                {"known": {name: list(each) for name, each in sorted(observed.known.items())}} if observed.known else {}
+                {"known": {name: list(digests) for name, digests in sorted(observed.known.items())}}
+                if observed.known
+                else {}
             ),
             "controller": _component_wire(observed.controller),
         },
@@ -377,19 +377,19 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
 
 
 def _cordoned(value: Any, path: str) -> dict[str, tuple[str, ...]]:
-    found = {}
+    cordoned = {}
     for pool, names in _map(value, path).items():
-        place = entry_path(path, pool)
-        found[pool] = tuple(
-            _text(name, f"{place}[{index}]", required=True) for index, name in enumerate(_list(names, place))
+        pool_path = entry_path(path, pool)
+        cordoned[pool] = tuple(
+            _text(name, f"{pool_path}[{index}]", required=True) for index, name in enumerate(_list(names, pool_path))
         )
-    return found
+    return cordoned
 
 
 def _applied(value: Any, path: str) -> AppliedReplicas:
-    found = _map(value, path, "digest", "replicas")
-    replicas = _objects(found.get("replicas"), f"{path}.replicas")
-    return AppliedReplicas(_text(found.get("digest"), f"{path}.digest"), tuple(replicas))
+    mapping = _map(value, path, "digest", "replicas")
+    replicas = _objects(mapping.get("replicas"), f"{path}.replicas")
+    return AppliedReplicas(_text(mapping.get("digest"), f"{path}.digest"), tuple(replicas))
 
 
 def _known(value: Any, path: str) -> dict[str, tuple[str, ...]]:

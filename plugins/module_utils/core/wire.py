@@ -41,22 +41,21 @@ def number(value: Any, *path: str, default: int = 0) -> int:
 
 
 def canonical(value: Any) -> Any:
-    """Return a value with the keys of all its maps sorted, as API servers return objects. Order means nothing in a map,
-    and differs between values that are composed and equal ones that are read."""
+    """Return a value with sorted map keys, so that composed objects equal objects of an API server as text."""
     if isinstance(value, Mapping):
         return {key: canonical(value[key]) for key in sorted(value)}
-    return [canonical(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return [canonical(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def has_all_of(value: Any, written: Any) -> bool:
-    """Return whether a value has everything of a written one, and perhaps more in its maps, such as defaults."""
-    if isinstance(written, Mapping):
+def has_all_of(value: Any, subset: Any) -> bool:
+    """Return whether a value contains all parts of another value. Its maps can have more keys, such as defaults."""
+    if isinstance(subset, Mapping):
         return isinstance(value, Mapping) and all(
-            key in value and has_all_of(value[key], below) for key, below in written.items()
+            key in value and has_all_of(value[key], item) for key, item in subset.items()
         )
-    if isinstance(written, (list, tuple)):
-        return isinstance(value, (list, tuple)) and len(value) == len(written) and all(map(has_all_of, value, written))
-    return type(value) is type(written) and bool(value == written)
+    if isinstance(subset, (list, tuple)):
+        return isinstance(value, (list, tuple)) and len(value) == len(subset) and all(map(has_all_of, value, subset))
+    return type(value) is type(subset) and bool(value == subset)
 
 
 class Objects:

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Apply all objects of a fleet to one API server, and prune what is no longer desired.
 
-`compare.py` reads the server, `core/change/` plans the steps, and `executor.py` runs them.
+`compare.py` compares with live objects, `core/change/` plans the steps, and `executor.py` runs the steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.compare import AS_IT_IS, Comparison
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.compare import USED_MESSAGE, Comparison
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.conditions import FOLLOW_SECONDS, Conditions
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.executor import Executor
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import (
@@ -65,8 +65,8 @@ class Options:
     `wait_unchanged` only those that this run changed.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
-    `notes` are those of the inventory, None for the ones that it has. `known`: digests of ModelReplicas that the state
-    of the fleet knows; a cluster whose inventory has others is newer, and none of its replicas is removed.
+    `notes`: notes of the inventory, None to keep the current notes. `known`: digests of ModelReplicas in the state of
+    the fleet. A cluster with another digest is newer than the state, and the run removes no replica from it.
     `pending_api_groups`: those that something else is about to install, so that in check mode their kinds count as new
     ones. `progress`: where waits are reported. `locked`: context in which objects are written and removed; what was
     read before it began is read again. It ends before this run waits until objects are ready.
@@ -93,15 +93,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Applied:
-    """Results for all objects, in the order of the work, and the steps that they come from. `notes` is what a person
-    should know next to that."""
+    """Results of all objects in run order, with the plan. `notes`: additional messages for users."""
 
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
     requests: Mapping[str, int] = field(default_factory=dict)
     plan: ChangePlan = field(default_factory=ChangePlan)
     differs: bool = False
-    """An object, or the inventory, was not as desired; so is an object that is being deleted."""
+    """An object or the inventory differs from the desired state. Objects that are being deleted count as different."""
 
     @property
     def changed(self) -> bool:
@@ -150,7 +149,7 @@ def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
 
 
 class _Run:
-    """One run on one server: what it has observed, and the plan that follows."""
+    """One run on one server: the observed state and the plan."""
 
     def __init__(self, client: Client, options: Options, desired: Mapping[Key, Object]) -> None:
         self._client = client
@@ -182,8 +181,8 @@ class _Run:
 
     @property
     def differs(self) -> bool:
-        """Return whether an object, or the inventory, is not as desired. Objects that no run deletes as they are now do
-        not count once that is known."""
+        """Return whether an object or the inventory differs from the desired state. Objects that `note_kept` has noted
+        do not count."""
         return self.plan.has_changes(self._kept) or self._has_other_notes()
 
     def _has_other_notes(self) -> bool:
@@ -191,8 +190,8 @@ class _Run:
         return self._options.notes not in (None, store.notes) and bool(self._comparison.desired or store.own)
 
     def _note_deletions(self) -> None:
-        """Note desired objects that are being deleted in check mode, because they have results otherwise, and others
-        that have been for long."""
+        """Add notes about objects that have been terminating for long. In check mode, also add notes about all desired
+        objects that are being deleted; without check mode, their results contain the message."""
         now, desired = datetime.now(UTC), self._comparison.desired
         self.notes += [
             f"{key} {deletion(live, now)}"
@@ -201,23 +200,22 @@ class _Run:
         ]
 
     def _refuse_newer_replicas(self) -> None:
-        """Raise DecisionError if replicas would be removed that a run applied which the state of the fleet does not
-        know."""
+        """Raise DecisionError if the plan removes replicas from a cluster that is newer than the state of the fleet."""
         note, known = self._comparison.store.notes.get(REPLICAS_NOTE), self._options.known
         if known is None or not isinstance(note, dict) or note.get("digest") in known:
             return
         live = self._comparison.live.objects
-        gone = (
+        removals = (
             live[step.key]
             for step in (*self.plan.steps, *self.plan.last)
             if isinstance(step, Delete) and step.key in live
         )
-        replicas = (fields(value, "metadata", "labels").get(names.REPLICA_LABEL) for value in gone)
-        if removed := sorted({str(name) for name in replicas if name}):
+        labels = (fields(value, "metadata", "labels").get(names.REPLICA_LABEL) for value in removals)
+        if replicas := sorted({str(name) for name in labels if name}):
             raise DecisionError(
-                f"cluster {self._client.name} was applied from another state of the fleet than this build, which would "
-                f"remove {count(len(removed), 'replica')} there ({some(removed)}): restore the build folder, or run "
-                "reconcile, which adopts what runs"
+                f"cluster {self._client.name} is newer than this build, which would remove "
+                f"{count(len(replicas), 'replica')} ({some(replicas)}). Restore the build directory, or run reconcile "
+                "to adopt the running replicas"
             )
 
     def note_kept(self, results: Iterable[Result]) -> None:
@@ -228,7 +226,7 @@ class _Run:
         self.notes += [f"{found.key} is {found.message}" for found in kept]
 
     def execute(self) -> list[Result]:
-        """Run the plan. Return the results of namespaces of users, desired objects and deletions, in this order."""
+        """Run the plan. Return the results of user namespaces, desired objects and deletions, in this order."""
         store = self._comparison.store
         conditions = Conditions(self._client, store, self._sender.secrets, FOLLOW_SECONDS, self._options.progress)
         inventory = RunInventory(
@@ -245,12 +243,12 @@ class _Run:
         results = dict(executor.run(self.plan))
         values = self._comparison.desired
         desired = [results[key] if key in results else self._unchanged(key, value) for key, value in values.items()]
-        others = [result for key, result in results.items() if key not in values]
-        created = [result for result in others if result.key not in self._observed.live]
-        return [*created, *desired, *(result for result in others if result.key in self._observed.live)]
+        undesired = [result for key, result in results.items() if key not in values]
+        created = [result for result in undesired if result.key not in self._observed.live]
+        return [*created, *desired, *(result for result in undesired if result.key in self._observed.live)]
 
     def _unchanged(self, key: Key, value: Object) -> Result:
-        message = AS_IT_IS if key in self._comparison.used else ""
+        message = USED_MESSAGE if key in self._comparison.used else ""
         live = self._comparison.used.get(key) or self._observed.live[key]
         state = readiness(live)
         return result(value, "unchanged", message or state.message, before=live, after=live, ready=state.ready)

@@ -309,7 +309,7 @@ class Client:
             "DELETE",
             resource.path(namespace, name),
             f"delete {_named(kind, namespace, name)}",
-            # Servers read the body, but audit logs without bodies have only the query.
+            # API servers read the body, but audit logs without bodies contain only the query.
             {"dryRun": "All"} if dry_run else {},
             body,
             kind=kind,

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Compare the desired objects of one API server with those that it has: read what the change plan is made of."""
+"""Comparison of desired and live objects on one API server, as input of the change plan."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Sender
 
-AS_IT_IS = "it was there before, is used as it is, and stays"
-# What several fleets can want at a time, as it is the same for all of them.
+USED_MESSAGE = "it already exists and is used without changes"
+# Kinds that several fleets can share, because their objects are identical.
 _SHARED = frozenset({NAMESPACE, DEFINITION})
 
 
 @dataclass
 class Comparison:
-    """Comparison of the desired objects with those of one server.
+    """Comparison of desired and live objects on one server.
 
-    `pending_api_groups`: those that something else is about to install. `sender` gets to know the namespaces and kinds
-    that the run creates.
+    pending_api_groups: API groups that another component will install.
+    sender: receives the namespaces and kinds that the run creates.
     """
 
     client: Client
@@ -79,13 +79,13 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     live: Live = field(default_factory=Live)
     used: dict[Key, Object] = field(default_factory=dict)
-    """Objects of others that are used as they are."""
+    """Objects of other owners that the fleet uses without changes."""
     _refusals: dict[Key, Refusal] = field(default_factory=dict)
     _namespaces: dict[str, bool] = field(default_factory=dict)
     _created: list[str] = field(default_factory=list)
 
     def read(self, desired: Mapping[Key, Object]) -> Observed:
-        """Read the server, and complete the desired objects by it."""
+        """Read the server, complete the desired objects, and return the observed state."""
         self._read(desired)
         self.desired = {key: yielding(value, self.live.objects.get(key)) for key, value in desired.items()}
         live = dict(self.live.objects)
@@ -104,7 +104,7 @@ class Comparison:
         )
 
     def orphans(self) -> list[Object]:
-        """Return the objects of ours that are not desired, without an inventory that has them."""
+        """Return our undesired objects if no inventory exists."""
         if self.store.own is not None or not self.scope.orphans:
             return []
         observed = Observed(live=self.live.objects, others=self.store.others)
@@ -114,37 +114,41 @@ class Comparison:
         self.store.read()
         kinds = kinds_of(desired.values())
         if self.store.own is None:
-            # The first run, or the record is lost: what an earlier run left behind is found by label alone.
+            # In the first run, or after the inventory was lost, objects of earlier runs have only their label.
             composed = ON_CONTROL if self._is_control else ON_WORKLOAD
-            wide = self.scope.orphans and (desired or self.store.error or self.scope.prune)
-            recorded = dict(composed) if wide else {}
+            is_wide = self.scope.orphans and (desired or self.store.error or self.scope.prune)
+            recorded = dict(composed) if is_wide else {}
         else:
             recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
-        known = [*desired, *(self.store.own or ())]
-        # Those of certificates go with them.
-        issued = [Key(*SECRET, key.namespace, "") for key in known if is_certificate(key) and key not in desired]
+        keys = [*desired, *(self.store.own or ())]
+        # The Secret of a certificate is deleted together with the certificate.
+        issued = [Key(*SECRET, key.namespace, "") for key in keys if is_certificate(key) and key not in desired]
         secrets = {SECRET: "v1"} if issued else {}
-        self.live = list_labelled(self.client, {**secrets, **recorded, **kinds}, self.sender.secrets, [*known, *issued])
-        self._forget_what_goes_with_its_namespace()
+        self.live = list_labelled(self.client, {**secrets, **recorded, **kinds}, self.sender.secrets, [*keys, *issued])
+        self._forget_terminating_namespaces()
         if self.store.own is None:
-            # Whoever applies here at the same time wrote a record before any object that was just seen.
+            # A concurrent run writes its inventory before its objects, so the inventory must be read again.
             error = self.store.error
             self.store.read()
             if error:
                 self.notes.append(f"{error}; every object was applied again")
-        left = {key.namespace for key in self.store.own or () if (key.group, key.kind) == SECRET and key not in desired}
+        namespaces = {
+            key.namespace for key in self.store.own or () if (key.group, key.kind) == SECRET and key not in desired
+        }
         closed = sorted(self.live.closed.items())
         self.notes += [
-            f"Secrets in {place} that are no longer desired stay: {why}" for place, why in closed if place in left
+            f"Secrets in {namespace} that are no longer desired stay: {reason}"
+            for namespace, reason in closed
+            if namespace in namespaces
         ]
-        for group_kind, why in sorted(self.live.errors.items()):
+        for group_kind, reason in sorted(self.live.errors.items()):
             if group_kind not in kinds:
-                self.notes.append(f"{group_kind[1]} objects that are no longer desired stay: {why}")
-        self._forget_kinds_that_are_gone(kinds)
+                self.notes.append(f"{group_kind[1]} objects that are no longer desired stay: {reason}")
+        self._forget_removed_kinds(kinds)
 
-    def _forget_kinds_that_are_gone(self, desired: Iterable[GroupKind]) -> None:
-        """Objects of a kind whose definition was removed went with it. Where a kind is not served for another reason
-        they stay in the record."""
+    def _forget_removed_kinds(self, desired: Iterable[GroupKind]) -> None:
+        """Mark kinds without a CustomResourceDefinition as removed, because their objects were deleted with it. Objects
+        of a kind that is not served for another reason remain in the inventory."""
         recorded = {(key.group, key.kind) for key in self.store.own or {}}
         unserved = sorted((recorded & self.live.not_served) - set(desired))
         if not unserved or self.store.own is None:
@@ -158,15 +162,17 @@ class Comparison:
             if group_kind not in defined and "." in group_kind[0]:
                 self.live.gone.add(group_kind)
             else:
-                self.notes.append(f"{group_kind[1]} is not served now, so what is no longer desired of it stays")
+                self.notes.append(
+                    f"undesired {group_kind[1]} objects stay because the API server does not serve the kind"
+                )
 
-    def _forget_what_goes_with_its_namespace(self) -> None:
-        """Forget objects in namespaces that are being deleted, as they have to be created again."""
-        ending = {
+    def _forget_terminating_namespaces(self) -> None:
+        """Forget objects in terminating namespaces, because they must be created again."""
+        terminating = {
             key.name for key, live in self.live.objects.items() if key.kind == NAMESPACE and is_being_deleted(live)
         }
-        self.sender.new_namespaces |= ending
-        for key in [key for key in self.live.objects if key.namespace in ending]:
+        self.sender.new_namespaces |= terminating
+        for key in [key for key in self.live.objects if key.namespace in terminating]:
             del self.live.objects[key]
 
     @property
@@ -174,94 +180,93 @@ class Comparison:
         return self.store.scope == CONTROL_SCOPE
 
     def _refusal(self, value: Object, live: dict[Key, Object]) -> Refusal | None:
-        """Return why an object cannot be written, None if it can be. Note in `live` what is there of it."""
+        """Return the reason why an object cannot be written, None if it can. Add the live object to `live`."""
         key = Key.of(value)
         error = self.live.error(key)
-        # Secrets of a namespace that comes to be are opened when it is there.
+        # Access to Secrets in a new namespace is granted after its creation.
         if error and key.namespace not in self.sender.new_namespaces:
             return Refusal(str(error))
         if (key.group, key.kind) in self.live.not_served:
-            return self._of_new_kind(value)
+            return self._unserved_refusal(value)
         if key not in live:
-            return self._missing(value, live)
+            return self._unlabelled_refusal(value, live)
         if key in self.store.others and key.kind not in _SHARED and key not in self.store.shared:
-            return Refusal(self._of_another(key), live[key])
+            return Refusal(self._owner_message(key), live[key])
         return None
 
     def _refuse_contested(self, live: Mapping[Key, Object]) -> None:
-        """Refuse new routes of the AI gateway that a SecurityPolicy of others may open. A live route stays in use."""
-        new = [value for key, value in self.desired.items() if key.kind == AI_ROUTE and key not in live]
-        new = [value for value in new if Key.of(value) not in self._refusals]
-        if not new:
+        """Refuse new routes of the AI gateway that a SecurityPolicy of another owner might open. Live routes remain."""
+        routes = [value for key, value in self.desired.items() if key.kind == AI_ROUTE and key not in live]
+        routes = [value for value in routes if Key.of(value) not in self._refusals]
+        if not routes:
             return
         try:
-            known = contested(Objects(self.client.list(ENVOY_API, SECURITY).items))
+            policies = contested(Objects(self.client.list(ENVOY_API, SECURITY).items))
         except (Forbidden, NotServed):
             return
-        for route in new:
-            if messages := [foreign_message(policy) for policy in foreign(known, route)]:
+        for route in routes:
+            if messages := [foreign_message(policy) for policy in foreign(policies, route)]:
                 self._refusals[Key.of(route)] = Refusal(f"it is not applied: {'; '.join(messages)}")
 
-    def _of_another(self, key: Key) -> str:
+    def _owner_message(self, key: Key) -> str:
         owner = self.store.others[key]
         if key.name == WORKLOAD_GATEWAY and owner.startswith(f"fleet {self.store.fleet} ("):
             return f"it belongs to {owner}, which gives it up to a gateway in mode Model: run serving_stack first"
         return f"it belongs to {owner}: two fleets have an object of this name"
 
-    def _of_new_kind(self, value: Object) -> Refusal | None:
+    def _unserved_refusal(self, value: Object) -> Refusal | None:
         key = Key.of(value)
         if self.sender.check_mode and key.group in self.pending_api_groups:
             self.sender.new_kinds.add((key.group, key.kind))
         if (key.group, key.kind) in self.sender.new_kinds:
-            return self._in_namespace(value)
-        first = "the gateway of the fleet" if self._is_control else "the serving stack"
+            return self._namespace_refusal(value)
+        component = "the gateway of the fleet" if self._is_control else "the serving stack"
         kind = f"{key.kind} ({text(value, 'apiVersion')})"
-        return Refusal(f"cluster {self.client.name} does not serve {kind}: install {first} first")
+        return Refusal(f"cluster {self.client.name} does not serve {kind}: install {component} first")
 
-    def _missing(self, value: Object, live: dict[Key, Object]) -> Refusal | None:
-        """Decide on an object that no list by our label has: it is not there, or it is not ours."""
+    def _unlabelled_refusal(self, value: Object, live: dict[Key, Object]) -> Refusal | None:
+        """Return the reason why an object without our label cannot be written: it does not exist, or it is not ours."""
         key = Key.of(value)
         if key.namespace in self.sender.new_namespaces:
             return None
-        refusal = self._in_namespace(value)
+        refusal = self._namespace_refusal(value)
         if refusal or key.namespace in self.sender.new_namespaces:
             return refusal
         if (key.group, key.kind) == SECRET and self.sender.secrets.would_be_open(key.namespace):
             return None
         try:
-            there = self.client.get(text(value, "apiVersion"), key.kind, key.name, key.namespace)
+            current = self.client.get(text(value, "apiVersion"), key.kind, key.name, key.namespace)
         except Forbidden as error:
             return Refusal(str(error))
-        if there is None:
+        if current is None:
             if key.kind == NAMESPACE:
                 self.sender.new_namespaces.add(key.name)
             if key.kind == DEFINITION:
                 self.sender.new_kinds.add((text(value, "spec", "group"), text(value, "spec", "names", "kind")))
             return None
-        if is_ours(there):
-            live[key] = there
+        if is_ours(current):
+            live[key] = current
         elif key == SYSTEM_KEY:
-            self._of_system(value, there, live)
-        elif _is_same_certificate(value, there):
-            # The control cluster is this one, or an administrator was faster.
-            self.used[key] = there
+            self._use_system_namespace(value, current, live)
+        elif _is_same_certificate(value, current):
+            # The control cluster is this cluster, or an administrator created the Secret.
+            self.used[key] = current
         else:
-            return Refusal(_foreign(key, there), there)
+            return Refusal(_foreign(key, current), current)
         return None
 
-    def _of_system(self, value: Object, there: Object, live: dict[Key, Object]) -> None:
-        """Decide on the namespace of the record where it is not ours: nothing but the label by which gateways take
-        routes from it may be missing there."""
+    def _use_system_namespace(self, value: Object, current: Object, live: dict[Key, Object]) -> None:
+        """Use an inventory namespace of another owner. Only the label that gateways require for routes is added."""
         key = Key.of(value)
         labels = {names.NAMESPACE_LABEL: fields(value, "metadata", "labels").get(names.NAMESPACE_LABEL)}
-        if None in labels.values() or labels.items() <= fields(there, "metadata", "labels").items():
-            self.used[key] = there
+        if None in labels.values() or labels.items() <= fields(current, "metadata", "labels").items():
+            self.used[key] = current
         else:
             self.desired[key] = {**value, "metadata": {"name": key.name, "labels": labels}}
-            live[key] = there
+            live[key] = current
 
-    def _in_namespace(self, value: Object) -> Refusal | None:
-        """Return why an object cannot be created in its namespace, None if it can be."""
+    def _namespace_refusal(self, value: Object) -> Refusal | None:
+        """Return the reason why an object cannot be created in its namespace, None if it can."""
         namespace = Key.of(value).namespace
         if not namespace:
             return None
@@ -279,16 +284,16 @@ class Comparison:
         return Refusal(f"there is no namespace {namespace} on cluster {self.client.name}: create it, and run again")
 
 
-def _is_same_certificate(value: Object, there: Object) -> bool:
-    """Return whether a Secret for TLS has the certificate and the key that are desired; more may be in it."""
-    is_secret = Key.of(value)[:2] == SECRET and text(value, "type") == text(there, "type") == TLS_SECRET
-    return is_secret and fields(value, "data").items() <= fields(there, "data").items()
+def _is_same_certificate(value: Object, current: Object) -> bool:
+    """Return whether a TLS Secret contains the desired certificate and key. It can contain additional keys."""
+    is_secret = Key.of(value)[:2] == SECRET and text(value, "type") == text(current, "type") == TLS_SECRET
+    return is_secret and fields(value, "data").items() <= fields(current, "data").items()
 
 
-def _foreign(key: Key, there: Object) -> str:
-    by = listed(writers(there), 4)
+def _foreign(key: Key, current: Object) -> str:
+    managers = listed(writers(current), 4)
     return (
         f"{key} is there already and is not ours (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-        f"{f'; managed by {by}' if by else ''}), so it is left alone: remove or rename it, or give it the label to "
-        "hand it over"
+        f"{f'; managed by {managers}' if managers else ''}), so it is left alone: remove or rename it, or give it the "
+        "label to hand it over"
     )

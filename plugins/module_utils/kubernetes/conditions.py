@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Read from an API server whether the conditions of a change plan hold, and wait for those that take time."""
+"""Checks of wait conditions on one API server."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waitin
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, GONE, Result
 
 FOLLOW_SECONDS = 20.0
-"""A controller processes a change within a second or two; one that does not run at all is waited for in vain."""
+"""Maximum wait for gateways. A running controller processes a change within two seconds."""
 SETTLE_SECONDS = 2.0
-"""Time that proxies may take for a change after its controller has reported it; busy ones took a tenth of a second."""
+"""Wait for proxies after their controller has reported a change. Busy proxies needed 0.1 seconds."""
 _DEFINITION_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 
-# Kinds of which users miss objects most. A namespace in which they cannot be listed is kept.
+# A namespace is kept if one of these kinds cannot be listed.
 _CONTENT = frozenset(
     {
         ("v1", "Pod"),
@@ -64,9 +64,9 @@ _CONTENT = frozenset(
         ("gateway.envoyproxy.io/v1alpha1", "Backend"),
     }
 )
-# Controllers and pods write these without naming an owner, and users do not.
+# Controllers and pods create these without an owner reference.
 _BY_CONTROLLERS = frozenset({"Endpoints", "Event", "Lease"})
-# Kubernetes and OpenShift put these into every namespace.
+# Kubernetes and OpenShift create these objects in each namespace.
 _STANDARD = frozenset(
     {
         ("ConfigMap", "kube-root-ca.crt"),
@@ -81,9 +81,9 @@ _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernete
 
 @dataclass
 class Conditions:
-    """Conditions on the state of one server. `seconds`: how long gateways may take to follow routes.
+    """Conditions on the state of one server. `seconds`: maximum wait for gateways.
 
-    If HTTPRoutes cannot be read, gateways are not waited for, and proxies get their time all the same."""
+    If HTTPRoutes cannot be read, the executor does not wait for gateways, but still waits for proxies."""
 
     client: Client
     store: RecordStore
@@ -93,8 +93,8 @@ class Conditions:
     _settled: set[Key] = field(default_factory=set)
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
-        """Wait for conditions of one kind together. Return those that do not hold, by the IDs of their steps, each with
-        the reason. `results`: those of the steps so far."""
+        """Wait for conditions of one kind at the same time. Return the reason of each failed condition by step ID.
+        `results`: results of the previous steps."""
         if isinstance(waits[0].condition, RouteCondition):
             return self._wait_for_routes(waits, results)
         if isinstance(waits[0].condition, Released):
@@ -104,7 +104,7 @@ class Conditions:
         return {wait_id: reason for wait_id, reason in reasons.items() if reason}
 
     def _reason(self, wait: Wait, removed: Collection[Key], results: Mapping[Key, Result]) -> str:
-        """Return why a condition does not hold, "" if it does."""
+        """Return the reason why a condition does not hold, "" if it holds."""
         match wait.condition:
             case Established(definitions):
                 self._wait_established([results[key] for key in definitions if key in results])
@@ -123,41 +123,41 @@ class Conditions:
             self.client.forget_discovery()
 
     def _foreign_content(self, namespace: str, removed: Collection[Key]) -> str:
-        """Return why a namespace holds more than this run deletes, "" if it does not.
+        """Return the objects in a namespace that this run does not delete, as text; "" if there are none.
 
-        Kinds that the run may not list do not count, but for those of `_CONTENT`."""
-        found = []
+        Kinds that the run is not permitted to list are skipped, except the kinds in `_CONTENT`."""
+        keys = []
         try:
-            for each in self._types:
-                found += self._foreign(each, namespace, removed)
+            for resource_type in self._types:
+                keys += self._foreign(resource_type, namespace, removed)
         except Unreachable:
             raise
         except ApiError as error:
-            return f"not all that it holds can be listed ({error.message})"
-        return f"it holds objects of other owners: {listed(found)}" if found else ""
+            return f"its objects cannot be listed ({error.message})"
+        return f"it contains objects of other owners: {listed(keys)}" if keys else ""
 
     @cached_property
     def _types(self) -> Sequence[ResourceType]:
-        return [each for each in self.client.content_types() if each.kind not in _BY_CONTROLLERS]
+        return [found for found in self.client.content_types() if found.kind not in _BY_CONTROLLERS]
 
-    def _foreign(self, of: ResourceType, namespace: str, removed: Collection[Key]) -> list[str]:
-        """Return the objects of a type that other owners have in a namespace."""
+    def _foreign(self, resource_type: ResourceType, namespace: str, removed: Collection[Key]) -> list[str]:
+        """Return the objects of a type in a namespace that have another owner."""
         try:
-            if (of.api_version, of.kind) == ("v1", "Secret"):
+            if (resource_type.api_version, resource_type.kind) == ("v1", "Secret"):
                 items = self.secrets.listed(namespace)
             else:
-                items = self.client.list(of.api_version, of.kind, namespace=namespace).items
+                items = self.client.list(resource_type.api_version, resource_type.kind, namespace=namespace).items
         except NotServed:
             return []
         except Forbidden:
-            if (of.api_version, of.kind) in _CONTENT:
+            if (resource_type.api_version, resource_type.kind) in _CONTENT:
                 raise
             return []
         return [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
 
     def _objects_of(self, definitions: Iterable[Object], removed: Collection[Key]) -> str:
-        """Return objects of the kinds that are defined, but for those that this run deletes, "" if there are none."""
-        found = []
+        """Return the custom resources of the definitions that this run does not delete, as text; "" without any."""
+        keys = []
         for definition in definitions:
             version = next(entry["name"] for entry in entries(definition, "spec", "versions") if entry.get("storage"))
             api_version, kind = (
@@ -168,52 +168,52 @@ class Conditions:
                 items = self.client.list(api_version, kind).items
             except NotServed:
                 continue
-            found += [
+            keys += [
                 str(Key.of(value)) for value in items if not is_being_deleted(value) and Key.of(value) not in removed
             ]
-        return f"there is still {listed(found)}" if found else ""
+        return f"there is still {listed(keys)}" if keys else ""
 
     # Routes
 
     def _wait_for_routes(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
-        """Wait until gateways follow routes. Return the conditions that the time was too short for."""
+        """Wait until gateways have programmed routes. Return the conditions that failed within the time limit."""
         conditions = {wait.id: wait.condition for wait in waits if isinstance(wait.condition, RouteCondition)}
-        left: Mapping[str, RouteCondition] = self._unmet(conditions)
-        if left:
-            left = self._poll(left)
+        unmet: Mapping[str, RouteCondition] = self._unmet(conditions)
+        if unmet:
+            unmet = self._poll(unmet)
         if any(condition.settles for condition in conditions.values()):
-            behind = {condition.namespace for condition in left.values()}
-            self._settle({condition.namespace for condition in conditions.values()} - behind, results)
-        return {wait_id: condition.subject for wait_id, condition in self._unmet(left, enough=True).items()}
+            unmet_namespaces = {condition.namespace for condition in unmet.values()}
+            self._settle({condition.namespace for condition in conditions.values()} - unmet_namespaces, results)
+        return {wait_id: condition.subject for wait_id, condition in self._unmet(unmet, enough=True).items()}
 
-    def _poll(self, left: Mapping[str, RouteCondition]) -> Mapping[str, RouteCondition]:
+    def _poll(self, unmet: Mapping[str, RouteCondition]) -> Mapping[str, RouteCondition]:
         deadline = time.monotonic() + self.seconds
-        namespaces = {condition.namespace for condition in left.values()}
-        awaited = f"gateways to follow the routes of {count(len(namespaces), 'namespace')}"
-        with self.progress(self.client.name, awaited, "seconds") as seen:
-            while left and time.monotonic() < deadline:
-                seen(listed({condition.namespace for condition in left.values()}))
+        namespaces = {condition.namespace for condition in unmet.values()}
+        subject = f"gateways to program the routes in {count(len(namespaces), 'namespace')}"
+        with self.progress(self.client.name, subject, "seconds") as report:
+            while unmet and time.monotonic() < deadline:
+                report(listed({condition.namespace for condition in unmet.values()}))
                 time.sleep(_POLL_SECONDS)
-                left = self._unmet(left)
-        return left
+                unmet = self._unmet(unmet)
+        return unmet
 
     def _unmet(self, conditions: Mapping[str, RouteCondition], *, enough: bool = False) -> dict[str, RouteCondition]:
-        """Return the conditions that do not hold. `enough`: that the steps after them cannot do without."""
-        known: dict[str, Sequence[Object]] = {}
+        """Return the conditions that do not hold. `enough`: only conditions that stop the following steps."""
+        http_routes: dict[str, Sequence[Object]] = {}
         for namespace in sorted({condition.namespace for condition in conditions.values()}):
             try:
-                known[namespace] = self.client.list(_ROUTE_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
+                http_routes[namespace] = self.client.list(_ROUTE_VERSION, routes.HTTP_ROUTE, namespace=namespace).items
             except (Forbidden, NotServed):
                 continue
         return {
             wait_id: condition
             for wait_id, condition in conditions.items()
-            if condition.namespace in known
-            if not (condition.is_enough if enough else condition.is_met)(known[condition.namespace])
+            if condition.namespace in http_routes
+            if not (condition.is_enough if enough else condition.is_met)(http_routes[condition.namespace])
         }
 
     def _settle(self, namespaces: Collection[str], results: Mapping[Key, Result]) -> None:
-        """Give proxies time if routes have changed and gateways have followed."""
+        """Wait for proxies if routes have changed and gateways have programmed them."""
         changed = (key for key, result in results.items() if key.kind in routes.KINDS and result.action in CHANGES)
         fresh = {key for key in changed if key.namespace in namespaces} - self._settled
         if fresh:
@@ -222,12 +222,12 @@ class Conditions:
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
-    """Return whether an object of a namespace is one that a user would miss. Objects with an owner go with it."""
+    """Return whether an object prevents the deletion of its namespace. Objects with an owner do not."""
     key = Key.of(value)
-    standard = (key.kind, key.name) in _STANDARD or (
+    is_standard = (key.kind, key.name) in _STANDARD or (
         (key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS)
-        # OpenShift makes these for each namespace, and the fleet the other ones to read Secrets (`secret_access.py`).
+        # OpenShift creates the first ones in each namespace, and `secret_access.py` the other ones.
         or (key.kind == "RoleBinding" and key.name.startswith(("system:", "modelplane-secrets-")))
     )
-    owned = bool(entries(value, "metadata", "ownerReferences"))
-    return not (standard or owned or is_being_deleted(value) or key in removed)
+    has_owner = bool(entries(value, "metadata", "ownerReferences"))
+    return not (is_standard or has_owner or is_being_deleted(value) or key in removed)

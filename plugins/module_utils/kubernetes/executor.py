@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Run a change plan on one API server. The executor knows no kind: steps, conditions and messages are the plan's.
+"""Executor of a change plan on one API server. Steps, conditions and messages depend only on the plan, not on kinds.
 
-The inventory is written before the first object, with all that may come to be, and after the last one with all that
-did. A run that is killed leaves nothing that the next one does not know of.
+The inventory is written before the first object with the keys of all objects, and after the last object with the
+results. The inventory of an aborted run therefore contains all created objects.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write 
 
 
 class Conditions(Protocol):
-    """Conditions for which steps wait."""
+    """Wait conditions of steps."""
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
-        """Wait for conditions of one kind. Return the reasons of those that do not hold, by the IDs of steps."""
+        """Wait for conditions of one kind. Return the reason of each failed condition by step ID."""
 
 
 class Inventory(Protocol):
-    """Inventory of the objects that were applied."""
+    """Inventory of applied objects."""
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Write the names of objects before they are created."""
+        """Write the keys of objects before they are created."""
 
     def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
-        """Write what the run has applied and deleted. `unfinished`: objects that have a transitional form."""
+        """Write the applied and deleted objects. `unfinished`: objects that still have a transitional version."""
 
 
 @dataclass
 class Executor:
-    """Executor of one plan. `results`: the result for each object so far."""
+    """Executor of one plan. `results`: current result of each object."""
 
     sender: Sender
     conditions: Conditions
@@ -60,7 +60,7 @@ class Executor:
     _unfinished: set[Key] = field(default_factory=set)
 
     def run(self, plan: ChangePlan) -> Mapping[Key, Result]:
-        """Run all steps. Raises what concerns the whole server, not one object alone."""
+        """Run all steps. Raises errors of the whole server, but not of a single object."""
         writes = [step for step in plan.steps if isinstance(step, Write) and not step.creates_only]
         self.inventory.begin(step.key for step in writes if not step.refusal)
         self._run(plan, plan.steps)
@@ -84,22 +84,22 @@ class Executor:
         self._wait(waits)
 
     def _wait(self, waits: Sequence[Wait]) -> None:
-        """Wait for conditions that follow each other in the plan, all together."""
+        """Wait for consecutive conditions of the plan at the same time."""
         is_read = waits and (waits[0].condition.is_checked or not self.sender.check_mode)
         reasons = self.conditions.wait(waits, self.results) if is_read else {}
         for wait in waits:
             self._outcomes[wait.id] = Outcome(wait.id not in reasons, reasons.get(wait.id, ""))
 
     def _stopped(self, step: Step, refusal: str) -> Outcome:
-        """Keep the result of a step that is not run. Without a message it has none."""
+        """Store the result of a step that is not run. A step without a message has no result."""
         if isinstance(step, Wait) or not refusal:
             return Outcome(False, "" if isinstance(step, Wait) else str(step.key))
         if isinstance(step, Delete):
             self.results[step.key] = result(step.live, "skipped", refusal, before=step.live)
         elif step.finishes:
-            first = self.results[step.key]
-            action = first.action if first.action in CHANGES else "skipped"
-            self.results[step.key] = replace(first, action=action, message=refusal)
+            transitional = self.results[step.key]
+            action = transitional.action if transitional.action in CHANGES else "skipped"
+            self.results[step.key] = replace(transitional, action=action, message=refusal)
         else:
             self.results[step.key] = result(step.desired, "failed", refusal, before=step.live)
         return Outcome(False, str(step.key))
@@ -108,30 +108,30 @@ class Executor:
         if step.refusal:
             return self._stopped(step, step.refusal)
         if step.creates_only:
-            found = self.sender.create(step.desired)
+            response = self.sender.create(step.desired)
         elif step.finishes:
-            found = self._finish(step)
+            response = self._finish(step)
         else:
             is_transitional = step.transitional is not None and not self.sender.check_mode
-            found = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
+            response = self.sender.send((step.transitional if is_transitional else None) or step.desired, step.live)
             self._unfinished.update([step.key] if is_transitional else [])
-        if found is not None:
-            self.results[step.key] = self._with_readiness(found)
-        return Outcome(found is None or found.action != "failed", str(step.key))
+        if response is not None:
+            self.results[step.key] = self._with_readiness(response)
+        return Outcome(response is None or response.action != "failed", str(step.key))
 
     def _finish(self, step: Write) -> Result:
-        first = self.results[step.key]
+        transitional = self.results[step.key]
         if self.sender.check_mode:
-            return first
+            return transitional
         self._unfinished.discard(step.key)
-        return replace(self.sender.send(step.desired, first.after), before=first.before)
+        return replace(self.sender.send(step.desired, transitional.after), before=transitional.before)
 
-    def _with_readiness(self, found: Result) -> Result:
-        if found.after is None or self.sender.check_mode:
-            return found
-        state = readiness(found.after)
-        return replace(found, ready=state.ready, message=found.message or state.message)
+    def _with_readiness(self, response: Result) -> Result:
+        if response.after is None or self.sender.check_mode:
+            return response
+        state = readiness(response.after)
+        return replace(response, ready=state.ready, message=response.message or state.message)
 
     def _delete(self, step: Delete) -> Outcome:
-        found = self.results[step.key] = self.sender.delete(step.live)
-        return Outcome(found.action in GONE, str(step.key))
+        deletion = self.results[step.key] = self.sender.delete(step.live)
+        return Outcome(deletion.action in GONE, str(step.key))

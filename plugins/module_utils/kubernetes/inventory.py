@@ -58,8 +58,8 @@ class RecordStore:
     """The record of one fleet and scope on one API server.
 
     `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
-    `others` says of every object of the other records whose it is, `shared` which of them both desire. `notes` are
-    those of the own record.
+    `others`: owner of each object in other inventories. `shared`: objects that both inventories contain. `notes`: notes
+    of this inventory.
     """
 
     client: Client
@@ -99,13 +99,12 @@ class RecordStore:
         }
 
     def write(self, record: Inventory, notes: Notes | None = None) -> None:
-        """Write the record to the server, with its present notes if None are given; nothing is sent for a part that is
-        as it should be.
+        """Write the inventory to the server. `notes`: None to keep the current notes. Unchanged parts are not sent.
 
         Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
         """
-        noted = self.notes if notes is None else notes
-        texts = {self._name(number): part for number, part in enumerate(to_parts(record, notes=noted), start=1)}
+        new_notes = self.notes if notes is None else notes
+        texts = {self._name(number): part for number, part in enumerate(to_parts(record, notes=new_notes), start=1)}
         for name, part in texts.items():
             there = self._parts.get(name)
             if there is None:
@@ -117,7 +116,7 @@ class RecordStore:
             uid = text(self._parts[name], "metadata", "uid")
             self.client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE, uid=uid)
             del self._parts[name]
-        self.own, self.notes = dict(record), dict(noted)
+        self.own, self.notes = dict(record), dict(new_notes)
 
     def keys(self) -> frozenset[Key]:
         """The ConfigMaps that hold this record."""
@@ -153,58 +152,60 @@ class RecordStore:
 
 @dataclass
 class RunInventory:
-    """Inventory of a run: before its first write, and after its last one.
+    """Inventory of a run, written before the first and after the last object.
 
-    `held` are objects of which it is unknown whether they are desired. A run that does not prune is about a part of the
-    inventory (`partial`)."""
+    held: frozen objects, because it is unknown whether they are desired.
+    partial: the run does not prune, and its desired objects are only a part of the inventory.
+    """
 
     store: RecordStore
     live: Live
     desired: Mapping[Key, Object]
-    found: Mapping[Key, Entry]
-    """Objects of ours that were found without an inventory."""
+    orphans: Mapping[Key, Entry]
+    """Our objects, if no inventory exists."""
     held: Collection[Key] = frozenset()
     partial: bool = False
     notes: list[str] = field(default_factory=list)
     own_notes: Notes | None = None
-    """Notes of the inventory that differ from those on the server."""
+    """Desired notes of the inventory, None if the notes on the server are up to date."""
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Write the names of objects before they are created."""
-        before = self.store.own or {}
-        new = {key: Entry(text(self.desired[key], "apiVersion")) for key in keys if key not in before}
+        """Write the keys of objects before they are created."""
+        current = self.store.own or {}
+        new = {key: Entry(text(self.desired[key], "apiVersion")) for key in keys if key not in current}
         if new or self.own_notes is not None:
-            self._write({**before, **self.found, **new})
+            self._write({**current, **self.orphans, **new})
 
     def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
-        """Write what the run has applied and deleted."""
-        removed = {key: result for key, result in results.items() if key not in self.desired}
-        gone = {key for key, result in removed.items() if result.action in GONE}
-        record = {key: known for key, known in (self.store.own or {}).items() if self._stays(key, gone)}
+        """Write the applied and deleted objects."""
+        removals = {key: result for key, result in results.items() if key not in self.desired}
+        deleted = {key for key, result in removals.items() if result.action in GONE}
+        record = {key: value for key, value in (self.store.own or {}).items() if self._is_retained(key, deleted)}
         for key, result in results.items():
             if key in self.desired and result.action != "failed" and key not in unfinished and is_ours(result.after):
                 record[key] = entry(self.desired[key], result.after or {})
-        for key, result in removed.items():
-            # A namespace that was created for users is theirs.
-            if key not in gone and key in self.live.objects:
+        for key, result in removals.items():
+            # A created user namespace belongs to the users.
+            if key not in deleted and key in self.live.objects:
                 record.setdefault(key, Entry(result.api_version))
         if record or self.store.keys():
             try:
                 self._write(record)
             except ApiError as error:
-                # The inventory from before the run has what was made, and the next run compares each object again.
+                # The inventory contains all created objects, and the next run compares each object again.
                 self.notes.append(f"the record could not be updated: {error}")
 
-    def _stays(self, key: Key, gone: Collection[Key]) -> bool:
-        """Return True if the inventory keeps an entry: it is desired, or still to be pruned and in no other one."""
-        # What both want stays in both, unless this run is about all of its record.
+    def _is_retained(self, key: Key, deleted: Collection[Key]) -> bool:
+        """Return whether the inventory keeps an entry: it is desired, or must be pruned and is in no other
+        inventory."""
+        # A partial run keeps shared objects in both inventories.
         if key in self.desired or (key in self.store.others and not (self.partial and key in self.store.shared)):
             return key in self.desired
         group_kind = (key.group, key.kind)
         is_unread = (group_kind in self.live.not_served or self.live.error(key) is not None) and (
             group_kind not in self.live.gone
         )
-        return (key in self.live.objects and key not in gone) or is_unread or key in self.held
+        return (key in self.live.objects and key not in deleted) or is_unread or key in self.held
 
     def _write(self, record: Mapping[Key, Entry]) -> None:
         try:
@@ -216,7 +217,7 @@ class RunInventory:
                 action=error.action,
                 code=error.code,
                 reason=error.reason,
-                hint="Run again when it has ended",
+                hint="Run again after the other run",
             ) from error
 
 

@@ -83,7 +83,7 @@ answering, which takes an engine as long as it loads its weights."""
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a pool. `cordoned` are the names of those that are Ready and cordoned."""
+    """Node counts of a pool. `cordoned`: names of the cordoned Ready nodes."""
 
     ready: int
     total: int
@@ -141,14 +141,14 @@ def reason(error: ApiError) -> str:
 
 
 def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -> ClusterSnapshot:
-    """Read a cluster, with the inventory of a fleet if it is named. Raises ApiError when it does not answer, or
-    does not let us read what is ours: half a snapshot would count what it left out as gone."""
+    """Return the snapshot of a cluster, with the inventory of `fleet` unless it is empty. Raises ApiError if the
+    cluster is unreachable or denies access to our objects, because missing objects would count as deleted."""
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
-    others = inventory.others if inventory else {}
-    found = [value for value in _composed(client) if Key.of(value) not in others]
+    owners = inventory.others if inventory else {}
+    found = [value for value in _composed(client) if Key.of(value) not in owners]
     pods = _pods(client, found)
-    ending = [*found, *listed_if_allowed(client, "v1", "Namespace")]
+    deletable = [*found, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
@@ -159,7 +159,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
     warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
-    warnings += deletion_warnings(ending)
+    warnings += deletion_warnings(deletable)
     pools = _pools(nodes)
     cordoned = {pool: list(counts.cordoned) for pool, counts in pools.items() if counts.cordoned}
     entry: dict[str, Any] = {
@@ -204,12 +204,12 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
 
 
 def deletion_warnings(values: Iterable[Object]) -> list[str]:
-    """Return a warning for each object that has been being deleted for long."""
+    """Return a warning for each object that has been terminating for long."""
     return [f"{Key.of(value)} {deletion(value, clock())}" for value in values if is_stuck(value, clock())]
 
 
 def read_inventory(client: Client, fleet: str, scope: str) -> tuple[RecordStore | None, list[str]]:
-    """Return the inventory of a fleet, None for one that was not read, and why it could not be read."""
+    """Return the inventory of a fleet, None if it was not read, and warnings."""
     if not fleet:
         return None, []
     store = RecordStore(client, fleet, scope)
@@ -229,7 +229,7 @@ def listed(client: Client, api_version: str, kind: str, **selection: str) -> Seq
 
 
 def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[Object]:
-    """The objects of a kind with our label; none when they may not be read."""
+    """Return the objects of a kind with our label, none if access is denied."""
     try:
         return listed(client, api_version, kind)
     except Forbidden:
@@ -392,12 +392,12 @@ def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
         # A label may be empty, and a pool has a name.
         if pool:
             by_pool.setdefault(pool, []).append(node)
-    return {pool: _nodes(found) for pool, found in sorted(by_pool.items())}
+    return {pool: _nodes(members) for pool, members in sorted(by_pool.items())}
 
 
 def _nodes(nodes: Sequence[Object]) -> Nodes:
     ready = [node for node in nodes if is_true(node, "Ready")]
-    # `kubectl cordon` sets the field; a controller adds the taint.
+    # `kubectl cordon` sets the field, and a controller adds the taint.
     cordoned = (text(node, "metadata", "name") for node in ready if fields(node, "spec").get("unschedulable") is True)
     return Nodes(len(ready), len(nodes), tuple(sorted(cordoned)))
 

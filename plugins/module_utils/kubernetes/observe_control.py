@@ -87,13 +87,13 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
     kinds = (("v1", "Namespace"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
-    more = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
-    ending = deletion_warnings([*resources, *ours, *more])
+    cluster_scoped = [value for kind in kinds for value in listed_if_allowed(client, *kind)]
+    deletions = deletion_warnings([*resources, *ours, *cluster_scoped])
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     versions: dict[str, str] = {}
     inventory, unread_inventory = read_inventory(client, fleet, CONTROL_SCOPE)
-    known = inventory.notes.get(KNOWN_NOTE) if inventory else None
+    digests = inventory.notes.get(KNOWN_NOTE) if inventory else None
     secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets), versions)
     callers, unknown = _caller_keys(client, [*desired.caller_keys, *found.caller_keys], versions)
     objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
@@ -102,7 +102,7 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
             "objects": sorted(objects, key=identity),
             "secrets": _listed_once([*secrets, *callers]),
             **({"unread": unknown} if unknown else {}),
-            **({"known": known} if known else {}),
+            **({"known": digests} if digests else {}),
             "controller": controller,
         },
         version=".".join(map(str, version)),
@@ -112,7 +112,7 @@ def observe_control(client: Client, desired: Expected, fleet: str = "") -> Contr
             *warnings,
             *unread,
             *unread_inventory,
-            *ending,
+            *deletions,
             *([_UNKNOWN.format(unknown)] if unknown else []),
         ],
         requests=sum(client.requests.values()),

@@ -66,10 +66,11 @@ def observe_fleet(
 ) -> FleetSnapshot:
     """Read the control cluster, then all others side by side.
 
-    `resources` (wire form) say what to read, together with those on the control cluster, of which they win.
-    With `before`, only the control cluster is read, and the rest is as it was in that snapshot. Whatever keeps a
-    workload cluster from being read is part of the snapshot. Raises ApiError when the control cluster cannot be: all
-    that is there would count as gone. `fleet`: the name of the fleet whose inventories are read, empty for none.
+    `resources` (wire form) and the resources on the control cluster determine what is read. `resources` take
+    precedence. With `before`, only the control cluster is read, and other clusters are copied from that snapshot. The
+    snapshot contains the error of each unreadable cluster. Raises ApiError if the control cluster cannot be read,
+    because all its objects would count as deleted. `fleet`: name of the fleet whose inventories are read, empty for
+    none.
     """
     names = {connection.name for connection in connections}
     files = sorted(set(declared) - names)

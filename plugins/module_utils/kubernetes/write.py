@@ -41,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret
 Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "failed", "skipped"]
 CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})
 GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
-"""Actions of deletions after which the object is not there."""
+"""Actions of successful deletions."""
 
 GONE_SECONDS = 60.0
 """Seconds to wait for an object to be gone that has to be recreated."""
@@ -134,7 +134,7 @@ class Sender:
             return result(desired, "failed", refusal(error), before=before)
 
     def create(self, desired: Object) -> Result | None:
-        """Create an object of users; None if it exists by now."""
+        """Create an object that users own. Return None if the object already exists."""
         try:
             after = desired if self.check_mode else self.client.create(dict(desired))
         except AlreadyExists:
@@ -146,10 +146,10 @@ class Sender:
         return result(desired, "created", after=after)
 
     def delete(self, live: Object) -> Result:
-        """Delete an object. Raises what concerns the whole server, not this object alone."""
+        """Delete an object. Raises errors of the whole server, but not of a single object."""
         key = Key.of(live)
         try:
-            was_there = self.client.delete(
+            existed = self.client.delete(
                 text(live, "apiVersion"),
                 key.kind,
                 key.name,
@@ -161,12 +161,12 @@ class Sender:
         except WHOLE_SERVER:
             raise
         except Conflict:
-            message = "it was replaced by another object of that name meanwhile: left alone"
+            message = "it was replaced by another object with the same name, which is not deleted"
             return result(live, "skipped", message, before=live)
         except ApiError as error:
             return result(live, "failed", str(error), before=live)
-        # If it was gone already, another manager deleted it, which is a change of theirs.
-        return result(live, "deleted" if was_there else "unchanged", before=live)
+        # An object that no longer exists was deleted by another manager, and is not a change of this run.
+        return result(live, "deleted" if existed else "unchanged", before=live)
 
     def _sent(self, desired: Object, before: Object | None) -> Result:
         key = Key.of(desired)
@@ -269,25 +269,25 @@ class Sender:
 
     def _after_it_is_gone(self, desired: Object, before: Object | None) -> Result:
         if self.check_mode:
-            message = f"it {deletion(before or {}, datetime.now(UTC))}, and is recreated after that"
+            message = f"it {deletion(before or {}, datetime.now(UTC))}, and is created again after the deletion"
             return result(desired, "created", message, after=desired)
-        left = self._left(desired, text(before, "metadata", "uid"))
-        if left is not None:
-            message = f"{Key.of(desired)} {deletion(left, datetime.now(UTC))}, and is not gone yet: run again later"
+        remaining = self._wait_deleted(desired, text(before, "metadata", "uid"))
+        if remaining is not None:
+            message = f"{Key.of(desired)} {deletion(remaining, datetime.now(UTC))}. Run again after the deletion"
             return result(desired, "failed", message, before=before)
         return result(desired, "created", after=self.client.apply(dict(desired)))
 
-    def _left(self, desired: Object, uid: str) -> Object | None:
-        """Return an object that is still being deleted when the time for that is over, which is one for all objects;
-        None for one that is gone."""
+    def _wait_deleted(self, desired: Object, uid: str) -> Object | None:
+        """Wait until an object is deleted. Return None, or the object if it still exists at the deadline, which is the
+        same for all objects of a run."""
         key = Key.of(desired)
         self._gone_by = self._gone_by or time.monotonic() + GONE_SECONDS
         while True:
-            there = self.client.get(text(desired, "apiVersion"), key.kind, key.name, key.namespace)
-            if there is None or text(there, "metadata", "uid") != uid:
+            current = self.client.get(text(desired, "apiVersion"), key.kind, key.name, key.namespace)
+            if current is None or text(current, "metadata", "uid") != uid:
                 return None
             if time.monotonic() >= self._gone_by:
-                return there
+                return current
             time.sleep(_POLL_SECONDS)
 
 

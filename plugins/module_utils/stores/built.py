@@ -148,8 +148,8 @@ class Build:
         return [entry for entry in found if isinstance(entry, dict)]
 
     def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels, name and value, of all objects that stay although they are not applied: those of resources whose
-        manifests have errors, and of replicas that are left unchanged."""
+        """The labels (name, value) of all frozen objects: objects of resources with invalid manifests, and objects of
+        frozen replicas."""
         found = set()
         for entry in self.plan.get("held") or []:
             label = OWNER_LABELS.get(entry["kind"])
@@ -161,7 +161,7 @@ class Build:
         return frozenset(found) | self.frozen_labels()
 
     def frozen_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels, name and value, of all objects of replicas that are left unchanged."""
+        """The labels (name, value) of all objects of frozen replicas."""
         return frozenset(
             (
                 (names.REPLICA_LABEL, names.label_value(entry["replica"])),
@@ -171,7 +171,7 @@ class Build:
         )
 
     def to_apply(self, objects: Iterable[Object]) -> list[Object]:
-        """Return the objects without those of replicas that are left unchanged."""
+        """Return the objects without the objects of frozen replicas."""
         frozen = self.frozen_labels()
         return [value for value in objects if not _has_any(fields(value, "metadata", "labels"), frozen)]
 
@@ -181,12 +181,11 @@ class Build:
         return frozenset(name for name in (found if isinstance(found, list) else ()) if isinstance(name, str))
 
     def histories(self) -> dict[str, list[str]] | None:
-        """The digests of the ModelReplicas that runs planned for each workload cluster; None for a build of a version
-        without them."""
+        """The digests of the planned ModelReplicas of each inference cluster; None for a build without digests."""
         return histories(self.plan)
 
     def replicas(self) -> dict[str, list[Object]]:
-        """The ModelReplicas of each workload cluster."""
+        """The ModelReplicas of each inference cluster."""
         return replicas_of(self._of("control", kind="ModelReplica"))
 
     def clusters(self) -> frozenset[str]:
@@ -205,13 +204,13 @@ def _has_any(labels: Mapping[str, Any], entries: Iterable[tuple[tuple[str, str],
 
 
 def histories(plan: Mapping[str, Any]) -> dict[str, list[str]] | None:
-    """Return the digests of ModelReplicas by workload cluster that a plan has; None for one without them."""
-    found = plan.get("replicaDigests")
-    if not isinstance(found, dict):
+    """Return the digests of ModelReplicas in a plan, by inference cluster; None for a plan without digests."""
+    digests_by_cluster = plan.get("replicaDigests")
+    if not isinstance(digests_by_cluster, dict):
         return None
     return {
-        name: [each for each in digests if isinstance(each, str)]
-        for name, digests in found.items()
+        name: [digest for digest in digests if isinstance(digest, str)]
+        for name, digests in digests_by_cluster.items()
         if isinstance(digests, list)
     }
 

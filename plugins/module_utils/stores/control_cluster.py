@@ -78,8 +78,8 @@ class ControlCluster:
         return self.applied(ref) is None and built(ref) is None and any(map(_is_published, self._resources))
 
     def published(self, loaded: Loaded, built: Callable[[Ref], Object | None]) -> list[Object]:
-        """The copies of manifests that belong on the control cluster (see `published_copies`). `built` returns a copy
-        in the build folder."""
+        """The manifest copies for the control cluster (see `published_copies`). `built` returns the copy in the build
+        directory."""
         return published_copies(loaded, [_as_written(value, built(_ref(value))) for value in self._resources])
 
     def replicas(self, ref: Ref) -> int | None:
@@ -321,7 +321,7 @@ def _source(value: Object) -> Source:
 
 
 def _as_written(value: Object, built: Object | None) -> Object:
-    """Return what the build folder has of an object on the control cluster, if the API server only added to it."""
+    """Return the object in the build directory if the object on the control cluster only adds to it."""
     return built if built is not None and has_all_of(value, built) else value
 
 

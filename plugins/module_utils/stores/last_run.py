@@ -42,7 +42,7 @@ class State:
     they were `applied` to the control cluster, if it is not known that it `lacks` them.
 
     `objects` is how many the fleet has by workload cluster, "" for the control cluster. `home`: see `Settings`.
-    `routed` are its ModelRoutes. `history`: digests of the ModelReplicas that runs planned for each workload cluster
+    `routed` are its ModelRoutes. `history`: digests of the planned ModelReplicas of each inference cluster
     (`core/planning/recovery.py`)."""
 
     existing: Sequence[api.Resource]
@@ -57,8 +57,8 @@ class State:
 
     @property
     def place(self) -> str:
-        """Return the place of the state, for people."""
-        return "the build folder" if self.home == "folder" else "the control cluster"
+        """Return the location of the state, for messages."""
+        return "the build directory" if self.home == "folder" else "the control cluster"
 
 
 def refuse_partial_fleet(state: State, kinds: Collection[str]) -> None:
@@ -118,7 +118,7 @@ class _Reader:
         head, __, rest = text.partition(_METADATA)
         metadata, __, spec = rest.partition(_SPEC)
         before, has_engines, after = spec.partition(_ENGINES)
-        # Lists and texts of engines are in deeper columns, or begin with a dash.
+        # Lists and texts of engines are indented deeper, or start with a dash.
         next_key = _NEXT_KEY.search(after)
         end = next_key.start() if next_key else len(after)
         engines, others = after[:end], after[end:]
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _is_list_of_engines(tail: str) -> bool:
-    """Return whether the text behind the key of the engines is their list."""
+    """Return whether the text after the engines key contains only the engine list."""
     return list(_mapping("spec", f"{_ENGINES[1:]}{tail}").get("spec", ())) == ["engines"]
 
 

@@ -139,15 +139,15 @@ class Outcomes:
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
-    """Return the objects that changed on a cluster, each as it changed first; one that was removed and created again
-    changed. Statuses are no objects."""
+    """Return the objects that changed on a cluster, by their first change. An object that was removed and created again
+    counts as changed. Statuses do not count."""
     first: dict[Key, str] = {}
     for outcome in applied:
         for result in outcome.results:
             if result.action in _COUNTED and not result.subresource:
                 kind = _COUNTED[result.action]
-                before = first.setdefault(result.key, kind)
-                if (before, kind) == ("removed", "created"):
+                earlier = first.setdefault(result.key, kind)
+                if (earlier, kind) == ("removed", "created"):
                     first[result.key] = "changed"
     return counted(cluster, Counter(first.values()))
 
@@ -159,8 +159,8 @@ def is_failed(outcome: Outcome) -> bool:
 
 @dataclass(frozen=True)
 class _Desired:
-    """Desired state of one cluster: what it should have, with the Secrets that are copied there; statuses; notes of the
-    inventory, None for those that it has."""
+    """Desired state of one cluster: objects, copied Secrets, statuses, and notes of the inventory. `notes`: None to
+    keep the current notes."""
 
     state: DesiredState = field(default_factory=DesiredState)
     copies: Copies = field(default_factory=Copies)
@@ -495,7 +495,7 @@ def _on_cluster(
 
 
 def _replica_notes(state: DesiredState) -> Notes | None:
-    """Return the notes of the inventory of a workload cluster: the ModelReplicas that are applied."""
+    """Return the inventory notes of an inference cluster: the applied ModelReplicas."""
     if not state.history:
         return None if state.history is None else {}
     return {REPLICAS_NOTE: {"digest": state.history[-1], "replicas": list(state.replicas)}}

@@ -67,9 +67,9 @@ class Settings:
 @dataclass
 class Run:
     """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
-    `sizes`: what became of the sizes of pools. `decision`: what was, or in check mode would be, published. `refused`:
-    the findings for which the run stopped before it changed more. `outdated`: the number of builds from before the lock
-    of the fleet was held, when another run may have been at work."""
+    `sizes`: results of resized node pools. `decision`: the published decision; in check mode, the decision to publish.
+    `refused`: findings that stopped the run before further changes. `outdated`: number of builds before the run
+    acquired the fleet's lock, because another run might have changed the fleet."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def current_builds(self) -> Sequence[build.Outcome]:
-        """Return the builds of what this run found and did, at least one."""
+        """Return the builds after the run acquired the lock, at least one build."""
         return self.builds[self.outdated :] or self.builds
 
 
@@ -108,8 +108,8 @@ def run(settings: Settings, done: Run) -> None:
 def object_changes(settings: Settings, done: Run) -> list[ObjectChanges]:
     """Return the objects that a run changed on each cluster, or in check mode would change.
 
-    Of clusters that it does not apply to, they are those of the build folder; none where others apply to them. With the
-    state `planned` they are those of the comparison with the clusters, as far as these could be compared."""
+    For clusters outside the run, the changes are the changes of the build directory; none if other jobs apply them.
+    With the state `planned`, the changes result from a comparison with reachable clusters."""
     decides = settings.state == "decided"
     found = {} if decides else {each.cluster: each for each in changes_in_build(_files(done.builds))}
     applying = settings.applying if decides or settings.state == "applied" else None
@@ -177,7 +177,7 @@ class _Work:
             self._done.applied.append(compared)
             self._done.sizes.resized += resizes
             return
-        differs = any(isinstance(each, Applied) and each.differs for each in compared.every)
+        differs = any(isinstance(outcome, Applied) and outcome.differs for outcome in compared.every)
         if differs or resizes or is_new:
             # There is something to wait for where something is applied, or nodes start.
             starts = any(each.after > each.before for each in resizes)
@@ -188,9 +188,9 @@ class _Work:
                     self._rounds(locked, self._settings.wait if differs or starts else 0.0)
 
     def _compare(self, applying: apply.Settings) -> None:
-        """Compare a plan with the clusters: objects that others deleted or changed are in no file of a build."""
+        """Compare a plan with the clusters, because a build does not show objects that other managers changed."""
         done = self._done
-        # A control cluster that cannot be compared leaves what the files have.
+        # Without the control cluster, the changes of the build directory remain.
         with contextlib.suppress(ControlClusterError):
             done.compared = self._apply(applying, self._reached(applying), check_mode=True)
         done.builds[-1] = replace(done.builds[-1], objects=tuple(object_changes(self._settings, done)))
@@ -207,12 +207,12 @@ class _Work:
         # Of clusters, what is of an earlier round is of no comparison.
         done.clusters.clear()
         done.outdated = len(done.builds) if applying.control else 0
-        number, left = 0, self._settings.rounds
-        while left > 0:
+        number, remaining_rounds = 0, self._settings.rounds
+        while remaining_rounds > 0:
             self._observe()
             self._build()
-            # Each step of a rollout takes rounds of its own, and ends: it replaces old replicas.
-            left -= 0 if self._rolls_out() else 1
+            # Rollout steps do not count as rounds. A rollout ends because each step replaces old replicas.
+            remaining_rounds -= 0 if self._has_new_step() else 1
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
             routing = min(wait, _ROUTING_SECONDS)
@@ -227,8 +227,8 @@ class _Work:
             if not any(outcomes.changed for outcomes in last):
                 return
 
-    def _rolls_out(self) -> bool:
-        """Return whether the last build takes a step of a rollout that no earlier build of this run has taken."""
+    def _has_new_step(self) -> bool:
+        """Return whether the last build contains a rollout step that no earlier build of this run contains."""
         steps = {
             (rollout.key, rollout.old, rollout.placed, rollout.updating.updated, tuple(rollout.placing.removed))
             for rollout in self._done.builds[-1].plan.rollouts
@@ -286,7 +286,7 @@ class _Work:
         if self._settings.observe is not None:
             given = replace(given, preview=self._preview)
         if self._done.builds:
-            # The findings of the first build still hold, but outages depend on what serves now.
+            # Only outages must be checked again, because they depend on the serving replicas.
             given = replace(given, refuses=given.refuses & {"outage"}, staged="hold" if given.staged else "")
         with self._step("Plan the fleet"):
             try:

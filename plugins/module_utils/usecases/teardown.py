@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Use case: remove from a build folder the state of clusters that a teardown emptied."""
+"""Use case: remove the state of emptied clusters from a build directory after a teardown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 
 
 def last_plan(folder: str) -> dict[str, Any]:
-    """Return the plan of the last run, empty if the folder has none that can be read."""
+    """Return the plan of the last run, empty if the directory contains no readable plan."""
     with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, PLAN_FILE), encoding="utf-8") as stream:
         plan = json.load(stream)
         return plan if isinstance(plan, dict) else {}
@@ -35,7 +35,7 @@ def last_plan(folder: str) -> dict[str, Any]:
 def forget(
     folder: str, clusters: Collection[str], *, control: bool, lock_timeout: float = 60.0, progress: Progress = unseen
 ) -> bool:
-    """Remove the state of emptied clusters from a build folder, and return whether there was any. Raises StoreError.
+    """Remove the state of emptied clusters from a build directory. Return whether files changed. Raises StoreError.
 
     `control`: the control cluster was emptied too.
     """
@@ -50,26 +50,25 @@ def forget(
 
 
 def remaining(folder: str, files: Mapping[str, str], clusters: Collection[str], *, control: bool) -> dict[str, str]:
-    """Return the files of a build without those of emptied clusters.
+    """Return the files of a build without the files of emptied clusters.
 
-    The replicas of these clusters leave the state, so that the next plan places them as new ones. The state of other
-    clusters stays. A build without any state left has no file.
+    The next plan places the replicas of emptied clusters again. The state of other clusters is unchanged. A build
+    without remaining state has no files.
     """
     labels = set(map(label_value, clusters))
-    gone = {
+    removed = {
         object_path("control", api.wire(resource))
         for resource in last_run.existing(folder, files)
         if text(api.wire(resource), "metadata", "labels", CLUSTER_LABEL) in labels
     }
-    dropped = set(clusters)
-    for cluster, own in cluster_files(files).items():
-        if cluster in dropped:
-            gone.update(own)
-    left = {name: content for name, content in files.items() if name not in gone}
-    state = state_files(left)
+    for cluster, names in cluster_files(files).items():
+        if cluster in clusters:
+            removed.update(names)
+    remainder = {name: content for name, content in files.items() if name not in removed}
+    state = state_files(remainder)
     if control:
-        left = {name: content for name, content in left.items() if name in state or not _is_of_control(name)}
-    return left if state or cluster_files(left) else {}
+        remainder = {name: text for name, text in remainder.items() if name in state or not _is_of_control(name)}
+    return remainder if state or cluster_files(remainder) else {}
 
 
 def _is_of_control(name: str) -> bool:

@@ -122,7 +122,7 @@ def test_a_certificate_that_is_there_with_the_same_key_is_used_as_it_is(place: P
     namespace = thing("v1", "Namespace", place.namespace)
     for _ in range(2):
         found = only(place.apply([namespace, certificate(tls_crt="certificate", tls_key="key")]), "Secret")
-        assert (found.action, found.message) == ("unchanged", "it was there before, is used as it is, and stays")
+        assert (found.action, found.message) == ("unchanged", "it already exists and is used without changes")
     other = only(place.apply([namespace, certificate(tls_crt="certificate", tls_key="another key")]), "Secret")
     assert other.action == "failed"
     assert "is not ours" in other.message

@@ -24,9 +24,9 @@ from ansible_collections.modelplane.fleet.tests.unit.kube.routing import (
     write,
 )
 
-WAITED = "gateways to follow the routes of 1 namespace"
+WAITED = "gateways to program the routes in 1 namespace"
 NOT_ACCEPTED = (
-    "it is not applied, as the cluster gateway has not accepted the detour that its requests take: see the conditions "
+    "not applied because the cluster gateway has not accepted its overflow route. Check the conditions "
     "of the HTTPRoute of AIGatewayRoute {}/behind, and run again"
 )
 
@@ -93,7 +93,7 @@ def test_a_detour_that_failed_is_not_waited_for(ai_routed: Place) -> None:
     place.plane.objects.apply(others)
     progress, waited = following(lambda: None)
     found = messages(place.apply([namespace(place), way(place, "web"), web(place, "web")], progress=progress))
-    message = "it is not applied without the detour that its requests take, which failed: "
+    message = "not applied because its overflow route failed: "
     assert found["web"] == ("failed", f"{message}AIGatewayRoute {place.namespace}/behind")
     assert waited == []
     place.plane.objects.delete(others["apiVersion"], others["kind"], "behind", place.namespace)
@@ -137,7 +137,7 @@ def test_the_detours_of_all_namespaces_are_waited_for_together(ai_routed: Place)
         [each for name in names for each in of(name, way(place, "web"), web(place, "web"))], progress=progress
     )
     assert not applied.failed
-    assert [each for each in waited if each != "asked"] == ["gateways to follow the routes of 3 namespaces"]
+    assert [each for each in waited if each != "asked"] == ["gateways to program the routes in 3 namespaces"]
     place.apply([])
 
 
@@ -146,7 +146,7 @@ def ways(place: Place, *endpoints: str) -> list[dict[str, object]]:
 
 
 def test_a_detour_stays_until_no_route_leads_there(ai_routed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else requests get 503 in between. The detours of other endpoints do not change for it."""
+    """Overflow routes to other endpoints are unchanged, so that no request is rejected with 503."""
     place = ai_routed
     place.apply([namespace(place), *ways(place, "old", "both"), web(place, "old", "both")])
     accept(place, "behind-old", "behind-both")
@@ -155,7 +155,7 @@ def test_a_detour_stays_until_no_route_leads_there(ai_routed: Place, monkeypatch
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = messages(place.apply(desired))
     assert found["web"] == ("failed", NOT_ACCEPTED.format(place.namespace).replace("/behind", "/behind-new"))
-    until = "kept until the routes and policies of its namespace can be applied"
+    until = "kept until the routes and policies in its namespace are applied"
     assert (found["behind-old"], found["behind-both"][0]) == (("skipped", until), "unchanged")
     monkeypatch.undo()
     steps = []

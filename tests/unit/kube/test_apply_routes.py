@@ -68,9 +68,7 @@ def test_a_route_is_not_open_while_what_guards_it_fails(routed: Place, target: O
         if not check_mode:
             assert (only(applied, "Policy").action, only(applied, "HTTPRoute").action) == ("failed", "failed")
             guard = f"Policy {namespace}/keys"
-            assert (
-                only(applied, "HTTPRoute").message == f"it is not applied without what guards it, which failed: {guard}"
-            )
+            assert only(applied, "HTTPRoute").message == f"not applied because its policy failed: {guard}"
         assert place.get(route(place)) is None
     assert not place.apply([*objects, right, route(place)]).failed
     # It is there as it was, and still guards the route.
@@ -142,7 +140,7 @@ def test_a_backend_is_deleted_once_the_gateway_follows_the_route(routed: Place) 
 
     progress, waited = following(follow)
     applied = place.apply([namespace, next_one, route(place, "next")], progress=progress)
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert waited[:2] == ["gateways to program the routes in 1 namespace", "asked"]
     assert (actions(applied)["Service/web"], place.get(web)) == ("deleted", None)
 
 
@@ -155,7 +153,7 @@ def test_a_gateway_that_does_not_follow_is_waited_for_once(ai_routed: Place, mon
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     progress, waited = following(lambda: None)
     applied = place.apply([namespace, service("next", place.namespace), route(place, "next")], progress=progress)
-    assert waited == ["gateways to follow the routes of 1 namespace"]
+    assert waited == ["gateways to program the routes in 1 namespace"]
     assert (actions(applied)["AIGatewayRoute/web"], actions(applied)["Service/web"]) == ("skipped", "skipped")
 
 
@@ -172,7 +170,7 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     monkeypatch.setattr(applying, "FOLLOW_SECONDS", 0.0)
     found = place.apply([namespace, ai_route(place, "before")])
     kept = only(found, "ConfigMap")
-    assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+    assert (kept.action, kept.message) == ("skipped", "kept until gateways have programmed the routes in its namespace")
     place.apply([namespace, settings, ai_route(place, "between")])
     monkeypatch.undo()
 
@@ -185,7 +183,7 @@ def test_a_route_changes_back_once_the_ai_gateway_follows_its_change(
     progress, waited = following(follow)
     applied = place.apply([namespace, ai_route(place, "before")], progress=progress)
     assert followed == [["between"], ["before"]]
-    assert waited[:2] == ["gateways to follow the routes of 1 namespace", "asked"]
+    assert waited[:2] == ["gateways to program the routes in 1 namespace", "asked"]
     assert actions(applied)["ConfigMap/settings"] == "deleted"
 
 
@@ -201,7 +199,10 @@ def test_a_backend_stays_for_the_next_run_where_the_gateway_does_not_follow(
     for _ in range(2):
         results = place.apply(desired).results
         kept = next(found for found in results if (found.kind, found.name) == ("Service", "web"))
-        assert (kept.action, kept.message) == ("skipped", "kept until gateways follow the routes of its namespace")
+        assert (kept.action, kept.message) == (
+            "skipped",
+            "kept until gateways have programmed the routes in its namespace",
+        )
     report(place)
     assert actions(place.apply(desired))["Service/web"] == "deleted"
 
@@ -218,7 +219,7 @@ def test_routes_that_no_controller_knows_are_not_waited_for(routed: Place) -> No
 def waits_for(
     place: Place, gone: Object, routes: list[Object], removed: list[str], seconds: float, progress: Progress = unseen
 ) -> bool:
-    """Wait until gateways follow routes, and return whether they do not, so that an object must not be deleted."""
+    """Wait for gateways, and return whether they have not programmed the routes, so that an object must be kept."""
     condition = Unreferenced(
         place.namespace,
         targets=frozenset({(gone["kind"], gone["metadata"]["name"])}),
@@ -371,7 +372,7 @@ def test_what_guards_a_route_stays_while_the_route_or_what_it_leads_to_cannot_be
         applied = place.apply([])
     assert only(applied, kind).action == "failed"
     kept = [found for found in applied.results if found.kind == "Policy"]
-    message = "kept until the routes that policies of its namespace guard are gone"
+    message = "kept until the routes that use policies in its namespace are deleted"
     assert [(found.action, found.message) for found in kept] == [("skipped", message)] * 2
     assert actions(applied)[f"Namespace/{place.namespace}"] == "skipped"
 
@@ -392,16 +393,16 @@ def test_a_limit_counts_until_the_gateway_follows_the_route_that_is_counted_else
     wrong = ai_route(place, "detour")
     wrong["metadata"]["annotations"] = {"no key": ""}
     until = {
-        "failed": (wrong, "the routes and policies of its namespace can be applied"),
-        "updated": (ai_route(place, "detour"), "gateways follow the routes of its namespace"),
-        "unchanged": (ai_route(place, "detour"), "gateways follow the routes of its namespace"),
+        "failed": (wrong, "the routes and policies in its namespace are applied"),
+        "updated": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
+        "unchanged": (ai_route(place, "detour"), "gateways have programmed the routes in its namespace"),
     }
     for action, (changed, what) in until.items():
         applied = place.apply([namespace, limits(place, "Hour", "Minute", requests=6), changed])
         assert only(applied, "AIGatewayRoute").action == action
         kept = only(applied, "BackendTrafficPolicy")
         assert kept.action == ("updated" if action == "failed" else "skipped")
-        assert kept.message == f"its limits of before count until {what}"
+        assert kept.message == f"its previous limits apply until {what}"
         # What is new counts at once.
         assert limited(place) == ["5 per Day", "6 per Hour", "6 per Minute"]
     write(place, "detour")

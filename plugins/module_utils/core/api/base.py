@@ -220,7 +220,7 @@ def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
 
 
 def whole_numbers_as_text(value: Any) -> Any:
-    """Return an object in which each whole number is text, for models with only `IntOrString` fields."""
+    """Return an object whose whole numbers are converted to text. For models with only `IntOrString` fields."""
     if not isinstance(value, dict):
         return value
     return {

@@ -350,7 +350,7 @@ _NONE = ("0", "0%")
 
 
 class Rollout(Model):
-    """Pace at which an edit replaces the replicas of the deployment, counted over the whole fleet."""
+    """Pace of a rollout. All fields count the replicas of the deployment on all clusters."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -359,8 +359,8 @@ class Rollout(Model):
             cel="!has(self.maxUnavailable) || !has(self.maxSurge) || "
             "!(string(self.maxUnavailable) in ['0', '0%'] && string(self.maxSurge) in ['0', '0%'])",
             check=lambda rollout: rollout.max_unavailable not in _NONE or rollout.max_surge not in _NONE,
-            hint="Set maxSurge: 1 to start a new replica before an old one stops, or maxUnavailable: 1 to replace "
-            "replicas in place",
+            hint="Set maxSurge: 1 to start each new replica before an old replica stops, or maxUnavailable: 1 to "
+            "restart replicas in place",
             schema={
                 "if": {
                     "required": ["maxUnavailable", "maxSurge"],
@@ -375,15 +375,15 @@ class Rollout(Model):
         default=None,
         max_length=4,
         pattern=_BOUND,
-        description="Maximum number of replicas that might not serve during a rollout, as a number or as a percentage "
-        "of spec.replicas, rounded down. Defaults to 25%, but at least 1.",
+        description="Maximum number of replicas that might not serve during a rollout: a number, or a percentage of "
+        "spec.replicas, rounded down. Defaults to 25%, but at least 1.",
     )
     max_surge: ReplicaBound | None = Field(
         default=None,
         max_length=4,
         pattern=_BOUND,
-        description="Maximum number of replicas above spec.replicas during a rollout, as a number or as a percentage "
-        "of spec.replicas, rounded up. Surge replicas need free devices. Defaults to 25%.",
+        description="Maximum number of replicas above spec.replicas during a rollout: a number, or a percentage of "
+        "spec.replicas, rounded up. Surge replicas require free devices. Defaults to 25%.",
     )
 
     @model_validator(mode="before")
@@ -392,8 +392,8 @@ class Rollout(Model):
         return whole_numbers_as_text(value)
 
     def unavailable(self, replicas: int) -> int:
-        """Return maxUnavailable as a number of replicas. Kubernetes computes it the same way: two bounds of 0 would
-        stop every rollout, so maxUnavailable is then at least 1."""
+        """Return maxUnavailable as a number of replicas. If both bounds round to 0, maxUnavailable is 1, as in
+        Kubernetes, because no rollout could proceed otherwise."""
         bound = max(1, replicas // 4) if self.max_unavailable is None else _replicas_of(self.max_unavailable, replicas)
         return bound or int(self.surge(replicas) == 0)
 
@@ -428,7 +428,7 @@ class ModelDeploymentSpec(Spec):
         "`modelplane.ai/priority`. Absent is Never.",
     )
     rollout: Rollout | None = Field(
-        default=None, description="Pace of rollouts. If unset, the defaults of its fields apply."
+        default=None, description="Pace of rollouts. If unset, the defaults of the fields apply."
     )
     template: ReplicaTemplate = Field(description="What each replica is made from.")
     cost: CostLimits | None = Field(
@@ -440,15 +440,18 @@ class ReplicaCounts(Model):
     """Numbers of replicas."""
 
     total: int | None = Field(
-        default=None, description="Replicas that exist: those with a place, and those that stay until others serve."
+        default=None,
+        description="Number of existing replicas, including replicas that remain until their replacements serve.",
     )
-    ready: int | None = Field(default=None, description="Of those, the ones that serve.")
+    ready: int | None = Field(default=None, description="Number of serving replicas.")
     updated: int | None = Field(
         default=None,
-        description="Of those, the ones of the current revision. If unset, every replica has the current revision.",
+        description="Number of replicas with the current revision. If unset, all replicas have the current revision.",
     )
     leaving: int | None = Field(
-        default=None, description="Of those, the ones without a place. If unset, every replica has a place."
+        default=None,
+        description="Number of replicas that are removed when their replacements serve. If unset, no replica is "
+        "removed.",
     )
 
 
@@ -469,9 +472,9 @@ class ModelDeployment(Resource):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("md",)
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("DESIRED", ".spec.replicas", "integer"),
-        Column("PLACED", ".status.replicas.total", "integer", "Replicas that exist."),
+        Column("PLACED", ".status.replicas.total", "integer", "Existing replicas."),
         Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
-        Column("UPDATED", ".status.replicas.updated", "integer", "During a rollout, replicas of the current revision."),
+        Column("UPDATED", ".status.replicas.updated", "integer", "Replicas that a rollout has updated."),
     )
     SCALE: ClassVar[tuple[str, str, str] | None] = (".spec.replicas", ".status.replicas.total", ".status.selector")
 

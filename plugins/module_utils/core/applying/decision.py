@@ -97,9 +97,8 @@ class DesiredState:
 
     `secret_copies` are entries of a plan: Secrets, named and not contained. `held`: labels (name and value) of objects
     that stay as they are. `is_blocked`: what is new serves only once preempted replicas have left, which they do when
-    others serve elsewhere, so that nothing is waited for. `replicas` are the ModelReplicas from which the objects were
-    composed, `history` the digests of those that runs planned, the newest last (`core/planning/recovery.py`); None if
-    the build does not have them.
+    others serve elsewhere, so that nothing is waited for. `replicas`: the ModelReplicas of the objects. `history`:
+    digests of planned ModelReplicas, newest last, None if the build has no digests (`core/planning/recovery.py`).
     """
 
     objects: Sequence[Object] = ()
@@ -153,8 +152,8 @@ def unpacked(entry: Entry, parts: Iterable[bytes], kinds: Iterable[tuple[str, st
         tuple(secret_copies),
         frozenset(map(_labels, held)),
         is_blocked=value.get("blocked") is True,
-        replicas=tuple(each for each in _list(value, "replicas") if isinstance(each, dict)),
-        history=[each for each in history if isinstance(each, str)] if isinstance(history, list) else None,
+        replicas=tuple(replica for replica in _list(value, "replicas") if isinstance(replica, dict)),
+        history=[digest for digest in history if isinstance(digest, str)] if isinstance(history, list) else None,
     )
 
 

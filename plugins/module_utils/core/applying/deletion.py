@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Objects that are being deleted, for messages: since when, and what holds them."""
+"""Terminating objects: age and finalizers, for messages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 USUAL_SECONDS = 60.0
-"""Seconds that a deletion may take."""
+"""Maximum duration of a normal deletion in seconds."""
 
 _TERMINATING = "Terminating"
-# Conditions of namespaces that name what is left in them (NamespaceContentRemaining, NamespaceFinalizersRemaining,
-# NamespaceDeletionContentFailure ...).
+# Suffixes of namespace conditions that list remaining objects, such as NamespaceContentRemaining,
+# NamespaceFinalizersRemaining and NamespaceDeletionContentFailure.
 _NAMESPACE_ENDINGS = ("Remaining", "Failure")
 
 
@@ -24,17 +24,17 @@ def is_being_deleted(live: Object | None) -> bool:
 
 
 def is_stuck(live: Object | None, now: datetime) -> bool:
-    """Return whether an object is being deleted for longer than that usually takes."""
+    """Return whether an object has been terminating for longer than a normal deletion."""
     seconds = _seconds(text(live, "metadata", "deletionTimestamp"), now)
     return is_being_deleted(live) and (seconds is None or seconds > USUAL_SECONDS)
 
 
 def deletion(live: Object, now: datetime) -> str:
-    """Return since when an object is being deleted, with its finalizers and the conditions that explain it."""
+    """Return the age of a deletion, with the finalizers and the conditions that explain it, as text."""
     since = text(live, "metadata", "deletionTimestamp")
     age = _age(since, now)
     metadata, spec = fields(live, "metadata"), fields(live, "spec")
-    finalizers = [str(each) for each in (*(metadata.get("finalizers") or ()), *(spec.get("finalizers") or ()))]
+    finalizers = [str(name) for name in (*(metadata.get("finalizers") or ()), *(spec.get("finalizers") or ()))]
     reasons = [
         cut(text(entry, "message"))
         for entry in entries(live, "status", "conditions")
@@ -42,9 +42,9 @@ def deletion(live: Object, now: datetime) -> str:
         and (entry.get("type") == _TERMINATING or str(entry.get("type")).endswith(_NAMESPACE_ENDINGS))
         and text(entry, "message")
     ]
-    because = "; ".join(reasons)
-    held = f"finalizers: {', '.join(finalizers)}" if finalizers else "no finalizers"
-    return f"is being deleted since {since}{f' ({age})' if age else ''}, {held}{f': {because}' if because else ''}"
+    reason = "; ".join(reasons)
+    holders = f"finalizers: {', '.join(finalizers)}" if finalizers else "no finalizers"
+    return f"has been terminating since {since}{f' ({age})' if age else ''}, {holders}{f': {reason}' if reason else ''}"
 
 
 def _seconds(since: str, now: datetime) -> int | None:

@@ -8,9 +8,9 @@ object; both are empty until the object was applied, and always for Secrets, who
 that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
 two versions are never mixed.
 
-An inventory also has notes: lines `["note", name, chunk]`, whose chunks are a compressed JSON value. The note
-`replicas` of a workload cluster has the ModelReplicas that were applied there, the note `known` of the control cluster
-the digests of the ModelReplicas that runs planned for each workload cluster (`core/planning/recovery.py`).
+An inventory also contains notes: lines `["note", name, chunk]`, whose chunks form a compressed JSON value. On an
+inference cluster, the note `replicas` contains the applied ModelReplicas. On the control cluster, the note `known`
+contains the digests of the planned ModelReplicas of each inference cluster (`core/planning/recovery.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.man
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 RECORD_LABEL = "modelplane.ai/record"
-"""Label of the ConfigMaps of inventories: their scope."""
+"""Label of inventory ConfigMaps. The value is the scope of the inventory."""
 _FORMAT = "modelplane.fleet/record/1"
 PART_BYTES = 900 * 1024
 """Maximum size of a part: a ConfigMap is limited to 1 MiB, including managedFields and labels."""
@@ -60,7 +60,7 @@ class Entry:
 
 Inventory = Mapping[Key, Entry]
 Notes = Mapping[str, Any]
-"""JSON values by name."""
+"""JSON values of notes by name."""
 
 REPLICAS_NOTE = "replicas"
 KNOWN_NOTE = "known"
@@ -101,7 +101,7 @@ def to_parts(inventory: Inventory, limit: int = PART_BYTES, notes: Notes | None 
 
 
 def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
-    """Return the inventory and the notes in all parts, given in any order. Raises InventoryError."""
+    """Return the inventory and the notes of all parts, in any order. Raises InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
     for part in texts:
@@ -117,8 +117,8 @@ def of_parts(texts: Iterable[str]) -> tuple[dict[Key, Entry], dict[str, Any]]:
             raise InventoryError(f"it has {len(bodies)} of {count} parts")
         if digest(lines) != whole:
             raise InventoryError("it was changed by another manager")
-        noted = [line for line in lines if line.startswith(_NOTE_START)]
-        return dict(map(_entry, lines[len(noted) :])), _notes(noted)
+        note_lines = [line for line in lines if line.startswith(_NOTE_START)]
+        return dict(map(_entry, lines[len(note_lines) :])), _notes(note_lines)
     return {}, {}
 
 
@@ -129,12 +129,12 @@ def _note_lines(name: str, value: Any) -> list[str]:
 
 
 def _notes(lines: Iterable[str]) -> dict[str, Any]:
-    """Return the notes in lines of an inventory whose digest was checked. Raises InventoryError."""
+    """Return the notes of an inventory with a valid digest. Raises InventoryError."""
     chunks: dict[str, str] = {}
     for line in lines:
         fields = _loaded(line)
         if len(fields) != 3 or not all(isinstance(value, str) for value in fields):
-            raise InventoryError("it has a line that is not a note")
+            raise InventoryError("it contains an invalid note line")
         chunks[fields[1]] = chunks.get(fields[1], "") + fields[2]
     return {name: _note(data) for name, data in chunks.items()}
 
@@ -149,7 +149,7 @@ def _note(data: str) -> Any:
 
 
 def _unreadable() -> NoReturn:
-    raise InventoryError("it has a note that cannot be read")
+    raise InventoryError("it contains an unreadable note")
 
 
 def readable_entries(part: str) -> dict[Key, Entry]:

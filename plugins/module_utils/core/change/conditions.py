@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conditions for which steps wait."""
+"""Wait conditions of steps."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Condition:
     """Condition on the state of a server."""
 
     is_checked: ClassVar[bool] = False
-    """The condition is read once and not waited for, so check mode reads it as well."""
+    """The condition is checked only once, without waiting, also in check mode."""
 
     @property
     def subject(self) -> str:
-        """Return the object that the condition is about, for messages."""
+        """Return the object of the condition, for messages."""
         return ""
 
 
 @dataclass(frozen=True)
 class Established(Condition):
-    """The API server serves the kinds of CustomResourceDefinitions. A server that does not yet stops nothing."""
+    """The API server serves the kinds of CustomResourceDefinitions. Steps run even if the condition does not hold."""
 
     definitions: tuple[Key, ...]
 
@@ -38,36 +38,36 @@ class Established(Condition):
 
 @dataclass(frozen=True)
 class Empty(Condition):
-    """A namespace has no objects but those of the fleet that the run deleted."""
+    """A namespace contains no objects other than the fleet's objects that the run deleted."""
 
     is_checked = True
     namespace: str
 
     def __str__(self) -> str:
-        return f"namespace {self.namespace} has no objects of other owners"
+        return f"namespace {self.namespace} contains only objects of the fleet"
 
 
 @dataclass(frozen=True)
 class Unused(Condition):
-    """There is no object of the kinds of CustomResourceDefinitions."""
+    """No custom resources of CustomResourceDefinitions exist."""
 
     is_checked = True
     definitions: tuple[Object, ...]
 
     def __str__(self) -> str:
-        return "there is no object of the kinds of the fleet"
+        return "no custom resources of the fleet exist"
 
 
 @dataclass(frozen=True)
 class Released(Condition):
-    """No other inventory has an object."""
+    """No other inventory contains an object."""
 
     is_checked = True
     key: Key
     owner: str
 
     def __str__(self) -> str:
-        return f"{self.owner} no longer has {self.key}"
+        return f"{self.owner} no longer owns {self.key}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class RouteCondition(Condition):
     """Condition on the HTTPRoutes of a namespace."""
 
     settles: ClassVar[bool] = True
-    """Proxies get time for the change after the controller of their gateway has reported it."""
+    """After the gateway controller reports the change, the executor waits a moment for the proxies."""
     namespace: str
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
@@ -83,36 +83,36 @@ class RouteCondition(Condition):
         raise NotImplementedError
 
     def is_enough(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the steps that wait can run when the time is over."""
+        """Return whether the waiting steps can run after a timeout."""
         return self.is_met(http_routes)
 
 
 @dataclass(frozen=True)
 class Rewritten(RouteCondition):
-    """The AI gateway has written the HTTPRoutes of AIGatewayRoutes as these are before they change.
+    """The AI gateway has written the HTTPRoutes of the live AIGatewayRoutes, before the AIGatewayRoutes change.
 
-    If a change takes back an earlier one, an HTTPRoute from before both equals the HTTPRoute after both, and the AI
-    gateway may still write the one in between."""
+    If a change reverts an earlier change, the HTTPRoute before both changes equals the HTTPRoute after both changes,
+    and the AI gateway might still write the intermediate HTTPRoute."""
 
     settles = False
     live: tuple[Object, ...]
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether no HTTPRoute is still to be written."""
+        """Return whether the AI gateway has written all HTTPRoutes."""
         return not any(map(is_unwritten(self.live), http_routes))
 
     def __str__(self) -> str:
-        return f"the AI gateway has written the earlier changes of routes in namespace {self.namespace}"
+        return f"the AI gateway has applied earlier route changes in namespace {self.namespace}"
 
 
 @dataclass(frozen=True)
 class Accepted(RouteCondition):
-    """The gateways of a route have accepted it with everything that it refers to."""
+    """The gateways of a route have accepted the route and all objects that it references."""
 
     route: Object
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the gateways have accepted the route as it is now."""
+        """Return whether the gateways have accepted the current route."""
         to_write = is_unwritten([self.route])
         return any(
             Key.of(route).name == Key.of(self.route).name and routes.is_accepted(route) and not to_write(route)
@@ -130,65 +130,65 @@ class Accepted(RouteCondition):
 
 @dataclass(frozen=True)
 class Programmed(RouteCondition):
-    """Gateways route by these routes as they are now."""
+    """Gateways have programmed the current version of these routes."""
 
     routes: tuple[Object, ...]
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether no gateway is behind."""
+        """Return whether all gateways have programmed the routes."""
         names, to_write = {Key.of(route).name for route in self.routes}, is_unwritten(self.routes)
-        known = (route for route in http_routes if Key.of(route).name in names)
-        return not any(to_write(route) or routes.is_behind(route) for route in known)
+        generated = (route for route in http_routes if Key.of(route).name in names)
+        return not any(to_write(route) or routes.is_behind(route) for route in generated)
 
     def __str__(self) -> str:
-        return f"gateways follow the routes of namespace {self.namespace}"
+        return f"gateways have programmed the routes in namespace {self.namespace}"
 
 
 @dataclass(frozen=True)
 class Unreferenced(RouteCondition):
-    """Gateways send nothing to objects that are about to be deleted, and no longer have deleted routes.
+    """Gateways send no requests to objects that will be deleted, and no longer contain deleted routes.
 
-    An HTTPRoute leads to such an object while it refers to it, while the AI gateway has yet to write it, and until the
-    gateway's controller has processed it. The HTTPRoute of a deleted route leads nowhere once its backends are deleted,
-    so it is waited for and keeps nothing."""
+    An HTTPRoute uses such an object while it references the object, until the AI gateway has rewritten the HTTPRoute,
+    and until the gateway controller has processed it. The HTTPRoute of a deleted route is waited for, but it does not
+    prevent deletions, because it has no backends after the deletion."""
 
     targets: frozenset[tuple[str, str]]
-    """Kinds and names of what is about to be deleted."""
+    """Kinds and names of the objects that will be deleted."""
     routes: frozenset[str]
-    """Names of the routes that stay."""
+    """Names of the remaining routes."""
     removed: frozenset[str]
-    """Names of the routes that were deleted."""
+    """Names of the deleted routes."""
     changed: tuple[Object, ...]
-    """Routes that the AI gateway has to write first."""
+    """Routes that the AI gateway must write first."""
 
     def is_met(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether no request takes an HTTPRoute that it should no longer take."""
+        """Return whether no request uses an outdated HTTPRoute."""
         removed = self.removed - self.routes
         return self.is_enough(http_routes) and not any(Key.of(route).name in removed for route in http_routes)
 
     def is_enough(self, http_routes: Sequence[Object]) -> bool:
-        """Return whether the routes that stay lead to nothing that is about to be deleted."""
+        """Return whether the remaining routes use no object that will be deleted."""
         to_write = is_unwritten(self.changed)
-        known = (route for route in http_routes if Key.of(route).name in self.routes)
+        remaining = (route for route in http_routes if Key.of(route).name in self.routes)
         return not any(
             not routes.references(route).isdisjoint(self.targets) or to_write(route) or routes.is_behind(route)
-            for route in known
+            for route in remaining
         )
 
     def __str__(self) -> str:
-        return f"gateways follow the routes of namespace {self.namespace}"
+        return f"gateways have programmed the routes in namespace {self.namespace}"
 
 
 def is_unwritten(values: Iterable[Object]) -> Callable[[Object], bool]:
-    """Return a predicate: the AI gateway has yet to write an HTTPRoute for one of these AIGatewayRoutes."""
-    written = {
+    """Return a predicate for HTTPRoutes: the AI gateway has not written the HTTPRoute from its AIGatewayRoute yet."""
+    backends_by_route = {
         (Key.of(value).namespace, Key.of(value).name): routes.ai_backends(value)
         for value in values
         if Key.of(value).kind == routes.AI_ROUTE
     }
 
-    def is_one(http_route: Object) -> bool:
+    def has_other_backends(http_route: Object) -> bool:
         backends = {name for kind, name in routes.references(http_route) if kind == "Backend"}
-        return backends != written.get((Key.of(http_route).namespace, Key.of(http_route).name), backends)
+        return backends != backends_by_route.get((Key.of(http_route).namespace, Key.of(http_route).name), backends)
 
-    return is_one
+    return has_other_backends

@@ -1,11 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Difference between the observed and the desired objects of one API server: what to write, and what to delete.
+"""Difference between the observed and the desired objects of one API server: objects to write and to delete.
 
-Nothing is written for an object that is as desired, according to the inventory of the last run: what was desired then
-equals what is desired now, and the fields that our field manager owned in the live object afterwards equal those that
-it owns now. So defaults, other writers' fields and the server's own way of writing a value never matter, and every
-drift of a field of ours does.
+An object is up to date if the inventory of the last run contains the digest of its desired state and the digest of the
+live fields that our field manager owns. The comparison therefore ignores defaults, fields of other field managers and
+normalized values, and detects any drift of our own fields.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SECRET = ("", "Secret")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why a desired object cannot be written, and the object that is there."""
+    """Reason why a desired object cannot be written, with the live object."""
 
     message: str
     before: Object | None = None
@@ -53,25 +52,27 @@ class Observed:
     """Observed state of one API server."""
 
     live: Mapping[Key, Object]
-    """Objects with our label, whether they are desired or not."""
+    """Objects with our label, desired or not."""
     own: Inventory | None = None
-    """Inventory of the last run, None if there is none."""
+    """Inventory of the last run, None without a last run."""
     others: Mapping[Key, str] = field(default_factory=dict)
     """Owners of the objects in other inventories."""
     refusals: Mapping[Key, Refusal] = field(default_factory=dict)
     used: Collection[Key] = frozenset()
-    """Desired objects of other owners that are used as they are."""
+    """Desired objects with another owner, which the fleet uses without changes."""
     namespaces: Sequence[str] = ()
-    """Namespaces of users that do not exist, and that the run creates."""
+    """Missing user namespaces that the run creates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """Objects that a run may delete.
 
-    `prune`: those that are no longer desired. `definitions`: CustomResourceDefinitions too, as all objects of their
-    kinds go with them. `orphans`: without an inventory, those that our field manager has applied. `held`, and all
-    that have every label of an entry of `held_labels`, stay as they are: it is unknown whether they are desired.
+    `prune`: delete objects that are no longer desired.
+    `definitions`: also delete CustomResourceDefinitions, and with them all objects of their kinds.
+    `orphans`: without an inventory, delete objects that our field manager applied.
+    `held`: frozen objects, because it is unknown whether they are desired.
+    `held_labels`: label sets. Objects with all labels of a set are frozen too.
     """
 
     prune: bool = True
@@ -82,26 +83,26 @@ class Scope:
 
 
 def yielding(value: Object, live: Object | None) -> Object:
-    """Return an object as it is applied: without those labels of a prefix (`Rule.keeps_labels`) that a user has set.
+    """Return the object to apply, without labels with the prefix `Rule.keeps_labels` that other managers have set.
 
-    Administrators, and the controller by which OpenShift labels namespaces, know what a cluster has to let in.
+    Administrators and the OpenShift label controller decide the pod security level of a namespace.
     """
     prefix = RULES[rules.row(value)].keeps_labels
     if not prefix or live is None:
         return value
     live_labels, labels = fields(live, "metadata", "labels"), fields(value, "metadata", "labels")
-    held = {key for key in labels_of_others(live, names.FIELD_MANAGER) if key.startswith(prefix)}
-    kept = {key: label for key, label in labels.items() if key not in held or live_labels.get(key) == label}
-    return {**value, "metadata": {**fields(value, "metadata"), "labels": kept}}
+    foreign = {key for key in labels_of_others(live, names.FIELD_MANAGER) if key.startswith(prefix)}
+    merged = {key: label for key, label in labels.items() if key not in foreign or live_labels.get(key) == label}
+    return {**value, "metadata": {**fields(value, "metadata"), "labels": merged}}
 
 
 def entry(desired: Object, live: Object) -> Entry:
-    """Return the entry of the inventory for an object that was applied."""
+    """Return the inventory entry for an applied object."""
     return Entry(text(desired, "apiVersion"), _desired_digest(desired), _owned_digest(live))
 
 
 def _desired_digest(value: Object) -> str:
-    """Return the digest of a desired object. That of a Secret is of the names of its keys."""
+    """Return the digest of a desired object. The digest of a Secret covers only the names of its keys."""
     if text(value, "kind") != "Secret":
         return digest(value)
     return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
@@ -112,38 +113,40 @@ def _owned_digest(live: Object) -> str:
 
 
 def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
-    """Return True if nothing has to be written for an object."""
+    """Return whether an object is up to date."""
     if known is None or known.desired != _desired_digest(value) or is_being_deleted(live):
         return False
     if text(value, "kind") == "Secret":
         labels = fields(value, "metadata", "labels")
         live_labels = fields(live, "metadata", "labels")
-        same = all(live_labels.get(name) == held for name, held in labels.items())
-        return same and fields(live, "data") == fields(value, "data") and owned(live, names.FIELD_MANAGER) is not None
+        has_labels = all(live_labels.get(name) == label for name, label in labels.items())
+        has_data = fields(live, "data") == fields(value, "data")
+        return has_labels and has_data and owned(live, names.FIELD_MANAGER) is not None
     return known.owned == _owned_digest(live)
 
 
 def is_certificate(key: Key) -> bool:
-    """Return whether cert-manager issues a certificate for an object, into a Secret."""
+    """Return whether an object is a Certificate. cert-manager creates a Secret for each Certificate."""
     return (key.group, key.kind) == ("cert-manager.io", "Certificate")
 
 
 def held_keys(live: Mapping[Key, Object], scope: Scope) -> set[Key]:
-    """Return the objects that stay as they are, with the namespaces that they are in, and that of the inventories."""
+    """Return the frozen objects, with their namespaces and the namespace of the inventories."""
 
     def has_held_labels(value: Object) -> bool:
         labels = fields(value, "metadata", "labels")
-        return any(all(labels.get(name) == held for name, held in entry) for entry in scope.held_labels)
+        return any(all(labels.get(name) == label for name, label in entry) for entry in scope.held_labels)
 
-    found = {key for key, value in live.items() if has_held_labels(value)} | scope.held
-    places = {Key("", NAMESPACE, "", key.namespace) for key in found}
-    return found | places | {SYSTEM_KEY} if found else set()
+    keys = {key for key, value in live.items() if has_held_labels(value)} | scope.held
+    namespaces = {Key("", NAMESPACE, "", key.namespace) for key in keys}
+    return keys | namespaces | {SYSTEM_KEY} if keys else set()
 
 
 def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) -> list[Object]:
-    """Return the objects to delete, in order: those with our label that are in our inventory or, without an inventory,
-    that our manager applied and no other inventory has; with certificates, the Secrets that have them."""
-    found = []
+    """Return the objects to delete, in order: labeled objects in our inventory, and the Secrets of their certificates.
+
+    Without an inventory, objects that our field manager applied and that are in no other inventory are deleted."""
+    values = []
     for key, value in observed.live.items():
         if (
             key in kept
@@ -154,18 +157,18 @@ def to_prune(observed: Observed, kept: Collection[Key], *, definitions: bool) ->
             continue
         if RECORD_LABEL in fields(value, "metadata", "labels"):
             continue
-        known = key in observed.own if observed.own is not None else managed(value, names.FIELD_MANAGER) is not None
-        if known:
-            found.append(value)
-    return rules.ordered_deletions([*found, *_issued(observed.live, found, kept)])
+        is_own = key in observed.own if observed.own is not None else managed(value, names.FIELD_MANAGER) is not None
+        if is_own:
+            values.append(value)
+    return rules.ordered_deletions([*values, *_issued_secrets(observed.live, values, kept)])
 
 
-def _issued(live: Mapping[Key, Object], gone: Collection[Object], kept: Collection[Key]) -> Iterator[Object]:
-    """Yield the Secrets that were issued for certificates which are to be deleted: cert-manager leaves them behind."""
-    keys = {Key.of(value) for value in gone}
-    for certificate in filter(lambda value: is_certificate(Key.of(value)), gone):
-        secret = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))
-        issued = None if secret in kept or secret in keys else live.get(secret)
-        issuer = text(issued, "metadata", "annotations", _ISSUED_FOR)
-        if issued is not None and not is_being_deleted(issued) and issuer == Key.of(certificate).name:
-            yield issued
+def _issued_secrets(live: Mapping[Key, Object], removed: Collection[Object], kept: Collection[Key]) -> Iterator[Object]:
+    """Yield the Secrets of certificates that are deleted, because cert-manager does not delete the Secrets."""
+    keys = {Key.of(value) for value in removed}
+    for certificate in filter(lambda value: is_certificate(Key.of(value)), removed):
+        key = Key(*_SECRET, Key.of(certificate).namespace, text(certificate, "spec", "secretName"))
+        secret = None if key in kept or key in keys else live.get(key)
+        issuer = text(secret, "metadata", "annotations", _ISSUED_FOR)
+        if secret is not None and not is_being_deleted(secret) and issuer == Key.of(certificate).name:
+            yield secret

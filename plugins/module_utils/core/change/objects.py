@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Plan the changes of one API server: the steps from observed to desired objects, by the rules of their kinds."""
+"""Planner for one API server: steps from observed to desired objects, by the rules of their kinds."""
 
 from __future__ import annotations
 
@@ -50,17 +50,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import guards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-_APPLIED = "the routes and policies of its namespace can be applied"
-_FOLLOWED = "gateways follow the routes of its namespace"
-_GUARDED = "the routes that policies of its namespace guard are gone"
+_APPLIED = "the routes and policies in its namespace are applied"
+_PROGRAMMED = "gateways have programmed the routes in its namespace"
+_UNGUARDED = "the routes that use policies in its namespace are deleted"
 _ROUTES = (ROUTE, OVERFLOW_ROUTE)
 _WRITES, _FINAL_WRITES = "every write", "every final write"
 _EVERYTHING = "everything else"
+_KEPT_TO_THE_END = "kept until all other objects are deleted"
 
 
 def plan(desired: Mapping[Key, Object], observed: Observed, scope: Scope) -> ChangePlan:
-    """Return the steps from the observed to the desired objects. `desired` is complete: with the labels of the fleet
-    and what `yielding` keeps."""
+    """Return the steps from the observed to the desired objects. `desired` includes the fleet labels, and is
+    adjusted by `yielding`."""
     return _Planner(desired, observed, scope).plan()
 
 
@@ -74,8 +75,8 @@ class _Planner:
         self._groups: dict[str, list[str]] = {}
         self._rows = {key: rules.row(value) for key, value in desired.items()}
         self._writes = {key: step for key, value in desired.items() if (step := self._write(key, value))}
-        self._gone = {Key.of(value): value for value in self._to_prune()}
-        self._rows |= {key: rules.row(value) for key, value in self._gone.items()}
+        self._removals = {Key.of(value): value for value in self._to_prune()}
+        self._rows |= {key: rules.row(value) for key, value in self._removals.items()}
         self._waits: dict[str, Wait] = {}
         self._offers: dict[Need, _Index] = {}
         self._asks: dict[Relation, _Index] = {}
@@ -92,7 +93,7 @@ class _Planner:
         return ChangePlan(tuple(steps), tuple(self._shared_deletions()), self._groups)
 
     def _write(self, key: Key, desired: Object) -> Write | None:
-        """Return the step that writes an object, None if the object is as desired."""
+        """Return the step that writes an object, None if the object is up to date."""
         live = self._observed.live.get(key)
         if key in self._observed.refusals:
             refusal = self._observed.refusals[key]
@@ -109,15 +110,15 @@ class _Planner:
     def _to_prune(self) -> list[Object]:
         if not self._scope.prune or (self._observed.own is None and not self._scope.orphans):
             return []
-        kept = {*self._desired, *held_keys(self._observed.live, self._scope)}
-        return to_prune(self._observed, kept, definitions=self._scope.definitions)
+        retained = {*self._desired, *held_keys(self._observed.live, self._scope)}
+        return to_prune(self._observed, retained, definitions=self._scope.definitions)
 
     # Writes
 
     def _group_writes(self) -> None:
-        """Group the writes by rows, and those of routes and of their policies by namespaces."""
-        for name, after in rules.written_after().items():
-            self._groups[_before(name)] = [_every(other) for other in after]
+        """Group all writes by row, and the writes of routes and policies by namespace."""
+        for name, dependencies in rules.written_after().items():
+            self._groups[_before(name)] = [_every(dependency) for dependency in dependencies]
             self._groups[_every(name)] = [_before(name)]
         self._groups[_WRITES] = [write.id for write in self._writes.values()]
         for key, write in self._writes.items():
@@ -129,11 +130,11 @@ class _Planner:
                 self._groups.setdefault(_routes(key.namespace), []).append(write.id)
 
     def _rewritten(self) -> Iterator[Wait]:
-        """Yield the waits for earlier changes of routes that change now, where something is to be deleted."""
+        """Yield waits for earlier route changes in namespaces with deletions."""
         live: dict[str, list[Object]] = {}
-        places = {key.namespace for key in self._gone}
+        namespaces = {key.namespace for key in self._removals}
         for key, write in self._writes.items():
-            if key.kind == AI_ROUTE and key.namespace in places and write.live is not None and not write.refusal:
+            if key.kind == AI_ROUTE and key.namespace in namespaces and write.live is not None and not write.refusal:
                 live.setdefault(key.namespace, []).append(write.live)
         for namespace, routes in sorted(live.items()):
             yield self._wait(_rewritten(namespace), Rewritten(namespace, tuple(routes)))
@@ -143,15 +144,15 @@ class _Planner:
         return self._waits[wait_id]
 
     def _ordered_writes(self) -> Iterator[Step]:
-        """Yield the writes, and the waits before the first object of the row that needs them."""
+        """Yield the writes, with the waits of a row before its first write."""
         created = {write.key.name: write for write in self._created_namespaces()}
         waits: dict[str, list[Wait]] = {}
         established = self._established()
         steps = []
         for value in rules.ordered(write.desired for write in self._writes.values()):
-            edges, needed = self._needs(self._writes[Key.of(value)], created)
+            edges, new_waits = self._needs(self._writes[Key.of(value)], created)
             steps.append(replace(self._writes[Key.of(value)], edges=edges))
-            waits.setdefault(self._rows[Key.of(value)], []).extend(needed)
+            waits.setdefault(self._rows[Key.of(value)], []).extend(new_waits)
         for step in steps:
             name = self._rows[step.key]
             if established and name not in (NAMESPACE, DEFINITION):
@@ -175,7 +176,7 @@ class _Planner:
         return wait
 
     def _created_namespaces(self) -> Iterator[Write]:
-        """Yield the steps that create namespaces of users, for the objects in them."""
+        """Yield the steps that create user namespaces of desired objects."""
         used = {key.namespace for key, write in self._writes.items() if not write.refusal}
         for name in self._observed.namespaces:
             key = Key("", NAMESPACE, "", name)
@@ -186,7 +187,7 @@ class _Planner:
                 yield write
 
     def _needs(self, write: Write, created: Mapping[str, Write]) -> tuple[tuple[Edge, ...], list[Wait]]:
-        """Return the edges of a write, and the waits that are new with it."""
+        """Return the edges and the new waits of a write."""
         rule = RULES[self._rows[write.key]]
         edges, waits = [Edge("after", _before(self._rows[write.key]), rule.why)], []
         if write.key.namespace in created:
@@ -202,13 +203,13 @@ class _Planner:
                     wait_id = f"{need.row} {'/'.join(key)}"
                     if wait_id not in self._waits:
                         condition = need.until(self._written(key))
-                        own = [Edge("unless", step_id("write", key))] if key in self._writes else []
-                        waits.append(self._wait(wait_id, condition, *own))
+                        conditions = [Edge("unless", step_id("write", key))] if key in self._writes else []
+                        waits.append(self._wait(wait_id, condition, *conditions))
                     edges.append(Edge("until", wait_id, need.late))
         return tuple(edges), waits
 
     def _needed(self, need: Need, change: Change) -> list[Key]:
-        """Return the desired objects that another one needs."""
+        """Return the desired objects that a change requires."""
         if need not in self._offers:
             values = (key for key in self._desired if self._rows[key] == need.row)
             self._offers[need] = _Index((key, need.offers(self._change(key))) for key in values)
@@ -220,14 +221,14 @@ class _Planner:
         return Change(self._desired[key], write.live if write else self._observed.live.get(key))
 
     def _written(self, key: Key) -> Object:
-        """Return a desired object in the form that it has once all objects are written."""
+        """Return the version of a desired object after all writes: the transitional or the desired version."""
         write = self._writes.get(key)
         return (write.transitional if write else self._observed.live.get(key)) or self._desired[key]
 
     # Transitions
 
     def _finishing(self) -> Iterator[Step]:
-        """Yield the waits for the routes that transitional objects are about, and the writes of the desired objects."""
+        """Yield the waits for routes of transitional objects, and the writes of the desired versions."""
         self._groups[_FINAL_WRITES] = [_WRITES]
         values = [write for write in self._writes.values() if write.transitional and not write.refusal]
         routes = [key for key in self._desired if self._rows[key] in _ROUTES]
@@ -239,14 +240,14 @@ class _Planner:
             condition = Programmed(namespace, tuple(map(self._written, sorted(keys))))
             yield self._wait(_programmed(namespace), condition, Edge("after", _WRITES), *self._applied(namespace))
         for write in sorted(values, key=lambda write: write.key):
-            places = sorted({write.key.namespace, *(key.namespace for key in affected[write.key])})
+            namespaces = sorted({write.key.namespace, *(key.namespace for key in affected[write.key])})
             edges = [Edge("unless", write.id)]
             message = _transition(write.desired).message
-            for namespace in places:
+            for namespace in namespaces:
                 edges += self._applied(namespace, message.format(_APPLIED))
             edges += [
-                Edge("until", _programmed(namespace), message.format(_FOLLOWED))
-                for namespace in places
+                Edge("until", _programmed(namespace), message.format(_PROGRAMMED))
+                for namespace in namespaces
                 if namespace in by_namespace
             ]
             step = replace(write, finishes=True, edges=tuple(edges))
@@ -254,7 +255,7 @@ class _Planner:
             yield step
 
     def _routes_of(self, write: Write, routes: Iterable[Key]) -> list[Key]:
-        """Return the routes for which an object has a transitional form."""
+        """Return the routes that affect the transitional version of an object."""
         relation = _transition(write.desired).routes
         if relation not in self._asks:
             self._asks[relation] = _Index((key, relation.asks(self._change(key))) for key in routes)
@@ -263,7 +264,7 @@ class _Planner:
         return [key for key in keys if relation.holds(self._change(key), change)]
 
     def _applied(self, namespace: str, message: str = "") -> list[Edge]:
-        """Return the edge for the routes and policies of a namespace, if it has any to write."""
+        """Return the edge for the routes and policies in a namespace, if the run writes any."""
         group = _guarded_routes(namespace)
         return [Edge("unless", group, message)] if group in self._groups else []
 
@@ -271,19 +272,19 @@ class _Planner:
 
     def _deletions(self) -> Iterator[Step]:
         self._group_deletions()
-        left = dict(self._gone)
+        remaining = dict(self._removals)
         for name in _ROUTES:
-            stage = [left.pop(key) for key in self._gone if self._rows[key] == name]
-            yield from map(self._deletion, stage)
-            yield from self._unreferenced(name, stage, left)
-        for value in left.values():
+            routes = [remaining.pop(key) for key in self._removals if self._rows[key] == name]
+            yield from map(self._deletion, routes)
+            yield from self._unreferenced(name, routes, remaining)
+        for value in remaining.values():
             yield from self._last_deletions(self._deletion(value), "deleting")
 
     def _group_deletions(self) -> None:
-        for name, after in rules.deleted_after().items():
-            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, after)]
+        for name, dependencies in rules.deleted_after().items():
+            self._groups[_before_deleting(name)] = [_FINAL_WRITES, *map(_every_deleted, dependencies)]
             self._groups[_every_deleted(name)] = [_before_deleting(name)]
-        for key in self._gone:
+        for key in self._removals:
             name, delete = self._rows[key], step_id("delete", key)
             self._groups[_every_deleted(name)].append(delete)
             if key != SYSTEM_KEY:
@@ -293,107 +294,109 @@ class _Planner:
             elif name not in (NAMESPACE, DEFINITION):
                 self._groups.setdefault(_deleted_in(key.namespace), []).append(delete)
 
-    def _unreferenced(self, stage: str, removed: Sequence[Object], left: Mapping[Key, Object]) -> Iterator[Wait]:
-        """Yield the waits until gateways follow the routes of namespaces in which something is left to delete."""
-        guarding = [value for key, value in self._gone.items() if self._rows[key] == POLICY]
+    def _unreferenced(self, stage: str, removed: Sequence[Object], remaining: Mapping[Key, Object]) -> Iterator[Wait]:
+        """Yield waits for gateways to program the routes of namespaces with remaining deletions."""
+        policies = [value for key, value in self._removals.items() if self._rows[key] == POLICY]
         names: dict[str, set[str]] = {}
         for value in removed:
             names.setdefault(Key.of(value).namespace, set()).add(Key.of(value).name)
         staying: dict[str, list[Key]] = {}
-        for key in self._desired if left else ():
+        for key in self._desired if remaining else ():
             if self._rows[key] in _ROUTES:
                 staying.setdefault(key.namespace, []).append(key)
-        for namespace in sorted({key.namespace for key in left}):
+        for namespace in sorted({key.namespace for key in remaining}):
             routes = staying.get(namespace, []) if stage == ROUTE or namespace in names else []
             if not routes and namespace not in names:
                 continue
-            changed = [key for key in routes if self._is_rewritten(key, guarding)]
+            changed = [key for key in routes if self._is_rewritten(key, policies)]
             condition = Unreferenced(
                 namespace,
-                targets=frozenset((key.kind, key.name) for key in left if key.namespace == namespace),
+                targets=frozenset((key.kind, key.name) for key in remaining if key.namespace == namespace),
                 routes=frozenset(key.name for key in routes),
                 removed=frozenset(names.get(namespace, ())),
                 changed=tuple(self._desired[key] for key in changed),
             )
-            after = [Edge("after", _FINAL_WRITES), Edge("after", _every_deleted(stage))]
-            yield self._wait(_unreferenced(stage, namespace), condition, *after, *self._kept(namespace))
+            edges = [Edge("after", _FINAL_WRITES), Edge("after", _every_deleted(stage))]
+            yield self._wait(_unreferenced(stage, namespace), condition, *edges, *self._kept(namespace))
 
-    def _is_rewritten(self, route: Key, guarding: Iterable[Object]) -> bool:
-        """Return whether the AI gateway has to write a route before something is deleted: one that changes now, and one
-        that loses a policy. A transitional form is written more than once."""
+    def _is_rewritten(self, route: Key, policies: Iterable[Object]) -> bool:
+        """Return whether the AI gateway must write a route before deletions: the route changes, or a policy of the
+        route is deleted. A route with a transitional version is written more than once."""
         write = self._writes.get(route)
         if write is not None:
             return write.transitional is None
-        return any(guards(policy, self._desired[route]) for policy in guarding)
+        return any(guards(policy, self._desired[route]) for policy in policies)
 
-    def _kept(self, place: str) -> list[Edge]:
-        """Return the edges that keep what is in a namespace, and the namespace, while its routes are behind."""
-        edges = [Edge("unless", _routes(place), f"kept until {_APPLIED}")] if _routes(place) in self._groups else []
-        waits = [_rewritten(place), *(_unreferenced(stage, place) for stage in _ROUTES)]
-        return edges + [Edge("until", wait, f"kept until {_FOLLOWED}") for wait in waits if wait in self._waits]
+    def _kept(self, namespace: str) -> list[Edge]:
+        """Return the edges that keep a namespace and its objects until gateways have programmed its routes."""
+        group = _routes(namespace)
+        edges = [Edge("unless", group, f"kept until {_APPLIED}")] if group in self._groups else []
+        waits = [_rewritten(namespace), *(_unreferenced(stage, namespace) for stage in _ROUTES)]
+        return edges + [Edge("until", wait, f"kept until {_PROGRAMMED}") for wait in waits if wait in self._waits]
 
     def _deletion(self, value: Object) -> Delete:
         key, name = Key.of(value), self._rows[Key.of(value)]
-        place = key.name if name == NAMESPACE else key.namespace
-        edges = [Edge("after", _before_deleting(name)), *self._kept(place)]
+        namespace = key.name if name == NAMESPACE else key.namespace
+        edges = [Edge("after", _before_deleting(name)), *self._kept(namespace)]
         if name in (POLICY, NAMESPACE):
-            edges += self._applied(place, f"kept until {_APPLIED}")
+            edges += self._applied(namespace, f"kept until {_APPLIED}")
         if name == POLICY:
-            edges += self._guarding(value)
-        if name == NAMESPACE and _policies_in(place) in self._groups:
-            edges.append(Edge("unless", _policies_in(place), f"kept until {_GUARDED}"))
+            edges += self._policy_edges(value)
+        if name == NAMESPACE and _policies_in(namespace) in self._groups:
+            edges.append(Edge("unless", _policies_in(namespace), f"kept until {_UNGUARDED}"))
         if key == SYSTEM_KEY and _EVERYTHING in self._groups:
-            edges.append(Edge("unless", _EVERYTHING, "kept until everything else is gone"))
+            edges.append(Edge("unless", _EVERYTHING, _KEPT_TO_THE_END))
         return Delete(key=key, live=value, edges=tuple(edges))
 
-    def _guarding(self, policy: Object) -> Iterator[Edge]:
-        """Yield the edges that keep a policy while a route that it guards is there, or anything to which that leads."""
+    def _policy_edges(self, policy: Object) -> Iterator[Edge]:
+        """Yield the edges that keep a policy until its routes and their backends are deleted."""
         live = self._observed.live
         if self._removed_routes is None:
             keys = (key for key, value in live.items() if rules.row(value) in _ROUTES and key not in self._desired)
             self._removed_routes = _Index((key, rules.GUARDED.asks(Change(live[key]))) for key in keys)
         for key in self._removed_routes.find(rules.GUARDED.offers(Change(policy))):
             if guards(policy, live[key]):
-                groups = [step_id("delete", key)] if key in self._gone else []
+                groups = [step_id("delete", key)] if key in self._removals else []
                 groups += [_deleted_in(key.namespace)] if _deleted_in(key.namespace) in self._groups else []
-                yield from (Edge("unless", group, f"kept until {_GUARDED}") for group in groups)
+                yield from (Edge("unless", group, f"kept until {_UNGUARDED}") for group in groups)
 
     def _last_deletions(self, step: Delete, verb: str) -> Iterator[Delete | Wait]:
-        """Yield a deletion, with the wait for the condition without which its object is never deleted."""
+        """Yield a deletion, with a wait if the rule has a deletion condition."""
         rule = RULES[rules.row(step.live)]
         if rule.kept_unless is None:
             yield step
             return
-        alike = [value for key, value in self._gone.items() if self._rows[key] == rules.row(step.live)]
-        condition = rule.kept_unless(step.live, alike)
+        removals = [value for key, value in self._removals.items() if self._rows[key] == rules.row(step.live)]
+        condition = rule.kept_unless(step.live, removals)
         wait_id = f"{condition} {verb}"
         if wait_id not in self._waits:
             yield self._wait(wait_id, condition, *step.edges)
         yield replace(step, edges=(*step.edges, Edge("until", wait_id, rule.kept)))
 
     def _shared_deletions(self) -> Iterator[Delete | Wait]:
-        """Yield the deletions of namespaces that the inventory of another fleet has, if that lets go of them as well.
+        """Yield the deletions of namespaces in the inventory of another fleet, if the other fleet releases them too.
 
-        Of two runs that let go of a namespace at a time, each leaves it to the other one. So both write their
-        inventories first and read again, so that the later one deletes the namespace."""
-        own, others = self._observed.own or {}, self._observed.others
+        Two runs that release a namespace at the same time would each leave the namespace to the other fleet. Therefore
+        each run writes its inventory and then reads the other inventory again, so that the later run deletes the
+        namespace."""
+        inventory, owners = self._observed.own or {}, self._observed.others
         if not self._scope.prune or self._scope.held:
             return
-        kept = {*self._desired, *held_keys(self._observed.live, self._scope)}
-        keys = [key for key in own if key.kind == NAMESPACE and key in others and key in self._observed.live]
-        keys = sorted((key for key in keys if key not in kept), key=lambda key: (key == SYSTEM_KEY, key))
+        retained = {*self._desired, *held_keys(self._observed.live, self._scope)}
+        keys = [key for key in inventory if key.kind == NAMESPACE and key in owners and key in self._observed.live]
+        keys = sorted((key for key in keys if key not in retained), key=lambda key: (key == SYSTEM_KEY, key))
         for key in keys:
-            yield self._wait(f"released {key.name}", Released(key, others[key]))
+            yield self._wait(f"released {key.name}", Released(key, owners[key]))
         for key in keys:
             edges = [Edge("until", f"released {key.name}")]
             if key == SYSTEM_KEY and _EVERYTHING in self._groups:
-                edges.append(Edge("unless", _EVERYTHING, "kept until everything else is gone"))
+                edges.append(Edge("unless", _EVERYTHING, _KEPT_TO_THE_END))
             delete = Delete(key=key, live=self._observed.live[key], edges=tuple(edges))
             yield from self._last_deletions(delete, "released")
 
 
 class _Index:
-    """Keys by the names that they have in common with others."""
+    """Index of keys by shared names."""
 
     def __init__(self, entries: Iterable[tuple[Key, Iterable[tuple[str, ...]]]]) -> None:
         self._keys: dict[tuple[str, ...], list[Key]] = {}
@@ -401,15 +404,15 @@ class _Index:
             for name in names_of_key:
                 self._keys.setdefault(name, []).append(key)
 
-    def find(self, asked: Iterable[tuple[str, ...]]) -> list[Key]:
-        """Return the keys that have one of these names."""
-        return list(dict.fromkeys(key for name in asked for key in self._keys.get(name, ())))
+    def find(self, names: Iterable[tuple[str, ...]]) -> list[Key]:
+        """Return the keys with any of these names."""
+        return list(dict.fromkeys(key for name in names for key in self._keys.get(name, ())))
 
 
 def _transition(value: Object) -> Transition:
     transition = RULES[rules.row(value)].transition
     if transition is None:
-        raise ValueError(f"{Key.of(value)} has no transitional form")
+        raise ValueError(f"{Key.of(value)} has no transitional version")
     return transition
 
 

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Outage guard: changes that would stop a model from serving although no manifest asks for it.
 
-The guard compares what serves now with what still serves after the change, whatever planned it.
+The guard compares serving endpoints before and after a change, regardless of how the change was planned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class DeploymentChange:
     """Change of the replicas of a deployment.
 
     serving: replicas that serve now.
-    stopping: those of them that stop serving, each with the reason.
-    accepted: those of `stopping` that the manifests, or the bounds of the rollout, allow.
+    stopping: replicas that stop serving, with the reason.
+    accepted: replicas that the manifests or the bounds of the rollout allow to stop.
     """
 
     namespace: str
@@ -35,7 +35,7 @@ class ServiceChange:
     before: endpoints that serve now.
     after: endpoints that still serve after the change.
     was_routed: the gateway routed requests to the service before.
-    reasons: why endpoints stop serving.
+    reasons: reasons why endpoints stop serving.
     is_accepted: the manifests ask for the loss of all endpoints.
     """
 
@@ -61,27 +61,27 @@ class Outage:
 def outages(deployments: Iterable[DeploymentChange], services: Iterable[ServiceChange]) -> Iterator[Outage]:
     """Yield the outages that a change causes, deployments first."""
     for deployment in deployments:
-        stopping = {name: why for name, why in deployment.stopping.items() if name not in deployment.accepted}
+        stopping = {name: reason for name, reason in deployment.stopping.items() if name not in deployment.accepted}
         if 2 * len(stopping) > len(deployment.serving):
-            message = f"{_part(stopping, deployment.serving)} would stop serving: {_reasons(stopping)}"
+            message = f"{_share(stopping, deployment.serving)} would stop serving: {_reasons(stopping)}"
             yield Outage("ModelDeployment", deployment.namespace, deployment.name, message)
     for service in services:
         if service.after or service.is_accepted or not (service.before or service.was_routed):
             continue
         endpoints = f" ({', '.join(sorted(service.before))})" if service.before else ""
-        why = "; ".join(service.reasons) or "its selectors match no endpoint that serves"
-        message = f"the service would lose all endpoints that serve{endpoints}: {why}"
+        reason = "; ".join(service.reasons) or "its selectors match no serving endpoint"
+        message = f"the service would lose all serving endpoints{endpoints}: {reason}"
         yield Outage("ModelService", service.namespace, service.name, message)
 
 
-def _part(stopping: Mapping[str, str], serving: frozenset[str]) -> str:
+def _share(stopping: Mapping[str, str], serving: frozenset[str]) -> str:
     if len(serving) == 1:
-        return "the only replica that serves"
-    return f"{len(stopping)} of {len(serving)} replicas that serve"
+        return "the only serving replica"
+    return f"{len(stopping)} of {len(serving)} serving replicas"
 
 
 def _reasons(stopping: Mapping[str, str]) -> str:
     by_reason: dict[str, list[str]] = {}
-    for name, why in sorted(stopping.items()):
-        by_reason.setdefault(why, []).append(name)
-    return "; ".join(f"{why} ({', '.join(names)})" for why, names in by_reason.items())
+    for name, reason in sorted(stopping.items()):
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in by_reason.items())

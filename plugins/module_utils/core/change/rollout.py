@@ -1,18 +1,19 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rollout planner: which replicas of a deployment change in the next step, which wait, and why.
+"""Rollout planner: replicas of a deployment that change in the next step, and replicas that wait, with reasons.
 
-A rollout replaces old replicas by replicas of the current revision. Each step follows from the observed state only, so
-a run that is killed, or a later run, continues where the fleet is. The order of preference:
+A rollout replaces old replicas with replicas of the current revision. Each step depends only on the observed state, so
+the next run continues an aborted rollout. The order of preference:
 
-1. Old replicas that do not serve are replaced first: no request is lost.
-2. Surge replicas: at most `surge` more than desired. An old replica leaves once all desired replicas serve without it.
-3. In place, only without free devices for a surge replica: at most `unavailable` replicas do not serve at a time.
-4. A replica of the current revision that fails stops the rollout. Old replicas that serve stay as they are.
+1. Replace old replicas that do not serve. No request is lost.
+2. Create surge replicas, at most `surge` above the desired number. An old replica is removed when the desired number of
+   replicas serves without it.
+3. Restart in place if no devices are free for a surge replica. At most `unavailable` replicas do not serve at a time.
+4. Stop if a replica of the current revision fails. Serving old replicas are unchanged.
 
-The rules are those of a Deployment of Kubernetes (https://kubernetes.io/docs/concepts/workloads/controllers/deployment/
-#rolling-update-deployment), except that surge replicas come before in-place changes instead of together with them: a
-replica of a model takes minutes to start.
+The rules match the rolling update of a Kubernetes Deployment
+(https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment), with one difference:
+surge replicas are preferred to restarts in place, because a replica of a model takes minutes to start.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Health = Literal["serving", "starting", "failed", "unknown"]
-"""Of a replica: `failed` does not start without a further edit, `unknown` is on a cluster that does not answer."""
+"""Health of a replica. `failed`: the replica does not start without another edit. `unknown`: its cluster is unreachable
+or not observed."""
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Bounds of a rollout.
 
-    desired: replicas that the manifest asks for.
-    surge: replicas above `desired` during the rollout.
-    unavailable: replicas that might not serve during the rollout.
-    clusters: clusters on which replicas change in place at a time.
+    desired: desired number of replicas.
+    surge: maximum number of replicas above `desired`.
+    unavailable: maximum number of replicas that do not serve.
+    clusters: maximum number of clusters with restarts in place at the same time.
     """
 
     desired: int
@@ -42,10 +44,10 @@ class Bounds:
     clusters: int = 1
 
     def least(self, replicas: int) -> int:
-        """Return how many of so many replicas have to serve.
+        """Return the minimum number of serving replicas, given the number of existing replicas.
 
-        `unavailable` is of the desired replicas: of fewer, which lack free devices, fewer may stop. The last one only
-        stops if a single replica is desired, or if all may stop."""
+        `unavailable` applies to the desired number. If fewer replicas exist, it is reduced in proportion. The last
+        serving replica stops only if a single replica is desired, or if all replicas may stop."""
         if replicas >= self.desired:
             return max(0, self.desired - self.unavailable)
         allowed = max(min(1, self.unavailable), self.unavailable * replicas // self.desired)
@@ -54,12 +56,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class ReplicaView:
-    """A replica that exists, as the planner sees it.
+    """Existing replica, as input of the planner.
 
-    name: name of its ModelReplica.
-    is_current: it has the current revision.
-    fits: it can change in place. A replica that no longer matches its deployment there needs another place.
-    reason: why it does not serve, for people.
+    name: name of the ModelReplica.
+    is_current: the replica has the current revision.
+    fits: the replica can change in place. Otherwise it no longer matches its deployment and must be scheduled again.
+    reason: reason why the replica does not serve, for messages.
     """
 
     name: str
@@ -71,65 +73,69 @@ class ReplicaView:
 
     @property
     def serves(self) -> bool:
-        """Return whether requests are answered."""
+        """Return whether the replica serves requests."""
         return self.health == "serving"
 
     @property
     def is_broken(self) -> bool:
-        """Return whether it is known not to serve, so that nothing is lost with it."""
+        """Return whether the replica certainly does not serve, so that its removal loses no requests."""
         return self.health in ("starting", "failed")
 
 
 @dataclass(frozen=True)
 class Placing:
-    """First half of a step, before places for new replicas are searched.
+    """First half of a step, as input of the scheduler.
 
-    staying: replicas that exist and stay.
-    removed: old replicas that leave, each with the reason.
-    new: replicas of the current revision to find places for.
-    missing: those of `new` that are not surge replicas.
-    given: those of `removed` that serve until a new replica takes their devices.
+    staying: existing replicas that are not removed.
+    removed: removed old replicas, with the reason.
+    new: number of new replicas to schedule.
+    missing: number of new replicas that are not surge replicas.
+    replaced: removed replicas that serve until a new replica uses their devices.
     """
 
     staying: tuple[ReplicaView, ...]
     removed: Mapping[str, str] = field(default_factory=dict)
     new: int = 0
     missing: int = 0
-    given: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Updating:
-    """Second half of a step: replicas that change in place, and those that wait, each with the reason."""
+    """Second half of a step.
+
+    updated: replicas that restart in place.
+    waiting: replicas that wait, with the reason.
+    """
 
     updated: frozenset[str] = frozenset()
     waiting: Mapping[str, str] = field(default_factory=dict)
 
 
-_NO_PLACE = "it no longer matches its deployment, and no place fits its replacement"
+_UNSCHEDULABLE = "it no longer matches its deployment, and its replacement is unschedulable"
 
 
-def failed(views: Sequence[ReplicaView]) -> ReplicaView | None:
-    """Return the first replica of the current revision that fails and so stops the rollout; None without one."""
+def failed_replica(views: Sequence[ReplicaView]) -> ReplicaView | None:
+    """Return the first failed replica of the current revision, which stops the rollout; None without a failure."""
     return next((view for view in views if view.is_current and view.health == "failed"), None)
 
 
-def place(bounds: Bounds, views: Sequence[ReplicaView]) -> Placing:
-    """Return the replicas that leave now, and how many new ones are needed."""
-    removed = _removed(bounds, views)
+def plan_placing(bounds: Bounds, views: Sequence[ReplicaView]) -> Placing:
+    """Return the first half of a step: replicas to remove, and the number of replicas to create."""
+    removed = _removed_replicas(bounds, views)
     staying = tuple(view for view in views if view.name not in removed)
     missing = max(0, bounds.desired - len(staying))
-    # An old replica that does not serve becomes a current one in place.
+    # A broken old replica is updated in place.
     current = sum(view.is_current or (view.fits and view.is_broken) for view in staying)
-    room = 0 if failed(views) else max(0, bounds.surge - max(0, len(staying) - bounds.desired))
-    new = min(max(0, bounds.desired - current), missing + room)
+    surge = 0 if failed_replica(views) else max(0, bounds.surge - max(0, len(staying) - bounds.desired))
+    new = min(max(0, bounds.desired - current), missing + surge)
     return Placing(staying, removed, new, min(new, missing))
 
 
-def _removed(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str, str]:
-    """Return the old replicas that are not needed any more."""
+def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str, str]:
+    """Return the old replicas that are no longer required, with the reason."""
     removed: dict[str, str] = {}
-    # A replica on a cluster that does not answer might serve: it counts as one that is not available.
+    # A replica on an unreachable cluster might serve, but counts as unavailable.
     unknown = sum(view.health == "unknown" for view in views)
     spare = sum(view.serves for view in views) - bounds.desired + min(unknown, bounds.unavailable)
     counts = Counter(view.cluster for view in views)
@@ -142,7 +148,7 @@ def _removed(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str, str]:
         if view.is_broken and (surplus > 0 or not view.fits):
             removed[view.name] = "it has an old revision and does not serve"
         elif view.serves and surplus > 0 and spare > 0:
-            removed[view.name] = "a replica of the current revision serves instead"
+            removed[view.name] = "a replica with the current revision serves instead"
             spare -= 1
         else:
             continue
@@ -150,31 +156,30 @@ def _removed(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str, str]:
     return removed
 
 
-def givers(placing: Placing, bounds: Bounds, placed: int) -> tuple[str, ...]:
-    """Return the old replicas of which one might give its place to a new replica, when only `placed` of the new
-    replicas have found a place.
+def replaceable_replicas(placing: Placing, bounds: Bounds, placed: int) -> tuple[str, ...]:
+    """Return the old replicas whose devices a new replica can use, if only `placed` of the new replicas are scheduled.
 
-    Only replicas that do not fit where they are can give their place: all others change in place."""
-    if placed >= placing.missing + int(bool(placing.new)) or failed(placing.staying):
+    Only replicas that no longer match their deployment are replaced. All other replicas restart in place."""
+    if placed >= placing.missing + int(bool(placing.new)) or failed_replica(placing.staying):
         return ()
     if _budget(placing.staying, bounds, placed) < 1:
         return ()
     return tuple(sorted(view.name for view in placing.staying if not view.fits and view.serves))
 
 
-def give_place(placing: Placing, name: str) -> Placing:
-    """Return the first half of a step in which an old replica leaves before a new one serves."""
-    removed = {**placing.removed, name: "it is replaced in place: no other place has free devices"}
+def replace_in_place(placing: Placing, name: str) -> Placing:
+    """Return the first half of a step that removes an old replica before its replacement serves."""
+    removed = {**placing.removed, name: "it is replaced in place because no devices are free elsewhere"}
     staying = tuple(view for view in placing.staying if view.name != name)
-    return replace(placing, staying=staying, removed=removed, given=placing.given | {name})
+    return replace(placing, staying=staying, removed=removed, replaced=placing.replaced | {name})
 
 
-def update(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) -> Updating:
-    """Return the old replicas that change in place now; `placed`: new replicas of this step."""
+def plan_updates(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) -> Updating:
+    """Return the second half of a step. `placed`: number of new replicas in this step."""
     old = [view for view in staying if view.fits and not view.is_current]
     updated = {view.name for view in old if view.is_broken}
     waiting: dict[str, str] = {}
-    broken = failed(staying)
+    broken = failed_replica(staying)
     is_surging = len(staying) + placed > bounds.desired
     budget = 0 if broken or is_surging else _budget(staying, bounds, placed)
     busy = {view.cluster for view in staying if view.is_broken}
@@ -182,31 +187,31 @@ def update(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) -> Updat
         if view.name in updated:
             continue
         if view.health == "unknown":
-            waiting[view.name] = f"cluster {view.cluster} does not answer"
+            waiting[view.name] = f"cluster {view.cluster} is unreachable"
         elif budget > 0 and (view.cluster in busy or len(busy) < bounds.clusters):
             updated.add(view.name)
             busy.add(view.cluster)
             budget -= 1
         else:
             waiting[view.name] = _reason(broken, is_surging, bounds)
-    coming = placed > 0 or is_surging
+    is_surging = placed > 0 or is_surging
     for view in staying:
         if not view.fits:
-            waiting[view.name] = _reason(broken, coming, bounds) if broken or coming else _NO_PLACE
+            waiting[view.name] = _reason(broken, is_surging, bounds) if broken or is_surging else _UNSCHEDULABLE
     return Updating(frozenset(updated), waiting)
 
 
 def _budget(views: Sequence[ReplicaView], bounds: Bounds, placed: int) -> int:
-    """Return how many replicas that serve may stop serving now."""
+    """Return the number of serving replicas that may stop."""
     return sum(view.serves for view in views) - bounds.least(len(views) + placed)
 
 
 def _reason(broken: ReplicaView | None, is_surging: bool, bounds: Bounds) -> str:
     if broken:
-        why = f": {broken.reason}" if broken.reason else ""
-        return f"the rollout stopped, because replica {broken.name} on {broken.cluster} does not start{why}"
+        reason = f": {broken.reason}" if broken.reason else ""
+        return f"the rollout stopped because replica {broken.name} on cluster {broken.cluster} failed{reason}"
     if is_surging:
-        return "it stays until a replica of the current revision serves instead"
+        return "it keeps serving until a replica with the current revision serves"
     if bounds.unavailable < 1:
-        return "no place has free devices for a surge replica, and maxUnavailable is 0"
-    return "it changes once the replicas that changed before it serve"
+        return "no devices are free for a surge replica, and maxUnavailable is 0"
+    return "it waits until the previously updated replicas serve"

@@ -34,7 +34,11 @@ def references(route: Object) -> frozenset[tuple[str, str]]:
 
 def ai_backends(route: Object) -> set[str]:
     """Return the names of the Backends of an AIGatewayRoute, which are those of its AIServiceBackends."""
-    return {text(each, "name") for rule in entries(route, "spec", "rules") for each in entries(rule, "backendRefs")}
+    return {
+        text(reference, "name")
+        for rule in entries(route, "spec", "rules")
+        for reference in entries(rule, "backendRefs")
+    }
 
 
 def is_behind(route: Object) -> bool:

@@ -1,25 +1,25 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rules by which objects change, for each kind: the table RULES, from which `objects.py` makes the steps.
+"""Change rules for each kind: the table RULES. `objects.py` plans steps by these rules.
 
-An object is written after the objects of the kinds in `after`, and deleted before them. So these lines
+An object is written after the objects of the kinds in `after`, and deleted before them. With these rows
 
     "PodDisruptionBudget": Rule(after=(DEFINITION,)),
     "Deployment": Rule(after=(…, "PodDisruptionBudget"), why="…"),
 
-make a PodDisruptionBudget exist before its Deployment, and go after it. A kind without a row has the rule OTHER. Three
-rows are for some objects of a kind: POLICY, OVERFLOW_ROUTE and, with it, ROUTE; `row` has the row of an object.
+a PodDisruptionBudget is created before its Deployment and deleted after it. A kind without a row uses the rule OTHER.
+The rows POLICY, OVERFLOW_ROUTE and ROUTE apply to some objects of a kind. `row` returns the row of an object.
 
-More than an order is in the other fields of a rule:
+The other fields of a rule:
 
 =================  ====================================================================================================
-needs              objects without which this one is not written, and the condition that must hold for them
-transition         form in which an object is applied between its live and its desired state, and when that ends
-is_followed        gateways follow a change some time later, so deletions in its namespace wait for that
-deleted_last       exists before what it guards, and is deleted after everything to which that leads
-kept_unless        condition without which the object is never deleted
-keeps_labels       labels that others have set stay as they are
-recreated          deleted and created again when a field that cannot change has changed
+needs              required objects, and the condition that must hold for them before this object is written
+transition         intermediate version that is applied between the live and the desired version
+is_followed        gateways apply a change with a delay, so deletions in the namespace wait for the gateways
+deleted_last       created before the routes that it guards, and deleted after the routes and their backends
+kept_unless        condition that must hold before the object is deleted
+keeps_labels       prefix of labels that are not changed if another manager has set them
+recreated          deleted and created again when an immutable field changes
 =================  ====================================================================================================
 """
 
@@ -52,10 +52,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route_policies import (
-    guard_places,
+    guard_targets,
     guards,
     is_policy,
-    target_places,
+    policy_targets,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
@@ -77,7 +77,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """Relation of an object to others: those that offer a name which it asks for, if the relation holds."""
+    """Relation between two objects: one offers a name that the other asks for, and `holds` is true for both."""
 
     asks: Callable[[Change], Iterable[tuple[str, ...]]]
     offers: Callable[[Change], Iterable[tuple[str, ...]]]
@@ -86,10 +86,10 @@ class Relation:
 
 @dataclass(frozen=True, kw_only=True)
 class Need(Relation):
-    """Objects that another one needs.
+    """Required objects.
 
-    The object is not written if one of them could not be written, with `failed` as the message, nor before the
-    condition `until` of each holds, with `late` as the message. "{}" stands for the needed objects.
+    An object is not written if a required object failed (message `failed`), or before the condition `until` holds for
+    each required object (message `late`). The placeholder "{}" is replaced by the required objects.
     """
 
     row: str
@@ -100,30 +100,30 @@ class Need(Relation):
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """Form of an object between its live and its desired state.
+    """Intermediate version of an object.
 
-    It lasts until gateways follow the routes that are related to the object, and for as long as routes and policies of
-    its namespace cannot be applied."""
+    It is replaced by the desired version when gateways have programmed the related routes, and the routes and policies
+    in its namespace are applied."""
 
     form: Callable[[Object, Object | None], Object | None]
-    """Desired object with what it drops of the live one, None if it drops nothing."""
+    """Return the desired object merged with removed parts of the live object, None if no part is removed."""
     routes: Relation
-    """Relation of a route to the object."""
+    """Relation between a route and the object."""
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Rule for the objects of a kind. `why`: why they are written after those in `after`."""
+    """Change rule of a kind. `why`: reason for the order in `after`."""
 
     after: tuple[str, ...] = ()
-    why: str = "it refers to them"
+    why: str = "it references these objects"
     needs: tuple[Need, ...] = ()
     transition: Transition | None = None
     is_followed: bool = False
     deleted_last: bool = False
     kept_unless: Callable[[Object, Sequence[Object]], Condition] | None = None
-    """Condition for an object, given all objects of the row that are to be deleted."""
+    """Return the condition for deleting an object. The second argument contains all deleted objects of the row."""
     kept: str = "kept, although it is no longer desired, because {}"
     keeps_labels: str = ""
     recreated: bool = False
@@ -139,14 +139,13 @@ def _namespace(change: Change) -> Iterator[tuple[str, ...]]:
 
 
 def _is_lost(_one: Change, namespace: Change) -> bool:
-    """Return whether nothing can be in a namespace that failed. The namespace of inventories exists even if another
-    owner created it."""
+    """Return whether a failed namespace does not exist. The namespace of the inventories can have another owner."""
     return namespace.live is None or Key.of(namespace.desired) != SYSTEM_KEY
 
 
 def _is_unguarded(route: Change, policy: Change) -> bool:
-    """Return whether a route would be open without the change of a policy. The live policy is enough if it guards the
-    route and has all limits of the desired one."""
+    """Return whether a route requires the change of a policy. The live policy is sufficient if it guards the route and
+    has all limits of the desired policy."""
     live = policy.live
     return guards(policy.desired, route.desired) and not (
         live and guards(live, route.desired) and not merge_live_limits(live, policy.desired)
@@ -154,7 +153,7 @@ def _is_unguarded(route: Change, policy: Change) -> bool:
 
 
 def _new_overflow(route: Change) -> Iterator[tuple[str, ...]]:
-    """Yield the backends that a route in use has from now on. Requests by a new route get nowhere before."""
+    """Yield the backends that are added to an existing route. A new route has no requests yet."""
     key = Key.of(route.desired)
     if route.live is not None and key.kind == AI_ROUTE:
         for name in ai_backends(route.desired) - ai_backends(route.live):
@@ -167,21 +166,21 @@ def _overflow_backends(overflow_route: Change) -> Iterator[tuple[str, ...]]:
 
 
 GUARDED = Relation(
-    asks=lambda route: guard_places(route.desired),
-    offers=lambda policy: target_places(policy.desired),
+    asks=lambda route: guard_targets(route.desired),
+    offers=lambda policy: policy_targets(policy.desired),
     holds=lambda route, policy: guards(policy.desired, route.desired),
 )
-"""Relation of a route to the policies that guard it."""
+"""Relation between a route and its policies."""
 IN_NAMESPACE = Need(row=NAMESPACE, asks=_namespace, offers=_name, holds=_is_lost, failed="its {} could not be applied")
-"""Every object needs its namespace."""
+"""Each object requires its namespace."""
 _GUARD = Need(
     row=POLICY,
     asks=GUARDED.asks,
     offers=GUARDED.offers,
     holds=_is_unguarded,
-    failed="it is not applied without what guards it, which failed: {}",
+    failed="not applied because its policy failed: {}",
 )
-"""A route is not written without its SecurityPolicy and its BackendTrafficPolicy."""
+"""A route requires its SecurityPolicy and its BackendTrafficPolicy."""
 
 _WORKLOAD = Rule(
     after=(
@@ -198,10 +197,10 @@ _WORKLOAD = Rule(
         "NetworkPolicy",
         "PodDisruptionBudget",
     ),
-    why="its pods use them, or are protected by them, from the first moment",
+    why="its pods require these objects when they start",
 )
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "Job")
-_DEFINED = Rule(after=(DEFINITION,), why="its namespace and its kind exist first")
+_DEFINED = Rule(after=(DEFINITION,), why="its namespace and its kind must exist")
 _BINDING = Rule(after=("ServiceAccount", "Role", "ClusterRole"), recreated=True)
 _RECREATED = Rule(after=(DEFINITION,), why=_DEFINED.why, recreated=True)
 _FIRST: Mapping[str, Rule] = {
@@ -236,42 +235,42 @@ _FIRST: Mapping[str, Rule] = {
     "BackendTLSPolicy": Rule(after=("Secret", "ConfigMap", "Service")),
     "ReferenceGrant": _DEFINED,
     **dict.fromkeys(_WORKLOADS, _WORKLOAD),
-    # The pods of a Job that changes do work that is no longer desired.
+    # The pods of a changed Job do work that is no longer desired.
     "Job": Rule(after=_WORKLOAD.after, why=_WORKLOAD.why, recreated=True),
     "InferencePool": Rule(after=("Service", *_WORKLOADS)),
     "Gateway": Rule(
         after=("GatewayClass", "Secret", "ModelEndpoint", "InferencePool", "BackendTLSPolicy", "ReferenceGrant"),
-        why="it opens once its backends exist",
+        why="it accepts requests only when its backends exist",
     ),
 }
 RULES: Mapping[str, Rule] = {
     **_FIRST,
-    OTHER: Rule(after=tuple(_FIRST), why="filters and backends of routes refer to them"),
-    # A policy comes before the routes that it guards, and goes after everything to which these lead.
+    OTHER: Rule(after=tuple(_FIRST), why="filters and backends of routes reference these objects"),
+    # A policy is created before the routes that it guards, and deleted after the routes and their backends.
     POLICY: Rule(
         after=(OTHER,),
-        transition=Transition(form=merge_live_limits, routes=GUARDED, message="its limits of before count until {}"),
+        transition=Transition(form=merge_live_limits, routes=GUARDED, message="its previous limits apply until {}"),
         deleted_last=True,
     ),
     OVERFLOW_ROUTE: Rule(
         after=(OTHER, POLICY),
-        why="what it refers to, and the policies that guard it, exist first",
+        why="its backends and its policies must exist",
         needs=(_GUARD,),
         is_followed=True,
     ),
     ROUTE: Rule(
         after=(OVERFLOW_ROUTE,),
-        why="what it refers to, and the policies that guard it, exist first",
+        why="its backends and its policies must exist",
         needs=(
             _GUARD,
             Need(
                 row=OVERFLOW_ROUTE,
                 asks=_new_overflow,
                 offers=_overflow_backends,
-                failed="it is not applied without the detour that its requests take, which failed: {}",
+                failed="not applied because its overflow route failed: {}",
                 until=lambda route: Accepted(Key.of(route).namespace, route),
-                late="it is not applied, as the cluster gateway has not accepted the detour that its requests take: "
-                "see the conditions of the HTTPRoute of {}, and run again",
+                late="not applied because the cluster gateway has not accepted its overflow route. Check the "
+                "conditions of the HTTPRoute of {}, and run again",
             ),
         ),
         is_followed=True,
@@ -290,36 +289,36 @@ def row(value: Object) -> str:
 
 
 def is_recreated(key: Key) -> bool:
-    """Return whether an object is deleted and created again when an immutable field changes. No running pod is lost,
-    except those of a Job."""
+    """Return whether an object is deleted and created again when an immutable field changes. Only pods of a Job are
+    lost."""
     return key.kind in _FIRST and RULES[key.kind].recreated
 
 
 @cache
 def written_after() -> graph.Needs:
-    """Return the rows, each with those whose objects are written before."""
+    """Return the rows, each with the rows whose objects are written first."""
     return {name: rule.after for name, rule in RULES.items()}
 
 
 @cache
 def deleted_after() -> graph.Needs:
-    """Return the rows, each with those whose objects are deleted before."""
-    last = {name for name, rule in RULES.items() if rule.deleted_last}
-    others = [name for name in RULES if name not in (NAMESPACE, DEFINITION)]
-    order = graph.reverse({name: [] if name in last else rule.after for name, rule in RULES.items()})
-    order = {name: [other for other in users if other not in last] for name, users in order.items()}
-    order |= {name: [other for other in others if other not in last] for name in last}
-    return {**order, DEFINITION: others, NAMESPACE: [*others, DEFINITION]}
+    """Return the rows, each with the rows whose objects are deleted first."""
+    final = {name for name, rule in RULES.items() if rule.deleted_last}
+    rows = [name for name in RULES if name not in (NAMESPACE, DEFINITION)]
+    order = graph.reverse({name: [] if name in final else rule.after for name, rule in RULES.items()})
+    order = {name: [user for user in users if user not in final] for name, users in order.items()}
+    order |= {name: [row for row in rows if row not in final] for name in final}
+    return {**order, DEFINITION: rows, NAMESPACE: [*rows, DEFINITION]}
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:
-    """Return the objects in the order in which they are written."""
+    """Return the objects in write order."""
     depths = _written_depths()
     return sorted(objects, key=lambda value: (depths[row(value)], identity(value)))
 
 
 def ordered_deletions(objects: Iterable[Object]) -> list[Object]:
-    """Return the objects in the order in which they are deleted, the namespace of inventories last."""
+    """Return the objects in deletion order, with the namespace of the inventories last."""
     depths = _deleted_depths()
     values = sorted(objects, key=identity, reverse=True)
     return sorted(values, key=lambda value: (Key.of(value) == SYSTEM_KEY, depths[row(value)]))

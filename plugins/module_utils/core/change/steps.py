@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Steps that turn the observed state of one API server into the desired state, and the edges between them.
+"""Steps from the observed to the desired state of one API server, and the edges between steps.
 
-A step follows from observed and desired state, never from what an earlier run did. A run that is killed therefore
-leaves nothing behind but state, from which the next run makes its own plan.
+Steps depend only on the observed and the desired state, not on earlier runs. After an aborted run, the next run plans
+again from the observed state.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 
 class Edge(NamedTuple):
-    """Relation of a step to an earlier one.
+    """Dependency of a step on an earlier step.
 
-    `after`: the earlier step has ended, however it ended. `until`: the condition of the earlier step holds. `unless`:
-    the earlier step failed; then this step is not run.
+    `after`: run after the earlier step, even if it failed.
+    `until`: run only if the condition of the earlier step holds.
+    `unless`: do not run if the earlier step failed.
     """
 
     kind: Literal["after", "until", "unless"]
     earlier: str
     """ID of a step or a group."""
     reason: str = ""
-    """Message of a step that the edge stops, with "{}" for the earlier steps. Without a message it has no result. Of
-    `after`, why the step comes later."""
+    """Message if the edge stops the step, with the placeholder "{}" for the earlier steps. A step without a message has
+    no result. For `after`: reason for the order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +43,13 @@ class Write:
     desired: Object
     live: Object | None = None
     transitional: Object | None = None
-    """Form between live and desired state, which is written first."""
+    """Intermediate version between the live and the desired version, which is written first."""
     finishes: bool = False
-    """The transitional form was written in this run, and is replaced by the desired one."""
+    """The step replaces the transitional version by the desired version."""
     creates_only: bool = False
-    """The object belongs to the users from then on."""
+    """The object belongs to the users after its creation."""
     refusal: str = ""
-    """Reason why the object cannot be written, which observation has shown."""
+    """Reason why the object cannot be written, according to the observed state."""
     edges: tuple[Edge, ...] = ()
 
     @property
@@ -57,7 +58,7 @@ class Write:
         return step_id("finish" if self.finishes else "write", self.key)
 
     def __str__(self) -> str:
-        return f"{'write the final form of' if self.finishes else 'write'} {self.key}"
+        return f"{'write the final version of' if self.finishes else 'write'} {self.key}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Delete:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Wait until a condition holds, for as long as the executor allows."""
+    """Wait until a condition holds. The executor limits the duration."""
 
     id: str
     condition: Condition
@@ -93,7 +94,7 @@ Step = Write | Delete | Wait  # pylint: disable=unsupported-binary-operation
 
 
 class Outcome(NamedTuple):
-    """Outcome of a step. `detail`: its object, or what keeps its condition from being true."""
+    """Outcome of a step. `detail`: the object, or the reason why the condition does not hold."""
 
     succeeded: bool
     detail: str
@@ -101,13 +102,13 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """Steps for one API server, in an order that their edges allow."""
+    """Steps for one API server, in an order that satisfies all edges."""
 
     steps: tuple[Step, ...] = ()
     last: tuple[Delete | Wait, ...] = ()
-    """Steps that follow the inventory of the other ones."""
+    """Steps after the inventory of all other steps is written."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Steps and other groups by the ID of a group, which stands for all of them."""
+    """Members of each group by the ID of the group: steps and other groups."""
 
     def has_changes(self, kept: Collection[Key] = ()) -> bool:
         """Return whether there is an object to write or delete. `kept`: objects that no run deletes as they are now."""
@@ -126,24 +127,24 @@ class ChangePlan:
 
     @property
     def every(self) -> Iterator[Step]:
-        """Return all steps in their order."""
+        """Yield all steps in order."""
         yield from self.steps
         yield from self.last
 
     def refusal(self, step: Step, outcomes: Mapping[str, Outcome]) -> str | None:
         """Return the message of the first edge that stops a step, None if the step can run."""
-        stopped: dict[str, list[str]] = {}
+        details_by_reason: dict[str, list[str]] = {}
         for edge in step.edges:
             if edge.kind != "after":
-                failed = [outcomes[key] for key in self._members(edge.earlier) if key in outcomes]
-                details = [outcome.detail for outcome in failed if not outcome.succeeded]
+                earlier = [outcomes[key] for key in self._members(edge.earlier) if key in outcomes]
+                details = [outcome.detail for outcome in earlier if not outcome.succeeded]
                 if details:
-                    stopped.setdefault(edge.reason, []).extend(details)
-        reason = next(iter(stopped), None)
-        return None if reason is None else reason.replace("{}", listed(stopped[reason]))
+                    details_by_reason.setdefault(edge.reason, []).extend(details)
+        reason = next(iter(details_by_reason), None)
+        return None if reason is None else reason.replace("{}", listed(details_by_reason[reason]))
 
     def graph(self) -> Needs:
-        """Return the steps and groups, each with those that come before it."""
+        """Return the steps and groups, each with the steps and groups before it."""
         needs: dict[str, Sequence[str]] = {key: tuple(members) for key, members in self.groups.items()}
         needs |= {step.id: tuple(edge.earlier for edge in step.edges) for step in self.steps}
         needs |= {step.id: (*(edge.earlier for edge in step.edges), *needs) for step in self.last}
@@ -157,5 +158,5 @@ class ChangePlan:
 
 
 def step_id(verb: str, key: Key) -> str:
-    """Return the ID of the step that does something with an object."""
+    """Return the ID of a step."""
     return f"{verb} {'/'.join(key)}"

@@ -18,10 +18,9 @@ _HTTPS_PORT = 443
 
 
 def endpoint_labels(replica: api.ModelReplica, cluster: api.InferenceCluster | None) -> dict[str, str]:
-    """Return the labels of the ModelEndpoint of a replica: those of the replica, and those that its cluster gives,
-    which override none."""
-    given = cluster.placement_labels if cluster else {}
-    return {**given, **replica.labels, **Owner.of(replica).labels()}
+    """Return the labels of a replica's ModelEndpoint. Replica labels override cluster labels."""
+    cluster_labels = cluster.placement_labels if cluster else {}
+    return {**cluster_labels, **replica.labels, **Owner.of(replica).labels()}
 
 
 def model_endpoint(

@@ -73,7 +73,7 @@ def replica_labels(deployment: api.ModelDeployment, cluster: str, index: int) ->
 
 
 def shared_labels(deployment: api.ModelDeployment) -> dict[str, str]:
-    """Return the labels that all ModelReplicas of a ModelDeployment have, wherever they are."""
+    """Return the labels of all ModelReplicas of a ModelDeployment, on any cluster."""
     metadata = deployment.spec.template.metadata
     return {
         **user_labels(metadata.labels if metadata else None),

@@ -51,7 +51,7 @@ class ReplicaCounts(api.Model):
     pending: int = Field(description="Replicas that have none.")
     serving: int | None = Field(
         default=None,
-        description="Replicas that serve, of each deployment no more than it asks for; absent when nothing was read.",
+        description="Serving replicas, at most the desired number of each deployment. Unset without observed clusters.",
     )
 
 
@@ -66,11 +66,11 @@ class Findings(api.Model):
     drift: list[str] = Field(description="What the run changed, or would change.")
     warnings: list[str] = Field(description="Warnings.")
     outage: list[str] = Field(
-        description="Services and deployments that would stop serving although no manifest asks for it; any makes a "
-        "run fail before it changes something, unless `fleet_allow_outage` is set."
+        description="Services and deployments that would stop serving although no manifest asks for it. An outage "
+        "fails the run before any change, unless `fleet_allow_outage` is set."
     )
     rollout: list[str] = Field(
-        description="Rollouts that a replica of the new revision stops because it does not start; any makes a run fail."
+        description="Rollouts that stopped because a new replica failed. A stopped rollout fails the run."
     )
     survival: list[str] = Field(
         description="Losses of clusters that services and deployments do not survive although they have to; any makes "
@@ -114,9 +114,9 @@ def outcome(
 
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
-    others have to apply. `is_preview`: nothing was changed, and all this is what would be. `outages` and `rollouts`:
-    outages that it causes, and rollouts that stopped. `survey`: the losses that were tried. `answer`: that to a
-    question; what is pending then is what would be.
+    others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
+    the run causes. `rollouts`: stopped rollouts. `survey`: the tested losses. `answer`: the response to a what-if
+    query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in found.clusters}
     touched = ({each.cluster for each in objects} | set(resized)) & names
@@ -161,8 +161,7 @@ def outcome(
 
 
 def refused(found: Outcome, strict: Iterable[str]) -> list[str]:
-    """Return the findings of the kinds in `strict` (those of STRICT) and of those that always fail a run, a line each
-    with its kind."""
+    """Return the findings that fail a run, one line each with its kind: the kinds in `strict` and the fatal kinds."""
     chosen = {*strict, *_FATAL}
     return [
         f"{kind}: {line}"
@@ -186,7 +185,9 @@ def replica_counts(found: FleetStatus) -> ReplicaCounts:
         desired=sum(deployment.desired for deployment in found.deployments),
         placed=len(rows),
         pending=sum(deployment.pending.count for deployment in found.deployments if deployment.pending),
-        serving=sum(min(each.ready, each.desired) for each in found.deployments) if found.observed_at else None,
+        serving=sum(min(deployment.ready, deployment.desired) for deployment in found.deployments)
+        if found.observed_at
+        else None,
     )
 
 

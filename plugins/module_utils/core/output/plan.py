@@ -128,7 +128,7 @@ class HeldResource(api.Model):
 
 
 class FrozenReplica(api.Model):
-    """A replica whose objects are left unchanged on its cluster until its rollout comes to it."""
+    """A replica whose objects are frozen until its turn in a rollout."""
 
     namespace: str = Field(description="Namespace of the ModelReplica.")
     replica: str = Field(description="Name of the ModelReplica.")
@@ -229,7 +229,7 @@ class PlanDocument(api.Model):
     leaving: list[Removal] = Field(description="Replicas that are removed once others serve.")
     frozen: list[FrozenReplica] | None = Field(
         default=None,
-        description="Replicas that are left unchanged on their clusters until their rollout comes to them.",
+        description="Replicas whose objects are frozen until their turn in a rollout.",
     )
     blocked_clusters: list[str] | None = Field(
         default=None,
@@ -244,7 +244,7 @@ class PlanDocument(api.Model):
     secret_copies: list[PlannedSecretCopy] = Field(description="Values of Secrets that applying copies.")
     replica_digests: dict[str, list[str]] = Field(
         default_factory=dict,
-        description="Digests of the ModelReplicas that runs planned for each workload cluster, oldest first.",
+        description="Digests of the planned ModelReplicas of each inference cluster, oldest plan first.",
     )
     summary: PlanSummary = Field(description="Counts.")
     cost: FleetCost | None = Field(default=None, description="What it costs; absent for a fleet without prices.")

@@ -13,8 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 
 class PoolUse(NamedTuple):
-    """Devices to claim of a pool, on all nodes that it may have; how many of them replicas claim that exist, and how
-    many replicas that are planned."""
+    """Devices of a node pool at its maximum size: in total, in use by existing replicas, planned for new replicas."""
 
     devices: int
     used: int
@@ -42,24 +41,24 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
         for pool in cluster.pools:
             key = (cluster.name, pool.name)
             entries = pods.get(key, ())
-            coming = _claimed(each for each in entries if (each.namespace, each.replica) in planned)
-            use[key] = PoolUse(_devices(pool), _claimed(entries) - coming, coming)
+            planned_devices = _claimed(entry for entry in entries if (entry.namespace, entry.replica) in planned)
+            use[key] = PoolUse(_devices(pool), _claimed(entries) - planned_devices, planned_devices)
     return use
 
 
 def planned_replicas(plan: Plan) -> frozenset[tuple[str, str]]:
-    """Return the replicas (namespace, name) of which nothing exists yet. On a cluster that is not observed, they are
-    those that no earlier run placed."""
+    """Return the replicas (namespace, name) that do not exist yet. On an unobserved cluster, a replica exists if an
+    earlier run placed it."""
     placed = zip(plan.schedule.placements, plan.replicas, strict=True)
-    new = {(each.namespace, each.name) for placement, each in placed if placement.state == "new"}
-    written = ((each.namespace, each.name) for each in plan.manual)
-    new.update(key for key in written if key not in plan.context.fleet.manual_before)
+    new = {(replica.namespace, replica.name) for placement, replica in placed if placement.state == "new"}
+    manual = ((replica.namespace, replica.name) for replica in plan.manual)
+    new.update(key for key in manual if key not in plan.context.fleet.manual_before)
     planned = set()
     for replica in plan.composed:
         key = (replica.namespace, replica.name)
         state = plan.states.get(key)
-        is_seen = state is not None and state.accepted is not None and not state.declared
-        if not (state.accepted or state.since) if state is not None and is_seen else key in new:
+        is_observed = state is not None and state.accepted is not None and not state.declared
+        if not (state.accepted or state.since) if state is not None and is_observed else key in new:
             planned.add(key)
     return frozenset(planned)
 

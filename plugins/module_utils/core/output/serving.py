@@ -113,9 +113,12 @@ class GatewayStatus(PlannedGateway):
 
 
 class MissingReplicas(NamedTuple):
-    """Replicas that a service selects and that have no endpoint: `pending` has the numbers of those without a place by
-    deployment, `starting` the names of those that do not serve yet. `leaving`: the number of its endpoints that are
-    not counted, because their replicas only stay until others serve."""
+    """Replicas that a service selects and that have no endpoint.
+
+    pending: number of unschedulable replicas by deployment.
+    starting: replicas that do not serve yet.
+    leaving: number of endpoints that are not counted because their replicas are removed when others serve.
+    """
 
     pending: Mapping[str, int] = MappingProxyType({})
     starting: tuple[str, ...] = ()
@@ -123,15 +126,15 @@ class MissingReplicas(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Return how many more endpoints a service would have if all its replicas had one."""
+        """Return the number of endpoints that the service lacks."""
         return sum(self.pending.values()) + len(self.starting) - self.leaving
 
     def __str__(self) -> str:
-        """Return which replicas are missing; "" where leaving ones serve instead."""
+        """Return the missing replicas as text; "" if leaving replicas serve instead."""
         if self.total <= 0:
             return ""
-        parts = [f"{count(number, 'replica')} of {name} pending" for name, number in sorted(self.pending.items())]
-        return "; ".join([*parts, *([f"{some(self.starting)} without an endpoint yet"] if self.starting else [])])
+        lines = [f"{count(number, 'replica')} of {name} pending" for name, number in sorted(self.pending.items())]
+        return "; ".join([*lines, *([f"{some(self.starting)} without an endpoint yet"] if self.starting else [])])
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class ServedService:
     whose gateways are all in mode Model (`is_path` is False). `gateways` are those in mode Model that serve it,
     `clusters` theirs, `unused` the endpoints to which these send no requests, with the reasons. `note` is about a
     service that does not route to its endpoints as usual, "" otherwise. `is_reached`: whether it has any gateway.
-    `missing` are the replicas that it selects and that have no endpoint.
+    `missing`: replicas that the service selects and that have no endpoint.
     """
 
     routed: RoutedService
@@ -163,7 +166,7 @@ class ServedService:
 
     @property
     def desired(self) -> int:
-        """Return how many endpoints it would have if all its replicas had one."""
+        """Return the number of endpoints of the service if all its replicas had an endpoint."""
         return len(self.routed.resolution.members) + self.missing.total
 
     @property
@@ -216,35 +219,41 @@ def served_services(plan: Plan) -> list[ServedService]:
 
 
 class _Missing:
-    """Replicas of a plan that services select, with those that are pending."""
+    """Replicas of a plan, including pending replicas, indexed for service selectors."""
 
     def __init__(self, plan: Plan) -> None:
         fleet = plan.context.fleet
         placed = [
-            _labelled(each.namespace, each.name, endpoint_labels(each, fleet.clusters.get(each.spec.cluster_name)))
-            for each in (*plan.replicas, *plan.manual)
+            _endpoint(
+                replica.namespace,
+                replica.name,
+                endpoint_labels(replica, fleet.clusters.get(replica.spec.cluster_name)),
+            )
+            for replica in (*plan.replicas, *plan.manual)
         ]
         self._placed = LabelIndex(placed)
-        self._leaving = {(each.namespace, each.name) for each in plan.leaving}
-        self._numbers = {(each.namespace, each.deployment): each.count for each in plan.schedule.pending}
+        self._leaving = {(replica.namespace, replica.name) for replica in plan.leaving}
+        self._numbers = {(entry.namespace, entry.deployment): entry.count for entry in plan.schedule.pending}
         pending = (fleet.deployments[key] for key in self._numbers if key in fleet.deployments)
-        # Where a pending replica will be is not known, so no label of a cluster selects it.
-        self._pending = LabelIndex(_labelled(each.namespace, each.name, shared_labels(each)) for each in pending)
+        # A pending replica has no cluster yet, so a selector with cluster labels cannot match it.
+        self._pending = LabelIndex(
+            _endpoint(deployment.namespace, deployment.name, shared_labels(deployment)) for deployment in pending
+        )
 
     def of(self, served: ServedService) -> MissingReplicas:
         """Return the replicas that a service selects and that have no endpoint."""
         service, members = served.service, served.routed.resolution.members
         if service is None:
             return MissingReplicas()
-        known = {member.endpoint.name for member in members}
+        endpoints = {member.endpoint.name for member in members}
         return MissingReplicas(
-            {name: self._numbers[service.namespace, name] for name in _selected(service, self._pending)},
-            tuple(name for name in _selected(service, self._placed) if name not in known),
-            sum((service.namespace, name) in self._leaving for name in known),
+            {name: self._numbers[service.namespace, name] for name in _matching_names(service, self._pending)},
+            tuple(name for name in _matching_names(service, self._placed) if name not in endpoints),
+            sum((service.namespace, name) in self._leaving for name in endpoints),
         )
 
 
-def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
+def _endpoint(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEndpoint:
     metadata = api.construct(ObjectMeta, name=name, namespace=namespace, labels=labels)
     return api.construct(
         api.ModelEndpoint,
@@ -255,9 +264,9 @@ def _labelled(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEnd
     )
 
 
-def _selected(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
+def _matching_names(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
     selectors = (entry.selector.match_labels for entry in service.spec.endpoints)
-    return sorted({each.name for labels in selectors for each in index.matching(service.namespace, labels)})
+    return sorted({endpoint.name for labels in selectors for endpoint in index.matching(service.namespace, labels)})
 
 
 def _services(plan: Plan) -> list[ServedService]:

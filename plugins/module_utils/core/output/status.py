@@ -92,13 +92,13 @@ class ServiceStatus(api.Model):
     ready: int = Field(description="Endpoints that get requests, without those on clusters that did not answer.")
     endpoints: int = Field(description="Endpoints that its selectors match.")
     desired: int = Field(
-        description="Endpoints that it would have if all replicas that its selectors match had one, also pending ones; "
-        "without those of replicas that leave."
+        description="Endpoints of the service if each selected replica had an endpoint. Includes pending replicas, "
+        "excludes replicas that are being removed."
     )
     status: ServiceState = Field(
-        description="`Serving`; `Degraded`: some endpoints are not usable, or replicas have none; `Unavailable`; "
-        "`Unknown`: not observed; `Held`: its manifest has errors, and it stays as it is; `Declared`: assumed, as "
-        "nothing of the fleet is read."
+        description="`Serving`; `Degraded`: some endpoints are not usable or missing; `Unavailable`; `Unknown`: not "
+        "observed; `Held`: the manifest has errors, and the service is frozen; `Declared`: assumed, because no run "
+        "observes the fleet."
     )
     message: str = Field(description="What is wrong; empty if nothing is.")
 
@@ -133,10 +133,10 @@ class PendingReplicas(api.Model):
 class DeploymentRollout(api.Model):
     """Rollout of a ModelDeployment that is not complete."""
 
-    updated: int = Field(description="Replicas of the current revision.")
-    old: int = Field(description="Replicas of old revisions.")
-    stopped: str = Field(description="Replica that stops the rollout, and why; empty while it continues.")
-    outdated: str = Field(description="Why old replicas find no replacement; empty if they do.")
+    updated: int = Field(description="Number of replicas with the current revision.")
+    old: int = Field(description="Number of replicas with an old revision.")
+    stopped: str = Field(description="Replica that stopped the rollout, with the reason. Empty if none did.")
+    outdated: str = Field(description="Reason why replacements are unschedulable. Empty if they are schedulable.")
 
 
 class DeploymentStatus(api.Model):
@@ -148,7 +148,7 @@ class DeploymentStatus(api.Model):
     ready: int = Field(description="Replicas that serve.")
     replicas: list[ReplicaStatus] = Field(description="Its replicas.")
     pending: PendingReplicas | None = Field(default=None, description="Its replicas without a cluster.")
-    rollout: DeploymentRollout | None = Field(default=None, description="Its rollout; absent for a complete one.")
+    rollout: DeploymentRollout | None = Field(default=None, description="Incomplete rollout. Unset if complete.")
 
 
 class PoolStatus(api.Model):
@@ -157,13 +157,13 @@ class PoolStatus(api.Model):
     name: str = Field(description="Its name.")
     ready_nodes: int | None = Field(default=None, description="Nodes that are Ready; absent when not known.")
     schedulable_nodes: int | None = Field(
-        default=None, description="Nodes that are Ready and not cordoned; absent when not known."
+        default=None, description="Number of nodes that are Ready and not cordoned. Unset if unknown."
     )
-    cordoned_nodes: list[str] = Field(description="The names of nodes that are cordoned.")
+    cordoned_nodes: list[str] = Field(description="Names of cordoned nodes.")
     nodes: int = Field(description="Nodes that it has, or may grow to.")
     devices: int = Field(description="Devices to claim that these nodes have.")
-    used_devices: int = Field(description="Devices that replicas claim that exist.")
-    planned_devices: int = Field(description="Devices that replicas will claim that do not exist yet.")
+    used_devices: int = Field(description="Devices in use by existing replicas.")
+    planned_devices: int = Field(description="Devices of replicas that the next run creates.")
 
 
 class ClusterStatus(api.Model):
@@ -218,7 +218,7 @@ class NextRun(api.Model):
 
     replicas: list[ReplicaChange] = Field(description="Replicas.")
     objects: list[ObjectChanges] = Field(
-        description="Objects of each cluster that change; of clusters that are not read, as the build folder has them."
+        description="Changed objects of each cluster. For unobserved clusters, changed files in the build directory."
     )
 
 
@@ -248,8 +248,8 @@ def status(
     """Return the status of the fleet of a plan.
 
     `statuses` are those of all its resources (`core/planning/statuses.py`), empty for a fleet that is not observed.
-    `changes` are those of the build folder, `objects` those by a comparison with the clusters if there was one. `now`
-    is the time of the observation (RFC 3339).
+    `changes`: changed files in the build directory. `objects`: changed objects according to a comparison with clusters,
+    if any. `now`: time of the observation (RFC 3339).
     """
     written = list(statuses)
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
@@ -396,7 +396,7 @@ def _deployment(
         ready=sum(row.ready is True for row in rows),
         replicas=rows,
         pending=_pending(pending) if pending else None,
-        rollout=next((_rollout(each) for each in plan.rollouts if each.key == key), None),
+        rollout=next((_rollout(rollout) for rollout in plan.rollouts if rollout.key == key), None),
     )
 
 

@@ -52,8 +52,7 @@ _NEXT = "NEXT RUN"
 def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
     """Return the tables of a status, with an empty line between two.
 
-    No line is longer than `width`. Nodes of clusters are those that are schedulable, of all, and devices those in use.
-    `now` is what ages are counted to.
+    No line is longer than `width`. Clusters show schedulable nodes and used devices. Ages are relative to `now`.
     """
     parts = [
         lines(_SERVICES, _service_rows(found), width, _WHY),
@@ -195,7 +194,7 @@ def _next_lines(found: FleetStatus, width: int) -> list[str]:
     changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
     rows = [row for deployment in found.deployments for row in deployment.replicas]
     if any(each.removed and not each.cluster for each in next_run.objects) and any(row.ready is False for row in rows):
-        changes.append("control cluster: objects of endpoints that do not serve are created again when they serve")
+        changes.append("control cluster: removed endpoint objects are created again when their replicas serve")
     return [printable(line) for line in wrapped(changes or ["nothing changes"], width)]
 
 

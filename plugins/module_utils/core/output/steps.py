@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Steps of rollouts: what a run changes, in which order, and what waits for what."""
+"""Rollout steps: changes of replicas in order, and reasons why replicas wait."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class ReplicaStep(api.Model):
 
 
 class RolloutSteps(api.Model):
-    """Rollout of a ModelDeployment: the steps that are left, each of which begins when the previous one serves."""
+    """Remaining steps of a rollout. Each step starts when the replicas of the previous step serve."""
 
     namespace: str = Field(description="Namespace of the ModelDeployment.")
     deployment: str = Field(description="Name of the ModelDeployment.")
     desired: int = Field(description="Desired number of replicas.")
-    updated: int = Field(description="Replicas that have the current revision.")
-    old: int = Field(description="Replicas that have an old revision.")
+    updated: int = Field(description="Number of replicas with the current revision.")
+    old: int = Field(description="Number of replicas with an old revision.")
     services: list[str] = Field(description="ModelServices that route requests to the deployment.")
-    stopped: str = Field(description="Replica that stops the rollout, and why; empty while it continues.")
+    stopped: str = Field(description="Replica that stopped the rollout, with the reason. Empty if none did.")
     steps: list[list[ReplicaStep]] = Field(description="Changes of each step.")
-    waiting: str = Field(description="Why old replicas that are left do not change; empty if all change.")
+    waiting: str = Field(description="Reason why old replicas remain after all steps. Empty if none remain.")
 
 
 def rollout_steps(decided: Plan, forecast: Sequence[Plan]) -> list[RolloutSteps]:
-    """Return the steps of each rollout of a plan. `forecast`: the plans after it."""
+    """Return the steps of each rollout of a plan. `forecast`: the plans that follow it."""
     return [_steps(rollout, decided, forecast) for rollout in decided.rollouts]
 
 
@@ -52,14 +52,14 @@ def _steps(rollout: Rollout, decided: Plan, forecast: Sequence[Plan]) -> Rollout
     namespace, name = rollout.key
     steps, last = [], rollout
     for plan in (decided, *forecast):
-        following = next((each for each in plan.rollouts if each.key == rollout.key), None)
-        if following is None:
+        current = next((candidate for candidate in plan.rollouts if candidate.key == rollout.key), None)
+        if current is None:
             break
-        last = following
-        if changes := list(_changes(following, plan)):
+        last = current
+        if changes := list(_changes(current, plan)):
             steps.append(changes)
     broken = rollout.stopped_by
-    left = sorted(set(last.updating.waiting.values())) if not last.is_step else []
+    reasons = sorted(set(last.updating.waiting.values())) if not last.is_step else []
     deployment = decided.context.fleet.deployments[rollout.key]
     services = [
         service.name
@@ -76,7 +76,7 @@ def _steps(rollout: Rollout, decided: Plan, forecast: Sequence[Plan]) -> Rollout
         services=sorted(services),
         stopped=f"{broken.name} on {broken.cluster}: {broken.reason}".removesuffix(": ") if broken else "",
         steps=steps,
-        waiting="; ".join(left),
+        waiting="; ".join(reasons),
     )
 
 
@@ -96,7 +96,7 @@ def _change(action: Action, replica: str, cluster: str) -> ReplicaStep:
 
 
 def table(rollouts: Iterable[RolloutSteps], width: int) -> list[str]:
-    """Return rollouts as lines for people: a summary of each first, then its steps."""
+    """Return rollouts as lines of text: a summary of each rollout, then its steps."""
     lines: list[str] = []
     for rollout in rollouts:
         lines += ["", *textwrap.wrap(_summary(rollout), width, subsequent_indent="  ", break_on_hyphens=False)]
@@ -111,10 +111,10 @@ def table(rollouts: Iterable[RolloutSteps], width: int) -> list[str]:
 
 def _summary(rollout: RolloutSteps) -> str:
     actions = Counter(change.action for step in rollout.steps for change in step)
-    how = [f"{number} {word}" for word, number in sorted(actions.items())]
+    totals = [f"{number} {action}" for action, number in sorted(actions.items())]
     services = f"; services: {', '.join(rollout.services)}" if rollout.services else ""
     state = f"{rollout.updated} of {rollout.desired} updated"
-    steps = f"{count(len(rollout.steps), 'step')}: {', '.join(how)}" if rollout.steps else "no step is possible"
+    steps = f"{count(len(rollout.steps), 'step')}: {', '.join(totals)}" if rollout.steps else "no step is possible"
     stopped = f"; stopped by {rollout.stopped}" if rollout.stopped else ""
     return f"{rollout.namespace}/{rollout.deployment}: {state}; {steps}{services}{stopped}"
 

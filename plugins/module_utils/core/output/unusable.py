@@ -30,9 +30,12 @@ _COPY = (
 
 @dataclass(frozen=True)
 class UnusableEndpoints:
-    """Endpoints that get no requests for one reason. `services`: their names, by namespace and name of the service.
-    `of_models`: gateways in mode Path send them requests, those in mode Model do not. `is_step`: nothing is wrong; the
-    hint is a step of setting up a cluster whose objects are files."""
+    """Endpoints that receive no requests for the same reason.
+
+    services: endpoint names by namespace and name of the service.
+    of_models: only Model gateways send no requests; path-based gateways do.
+    is_step: not a problem. The hint is a setup step of a GitOps cluster.
+    """
 
     reason: str
     hint: str
@@ -71,8 +74,8 @@ def _is_declared(plan: Plan, member: MatchedEndpoint) -> bool:
 
 
 def provider_warnings(plan: Plan) -> list[str]:
-    """Return a line for each service whose requests all go to endpoints outside of the fleet because no endpoint of the
-    fleet, which the manifests prefer or use as well, is usable."""
+    """Return a warning for each service that sends all requests outside the fleet because no fleet endpoint of the same
+    or a more preferred priority is usable."""
     return [line for served in served_services(plan) if (line := _provider_warning(plan, served))]
 
 
@@ -82,19 +85,19 @@ def _provider_warning(plan: Plan, served: ServedService) -> str:
         return ""
     reasons = {member.endpoint.name: reason for member, reason, of_models in _unusable(plan, served)}
     members = served.routed.resolution.members
-    own = [member for member in members if place_of_endpoint(member)]
-    used = [member for member in members if member.endpoint.name not in reasons and not place_of_endpoint(member)]
-    if not (own and used) or any(member.endpoint.name not in reasons for member in own):
+    internal = [member for member in members if place_of_endpoint(member)]
+    external = [member for member in members if member.endpoint.name not in reasons and not place_of_endpoint(member)]
+    if not (internal and external) or any(member.endpoint.name not in reasons for member in internal):
         return ""
     entries = service.spec.endpoints
-    first, other = (min(entries[member.entry].priority for member in group) for group in (own, used))
-    if first > other:
+    preferred, used = (min(entries[member.entry].priority for member in group) for group in (internal, external))
+    if preferred > used:
         return ""
-    names = some(member.endpoint.name for member in used if entries[member.entry].priority == other)
-    why = "; ".join(dict.fromkeys(reasons[member.endpoint.name] for member in own))
+    names = some(member.endpoint.name for member in external if entries[member.entry].priority == used)
+    why = "; ".join(dict.fromkeys(reasons[member.endpoint.name] for member in internal))
     return (
-        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests go to {names}, outside of the "
-        f"fleet, until one of {count(len(own), 'endpoint')} of the fleet is usable: {cut(why)}"
+        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests are sent to {names} outside the "
+        f"fleet because no endpoint of the fleet is usable ({count(len(internal), 'endpoint')}): {cut(why)}"
     )
 
 

@@ -118,11 +118,11 @@ class Plan:
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """Return the outages that the plan causes although no manifest asks for them."""
-        resolutions = {(each.namespace, each.name): each.resolution for each in self.traffic.services}
+        resolutions = {(service.namespace, service.name): service.resolution for service in self.traffic.services}
         if not self.context.fleet.serves_paths:
             resolutions |= {
-                (each.route.service.namespace, each.route.service.name): each.route.resolution
-                for each in self.models.routes
+                (model.route.service.namespace, model.route.service.name): model.route.resolution
+                for model in self.models.routes
             }
         changes = outage.Changes(
             self.context,
@@ -230,12 +230,14 @@ def _plan(context: Context, options: Options | None) -> Plan:
     decided = mended.schedule
     replicas, waiting = _replicas(volumes, mended, manual, rollouts)
     evicted = drain.evicted(context, decided)
-    outdated = rollout.outdated(context, rollouts)
+    outdated = rollout.outdated_replicas(context, rollouts)
     states = _states(context, observed_replicas, [*replicas, *manual.values(), *evicted, *outdated])
     leaving = (*drain.leaving(context, decided, evicted, states), *outdated)
     composed = [*replicas, *manual.values(), *leaving]
     cached = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
-    flow = traffic(context, _endpoints(context, composed, capacity, states, rollout.withdrawn(context, rollouts)))
+    flow = traffic(
+        context, _endpoints(context, composed, capacity, states, rollout.withdrawn_replicas(context, rollouts))
+    )
     models = model_traffic(context, platforms, composed, flow.endpoints)
     return Plan(
         context=context,
@@ -258,45 +260,45 @@ def _plan(context: Context, options: Options | None) -> Plan:
         states=states,
         rollouts=tuple(rollouts.values()),
         serving=_serving(context, observed_replicas),
-        frozen=rollout.frozen(context, observed_replicas, (*replicas, *leaving), rollouts),
+        frozen=rollout.frozen_replicas(context, observed_replicas, (*replicas, *leaving), rollouts),
     )
 
 
 MAX_STEPS = 60
-"""Most steps of a forecast: each costs as much as the plan."""
+"""Maximum number of steps of a forecast. Each step takes the time of a plan."""
 
 
 def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
-    """Return the plans of the runs or rounds after a plan, as if all that each of them changes served then; the last
-    one is the fleet in its desired state. Raises PlanError."""
+    """Return the plans that follow a plan, if all changed replicas start successfully. The last plan is the desired
+    state of the fleet. Raises PlanError."""
     steps: list[Plan] = []
-    last = decided
-    while len(steps) < MAX_STEPS and (last.rollouts or last.leaving or _lacks_endpoints(last)):
+    current = decided
+    while len(steps) < MAX_STEPS and (current.rollouts or current.leaving or _lacks_endpoints(current)):
         fleet = replace(
-            last.context.fleet,
-            replicas={_key(each): each for each in (*last.replicas, *last.leaving)},
-            endpoints={(each.namespace, each.name): each for each in last.traffic.endpoints},
+            current.context.fleet,
+            replicas={_key(replica): replica for replica in (*current.replicas, *current.leaving)},
+            endpoints={(endpoint.namespace, endpoint.name): endpoint for endpoint in current.traffic.endpoints},
         )
-        frozen = frozenset(map(_key, last.frozen))
-        following = _plan(replace(last.context, fleet=fleet, staged="forecast", frozen=frozen), options)
-        if steps and _same(following, last):
+        frozen = frozenset(map(_key, current.frozen))
+        successor = _plan(replace(current.context, fleet=fleet, staged="forecast", frozen=frozen), options)
+        if steps and _is_same(successor, current):
             break
-        steps.append(following)
-        last = following
+        steps.append(successor)
+        current = successor
     return steps
 
 
-def _same(following: Plan, last: Plan) -> bool:
-    """Return whether a plan changes nothing after another one."""
-    return (following.composed, following.traffic.endpoints, following.frozen) == (
-        last.composed,
-        last.traffic.endpoints,
-        last.frozen,
+def _is_same(successor: Plan, current: Plan) -> bool:
+    """Return whether two successive plans are equal."""
+    return (successor.composed, successor.traffic.endpoints, successor.frozen) == (
+        current.composed,
+        current.traffic.endpoints,
+        current.frozen,
     )
 
 
 def _lacks_endpoints(decided: Plan) -> bool:
-    """Return whether a replica gets its endpoint once it serves."""
+    """Return whether a replica does not serve yet, so that it has no endpoint."""
     return any(state.serving is not True for state in decided.states.values())
 
 
@@ -312,35 +314,38 @@ def _steps(
 ) -> tuple[Mended, dict[Key, Rollout]]:
     """Return the placements of all replicas and the steps of rollouts.
 
-    The fleet is scheduled as if every edit could take effect at once. Where that would restart or remove replicas that
-    serve, it is scheduled once more with what the next step of each rollout allows."""
+    The first schedule applies all edits at once. If it would restart or remove serving replicas, the fleet is scheduled
+    again with the limits of the next step of each rollout."""
     context = volumes.context
     surging = _with_surge(context, deployments, existing)
     first = decide(surging, existing)
     rollouts = rollout.begin(context, replicas, first.schedule, _desired(volumes, first))
     if not rollouts and surging == list(deployments):
         return first, {}
-    answers: dict[int, Mended] = {}
+    results: dict[int, Mended] = {}
 
-    def staged(steps: Mapping[Key, Rollout]) -> Schedule:
-        answer = decide(*rollout.staged(steps, deployments, existing))
-        answers[id(answer.schedule)] = answer
-        return answer.schedule
+    def decide_steps(steps: Mapping[Key, Rollout]) -> Schedule:
+        result = decide(*rollout.scheduler_inputs(steps, deployments, existing))
+        results[id(result.schedule)] = result
+        return result.schedule
 
-    rollouts, schedule = rollout.with_places(rollouts, first.schedule, staged)
-    rollouts = outage.staggered(context, rollout.finish(rollouts, schedule), _serving(context, replicas))
-    decided = rollout.carried_out(rollouts, schedule, first.schedule)
-    return replace(answers[id(schedule)], schedule=decided), rollouts
+    rollouts, schedule = rollout.with_replacements(rollouts, first.schedule, decide_steps)
+    rollouts = outage.stagger_restarts(context, rollout.finish(rollouts, schedule), _serving(context, replicas))
+    decided = rollout.with_removals(rollouts, schedule, first.schedule)
+    return replace(results[id(schedule)], schedule=decided), rollouts
 
 
 def _with_surge(context: Context, deployments: Sequence[Deployment], existing: Sequence[Replica]) -> list[Deployment]:
-    """Return the deployments with as many replicas as exist: of more than are desired, old ones leave first."""
+    """Return the deployments with at least the number of existing replicas, because a rollout removes old replicas
+    first."""
     counts = Counter((replica.namespace, replica.deployment) for replica in existing if replica.deployment)
     if context.observed is None and not context.staged:
         return list(deployments)
     return [
-        replace(each, replicas=max(each.replicas, counts[each.key])) if each.replicas and not each.invalid else each
-        for each in deployments
+        replace(deployment, replicas=max(deployment.replicas, counts[deployment.key]))
+        if deployment.replicas and not deployment.invalid
+        else deployment
+        for deployment in deployments
     ]
 
 
@@ -382,29 +387,34 @@ def _replicas(
     manual: Mapping[Key, api.ModelReplica],
     rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplica of each placement, and the keys of those that wait for a later step of a rollout."""
+    """Return the ModelReplica of each placement, and the keys of replicas that wait for a later rollout step."""
     desired = _desired(volumes, mended)
     _refuse_equal_names(desired, manual)
-    kept = {(each.namespace, each.replica) for each in mended.schedule.placements if each.state == "kept"}
+    existing_keys = {
+        (placement.namespace, placement.replica)
+        for placement in mended.schedule.placements
+        if placement.state == "kept"
+    }
     waiting = frozenset(
         (namespace, name)
         for (namespace, __), step in rollouts.items()
         for name in step.updating.waiting
-        if (namespace, name) in kept
+        if (namespace, name) in existing_keys
     )
-    waiting |= _unreachable_edits(volumes.context, desired, kept)
-    before = volumes.context.fleet.replicas
-    return tuple(before[_key(each)] if _key(each) in waiting else each for each in desired), waiting
+    waiting |= _unreachable_edits(volumes.context, desired, existing_keys)
+    existing = volumes.context.fleet.replicas
+    replicas = (existing[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
+    return tuple(replicas), waiting
 
 
 def _unreachable_edits(context: Context, desired: Iterable[api.ModelReplica], kept: Container[Key]) -> frozenset[Key]:
-    """Return the edited replicas on clusters that do not answer: nothing could be applied there."""
+    """Return the edited replicas on unreachable clusters, because no object can be applied there."""
     return frozenset(
-        _key(each)
-        for each in desired
-        if _key(each) in kept
-        and _silent(context, each.spec.cluster_name)
-        and context.fleet.replicas[_key(each)] != each
+        _key(replica)
+        for replica in desired
+        if _key(replica) in kept
+        and _silent(context, replica.spec.cluster_name)
+        and context.fleet.replicas[_key(replica)] != replica
     )
 
 
@@ -514,7 +524,7 @@ def _states(
 
 
 def _serving(context: Context, replicas: rollout.Replicas) -> frozenset[Key]:
-    """Return the existing replicas that serve now, on clusters that are observed."""
+    """Return the serving replicas on observed clusters."""
     if context.observed is None:
         return frozenset()
     return frozenset(

@@ -41,9 +41,9 @@ class Context:
     the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
-    of the last run. `staged`: rollouts on clusters that are not observed take one step (`step`), or none
-    (`hold`), instead of all at once; with `forecast`, all replicas of all clusters are taken to serve. `frozen`: in a
-    forecast, the replicas whose pods have an old revision although their ModelReplica has not changed.
+    of the last run. `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of
+    all steps at once. `forecast` assumes that all replicas serve. `frozen`: in a forecast, the replicas whose pods have
+    an old revision although their ModelReplica is unchanged.
     """
 
     fleet: Fleet
@@ -113,8 +113,7 @@ class Context:
         return found.declared if found else not was_observed(self._status(cluster))
 
     def advances(self, cluster: str) -> bool:
-        """Return True when an edit changes all replicas on a workload cluster at once: nothing shows when they serve
-        again."""
+        """Return whether an edit changes all replicas on an inference cluster at once, because no run observes them."""
         return self.declared(cluster) and not self.staged
 
     def is_file(self, cluster: str) -> bool:

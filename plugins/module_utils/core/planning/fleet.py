@@ -172,8 +172,7 @@ def _filled(resource: Own) -> Own:
 
 
 def written(resource: api.Resource) -> Object:
-    """Return the object to apply for a ModelReplica, ModelEndpoint or ModelRoute: with all defaults, as API servers
-    return it."""
+    """Return the object to apply for a ModelReplica, ModelEndpoint or ModelRoute, with all defaults of the API."""
     return api.wire(resource)
 
 

@@ -357,8 +357,8 @@ def _policies(context: Context) -> dict[str, list[api.CallerPolicy]]:
 
 
 def _accepts(context: Context, cluster: str, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Return whether the cluster gateway of a gateway's cluster has accepted a route with these labels: what it said of
-    earlier generations counts too. Nothing changes on a cluster that does not answer."""
+    """Return whether the cluster gateway on a gateway's cluster has accepted any generation of a route with these
+    labels. The result does not change while the cluster is unreachable."""
     seen = context.observed_cluster(cluster)
     if context.declared(cluster) or seen is None or seen.unreachable:
         return True

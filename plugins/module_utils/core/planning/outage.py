@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas and services that stop serving by a plan, for the outage guard."""
+"""Input of the outage guard: replicas and services that a plan stops."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status impor
 
 @dataclass(frozen=True)
 class Changes:
-    """Replicas and services that serve, and what becomes of them.
+    """Effects of a plan on serving replicas and services.
 
-    serving: replicas that serve now, those that a cluster without observation has included.
+    serving: replicas that serve now, including replicas on unobserved clusters.
     composed: replicas that exist after the plan.
     resolutions: endpoints of each ModelService after the plan.
     """
@@ -42,7 +42,7 @@ class Changes:
 
     @cached_property
     def _owners(self) -> dict[Key, Key]:
-        """The deployment of each replica that serves."""
+        """The deployment of each serving replica."""
         replicas = self.context.fleet.replicas
         return {
             key: (key[0], adapters.replica(replicas[key]).deployment) for key in sorted(self.serving) if key in replicas
@@ -52,37 +52,39 @@ class Changes:
     def _restarted(self) -> dict[Key, str]:
         return {
             (rollout.key[0], name): "the edit of its deployment restarts it in place"
-            + (" and asks for devices that are not free" if (rollout.key[0], name) in self._squeezed else "")
+            + (" with more devices than are free" if (rollout.key[0], name) in self._oversized else "")
             for rollout in self.rollouts
             for name in rollout.restarted
         }
 
     @cached_property
-    def _squeezed(self) -> frozenset[Key]:
-        """The existing replicas that ask for more devices of a pool than before, although the pool has too few: their
-        pods might not start again."""
-        short = {(cluster, each.pool) for each in self.schedule.overcommitted for cluster in each.clusters}
-        found = set()
-        for placement in self.schedule.placements if short else ():
+    def _oversized(self) -> frozenset[Key]:
+        """The existing replicas that claim more devices of an overcommitted node pool than before. Their pods might not
+        start again."""
+        pools = {(cluster, claim.pool) for claim in self.schedule.overcommitted for cluster in claim.clusters}
+        replicas = set()
+        for placement in self.schedule.placements if pools else ():
             key = (placement.namespace, placement.replica)
             if placement.state == "kept" and key in self.context.fleet.replicas:
-                before = _devices(adapters.replica(self.context.fleet.replicas[key]).engines)
-                after = _devices(placement.engines)
-                if any(after[pool] > before[pool] for pool in after if (placement.cluster, pool) in short):
-                    found.add(key)
-        return frozenset(found)
+                current = _devices(adapters.replica(self.context.fleet.replicas[key]).engines)
+                desired = _devices(placement.engines)
+                if any(desired[pool] > current[pool] for pool in desired if (placement.cluster, pool) in pools):
+                    replicas.add(key)
+        return frozenset(replicas)
 
     @cached_property
     def _stopping(self) -> dict[Key, str]:
-        """The replicas that stop serving, each with the reason."""
+        """The replicas that stop serving, with the reason."""
         dropped = {(entry.replica.namespace, entry.replica.name): entry.reason for entry in self.schedule.dropped}
-        gone = {key: dropped.get(key, "its deployment was deleted") for key in self._owners if key not in self.composed}
-        return {**{key: why for key, why in self._restarted.items() if key in self._owners}, **gone}
+        removed = {
+            key: dropped.get(key, "its deployment was deleted") for key in self._owners if key not in self.composed
+        }
+        return {**{key: reason for key, reason in self._restarted.items() if key in self._owners}, **removed}
 
     @cached_property
     def _accepted(self) -> frozenset[Key]:
-        """The replicas that stop because a manifest asks for it, or because others serve instead."""
-        accepted = self._restarted.keys() - self._squeezed
+        """The replicas that stop because a manifest asks for it, or because other replicas serve instead."""
+        accepted = self._restarted.keys() - self._oversized
         for rollout in self.rollouts:
             accepted |= {(rollout.key[0], name) for name in rollout.placing.removed}
         for entry in self.schedule.dropped:
@@ -97,7 +99,7 @@ class Changes:
         return deployment.spec.replicas if deployment else 0
 
     def deployments(self) -> Iterator[DeploymentChange]:
-        """Yield the change of each deployment that has a replica which serves."""
+        """Yield the change of each deployment with serving replicas."""
         serving: dict[Key, set[Key]] = {}
         for key, owner in self._owners.items():
             serving.setdefault(owner, set()).add(key)
@@ -135,34 +137,34 @@ class Changes:
                 frozenset(endpoint[1] for endpoint in before),
                 frozenset(after),
                 routing is True and not self._new_only(service, before),
-                tuple(dict.fromkeys(f"{self._stopping[each]} ({each[1]})" for each in stopping)),
+                tuple(dict.fromkeys(f"{self._stopping[endpoint]} ({endpoint[1]})" for endpoint in stopping)),
                 self._is_accepted(service, before),
             )
 
     def _new_only(self, service: api.ModelService, before: set[Key]) -> bool:
-        """Return whether nothing of a service served, although its route is there: then there is nothing to lose."""
+        """Return whether a routed service has endpoints, but none that serves, so that it cannot lose any."""
         selected = any(
-            endpoint[0] == service.namespace and selects(service, each.labels)
-            for endpoint, each in self.context.fleet.endpoints.items()
+            key[0] == service.namespace and selects(service, endpoint.labels)
+            for key, endpoint in self.context.fleet.endpoints.items()
         )
         return selected and not before
 
     def _may_all_stop(self, owners: Collection[Key]) -> bool:
-        """Return whether endpoints are of one deployment, all replicas of which may stop at a time."""
+        """Return whether all endpoints belong to one deployment whose replicas may all stop at the same time."""
         bounds = [rollout.bounds for rollout in self.rollouts if rollout.key in owners]
-        return len(owners) == 1 and any(each.unavailable >= each.desired for each in bounds)
+        return len(owners) == 1 and any(bound.unavailable >= bound.desired for bound in bounds)
 
     def _is_accepted(self, service: api.ModelService, before: set[Key]) -> bool:
         """Return whether the manifests ask for the loss of all endpoints of a service: all its deployments are deleted,
-        scaled to zero or leave tainted clusters, or its replicas restart in place and all of them may."""
+        scaled to zero or evicted by taints, or all its replicas may restart in place at the same time."""
         owners = {self._owners[endpoint] for endpoint in before}
         lost = before & self._stopping.keys()
         is_allowed = len(before) == 1 or self._may_all_stop(owners)
-        if lost and lost <= self._restarted.keys() - self._squeezed and is_allowed:
+        if lost and lost <= self._restarted.keys() - self._oversized and is_allowed:
             return True
         if not lost or not lost <= self._accepted - self._restarted.keys():
             return False
-        others = (
+        remaining = (
             key
             for key, deployment in self.context.fleet.deployments.items()
             if key[0] == service.namespace
@@ -170,34 +172,34 @@ class Changes:
             and deployment.spec.replicas
             and selects(service, deployment_labels(deployment))
         )
-        return next(others, None) is None
+        return next(remaining, None) is None
 
 
 def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
-    """Return the number of devices of each pool that engines claim."""
-    found: Counter[str] = Counter()
+    """Return the number of devices of each node pool that engines claim."""
+    devices: Counter[str] = Counter()
     for engine in engines:
         for member in engine.members:
-            claimed = sum(int(claim.get("count", 1)) for claim in member.device_requests)
+            devices_per_pod = sum(int(claim.get("count", 1)) for claim in member.device_requests)
             for pool, pods in member.pods_by_pool:
-                found[pool] += engine.copies * pods * claimed
-    return found
+                devices[pool] += engine.copies * pods * devices_per_pod
+    return devices
 
 
-def staggered(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
-    """Return the steps without those restarts in place that would take the last endpoint of a service to which several
-    deployments belong: these replicas wait until others serve."""
+def stagger_restarts(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
+    """Return the steps, without restarts that would stop the last serving endpoint of a service with several
+    deployments. These replicas wait until other replicas serve."""
     steps = dict(rollouts)
-    stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.given}
+    stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.replaced}
     shared = None
     for key, step in sorted(steps.items()):
         waiting: dict[str, str] = {}
         for name in sorted(step.restarted & step.updating.updated):
             shared = _shared_services(context, serving) if shared is None else shared
             replica = (key[0], name)
-            last = [each for each, endpoints in shared.items() if endpoints - stopping == {replica}]
-            if last:
-                waiting[name] = f"it is the last replica that serves of ModelService {'/'.join(last[0])}"
+            services = [service for service, endpoints in shared.items() if endpoints - stopping == {replica}]
+            if services:
+                waiting[name] = f"it is the last serving replica of ModelService {'/'.join(services[0])}"
             else:
                 stopping.add(replica)
         if waiting:
@@ -211,29 +213,33 @@ def staggered(context: Context, rollouts: Mapping[Key, Rollout], serving: Collec
 
 
 def _shared_services(context: Context, serving: Collection[Key]) -> dict[Key, set[Key]]:
-    """Return the endpoints that serve of each ModelService to which several deployments belong."""
+    """Return the serving endpoints of each ModelService with several deployments."""
     fleet = context.fleet
     shared = {}
     for (namespace, name), service in sorted(fleet.services.items()):
         deployments = [
             key
-            for key, each in fleet.deployments.items()
-            if key[0] == namespace and each.spec.replicas and selects(service, deployment_labels(each))
+            for key, deployment in fleet.deployments.items()
+            if key[0] == namespace and deployment.spec.replicas and selects(service, deployment_labels(deployment))
         ]
         if len(deployments) > 1:
             shared[namespace, name] = {
                 key
                 for key, endpoint in fleet.endpoints.items()
                 if key[0] == namespace and key in serving and selects(service, endpoint.labels)
-            } | {key for key, each in fleet.external.items() if key[0] == namespace and selects(service, each.labels)}
+            } | {
+                key
+                for key, endpoint in fleet.external.items()
+                if key[0] == namespace and selects(service, endpoint.labels)
+            }
     return shared
 
 
 def deployment_labels(deployment: api.ModelDeployment) -> dict[str, str]:
-    """Return the labels of the ModelEndpoints of a deployment by which services select them."""
+    """Return the ModelEndpoint labels of a deployment."""
     metadata = deployment.spec.template.metadata
-    written = (metadata.labels if metadata else None) or {}
-    return {**written, names.DEPLOYMENT_LABEL: names.label_value(deployment.name)}
+    labels = (metadata.labels if metadata else None) or {}
+    return {**labels, names.DEPLOYMENT_LABEL: names.label_value(deployment.name)}
 
 
 def selects(service: api.ModelService, labels: Mapping[str, str]) -> bool:

@@ -1,12 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Recovery of the ModelReplicas of the last run where the state of the fleet was lost, or is older than its clusters.
+"""Recovery of ModelReplicas from clusters, if the state of the fleet was lost or is older than its clusters.
 
-Each workload cluster keeps the ModelReplicas that were last applied there, with their digest. The state of the fleet
-has, for each cluster, the digests of what runs planned for it, oldest first, from the one that was last observed there:
-its history. A cluster whose digest is in the history was applied by a run that the state knows, so whatever else runs
-there was removed on purpose. A cluster with another digest is newer than the state: its ModelReplicas are those of the
-last run.
+Each inference cluster stores the last applied ModelReplicas with their digest. The state of the fleet contains a
+history for each cluster: the digests of planned ModelReplicas, oldest first, starting with the last observed digest. If
+the history contains the digest of a cluster, other replicas on the cluster were removed on purpose. Otherwise the
+cluster is newer than the state, and its ModelReplicas are the ModelReplicas of the last run.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 
 History = Mapping[str, Sequence[str]]
-"""Digests of the ModelReplicas that runs planned for each workload cluster, oldest first."""
+"""Digests of the planned ModelReplicas of each inference cluster, oldest first."""
 
 _MOST_LINES = 20
 _DIGEST_DIGITS = 20
-# Runs that do not observe a cluster never learn what was applied there. Forgetting a digest is safe: what a cluster
-# has is then taken for newer, and stays.
+# The history of an unobserved cluster grows with each run. Forgetting a digest is safe, because the cluster then counts
+# as newer than the state, and its replicas are not removed.
 _MOST_DIGESTS = 50
 
 
 @dataclass(frozen=True, order=True)
 class UnknownReplica:
-    """Replica that runs on a cluster and is unknown to the state. `deployment` is empty for a hand-written one."""
+    """Running replica that is missing from the state. `deployment` is empty for a manually written ModelReplica."""
 
     cluster: str
     namespace: str
@@ -62,8 +61,11 @@ class UnknownReplica:
 class Recovery:
     """The ModelReplicas and ModelEndpoints of the last run.
 
-    `adopted` are replicas that only clusters knew, `refused` those that cannot be adopted. `newer` are the clusters
-    that are newer than the state; `unread` those that might be, as they were not observed."""
+    adopted: replicas that were missing from the state and are adopted.
+    refused: replicas that cannot be adopted.
+    newer: clusters that are newer than the state.
+    unread: unobserved clusters that might be newer than the state.
+    """
 
     existing: Sequence[api.Resource]
     adopted: tuple[UnknownReplica, ...] = ()
@@ -72,42 +74,39 @@ class Recovery:
     unread: tuple[str, ...] = ()
 
     def adopted_lines(self) -> list[str]:
-        """Return a line for each adopted replica, below a heading; none if no replica was adopted."""
+        """Return a heading and a line for each adopted replica; none if no replica was adopted."""
         if not self.adopted:
             return []
-        found = count(len(self.adopted), "replica")
         return [
-            f"the state of the fleet was lost or is old: {found} found on clusters and adopted, as the last run "
-            "applied them there",
+            f"the state of the fleet was lost or is outdated: adopted {count(len(self.adopted), 'replica')} from "
+            "clusters, with the last applied specification",
             *first_lines(list(map(str, self.adopted)), _MOST_LINES, "and {} more"),
         ]
 
     def problem(self, home: str) -> str:
-        """Return what is not known, and how to continue; empty if everything is known. `home`: the place of the state,
-        for people."""
+        """Return the refused replicas and unobserved clusters with a fix; empty if there are none. `home`: location of
+        the state, for messages."""
         lines = []
         if self.refused:
-            found = count(len(self.refused), "replica")
-            lines.append(f"clusters run {found} of this fleet that {home} does not know:")
-            lines += first_lines([f"- {each}" for each in self.refused], _MOST_LINES, "- and {} more")
+            replicas, verb = count(len(self.refused), "replica"), "is" if len(self.refused) == 1 else "are"
+            lines.append(f"clusters run {replicas} of this fleet that {verb} missing from {home}:")
+            lines += first_lines([f"- {replica}" for replica in self.refused], _MOST_LINES, "- and {} more")
         if self.unread:
-            why = f" ({some(sorted(self.newer))} ran something newer)" if self.newer else ""
-            lines.append(
-                f"{home} was lost or is old{why}, and it is unknown what runs on {some(self.unread)}, which "
-                f"{'was' if len(self.unread) == 1 else 'were'} not observed"
-            )
+            newer = f" ({some(sorted(self.newer))} ran newer replicas)" if self.newer else ""
+            verb = "was" if len(self.unread) == 1 else "were"
+            lines.append(f"{home} was lost or is outdated{newer}, and {some(self.unread)} {verb} not observed")
         if lines:
             lines.append(
                 f"Nothing was changed. Restore {home} from a backup or from Git"
-                + (", give the manifests of these deployments" if self.refused else "")
-                + (", run again when all clusters answer, without --limit" if self.unread else "")
-                + ", or set fleet_remove_unknown to true to remove what is unknown"
+                + (", add the manifests of these deployments" if self.refused else "")
+                + (", run again without --limit when all clusters are reachable" if self.unread else "")
+                + ", or set fleet_remove_unknown to true to remove replicas that are missing from the state"
             )
         return "\n".join(lines)
 
 
 @dataclass
-class _Found:
+class _Result:
     replicas: list[api.ModelReplica] = field(default_factory=list)
     adopted: list[UnknownReplica] = field(default_factory=list)
     refused: list[UnknownReplica] = field(default_factory=list)
@@ -121,35 +120,40 @@ def recover(
     resources: Iterable[api.Resource],
     invalid: Collection[Ref] = (),
 ) -> Recovery:
-    """Return the ModelReplicas of the last run, of the state (`existing`) and of observed clusters.
+    """Return the ModelReplicas of the last run, from the state (`existing`) and from observed clusters.
 
-    `resources` and the `invalid` ones are those of the manifests."""
+    `resources`, `invalid`: valid and invalid resources of the manifests."""
     if observed is None:
         return Recovery(existing)
-    manifests = {*(each.ref for each in resources), *invalid}
-    before: dict[str, dict[tuple[str, str], api.ModelReplica]] = {}
-    for each in existing:
-        if isinstance(each, api.ModelReplica):
-            before.setdefault(each.spec.cluster_name, {})[each.namespace, each.name] = each
-    answered = {name: each for name, each in observed.clusters.items() if not (each.unreachable or each.declared)}
-    unknown = {name for name, each in answered.items() if _is_unknown(each.applied, history.get(name, ()))}
-    newer = {name for name in unknown if _has_other_replicas(answered[name], before.get(name, {}))}
-    found = _Found()
-    for name, cluster in sorted(answered.items()):
+    manifests = {*(resource.ref for resource in resources), *invalid}
+    by_cluster: dict[str, dict[tuple[str, str], api.ModelReplica]] = {}
+    for resource in existing:
+        if isinstance(resource, api.ModelReplica):
+            replicas = by_cluster.setdefault(resource.spec.cluster_name, {})
+            replicas[resource.namespace, resource.name] = resource
+    clusters = {
+        name: cluster for name, cluster in observed.clusters.items() if not (cluster.unreachable or cluster.declared)
+    }
+    unknown = {name for name, cluster in clusters.items() if _is_unknown(cluster.applied, history.get(name, ()))}
+    newer = {name for name in unknown if _has_other_replicas(clusters[name], by_cluster.get(name, {}))}
+    result = _Result()
+    for name, cluster in sorted(clusters.items()):
         if cluster.applied is not None and not cluster.applied.digest:
-            found.refused += _unrecorded(name, cluster, before.get(name, {}), manifests)
+            result.refused += _unrecorded_replicas(name, cluster, by_cluster.get(name, {}), manifests)
         elif newer and name in unknown:
-            _adopt(found, name, cluster, before.get(name, {}), manifests)
+            _adopt(result, name, cluster, by_cluster.get(name, {}), manifests)
     unread: tuple[str, ...] = ()
     if newer:
-        known = {ref.name for ref in manifests if ref.kind == api.InferenceCluster.KIND}
-        unread = tuple(sorted(known - answered.keys()))
-    kept = [
-        each
-        for each in existing
-        if not isinstance(each, api.ModelReplica) or (each.namespace, each.name) not in found.dropped
+        members = {ref.name for ref in manifests if ref.kind == api.InferenceCluster.KIND}
+        unread = tuple(sorted(members - clusters.keys()))
+    retained = [
+        resource
+        for resource in existing
+        if not isinstance(resource, api.ModelReplica) or (resource.namespace, resource.name) not in result.dropped
     ]
-    return Recovery([*kept, *found.replicas], tuple(found.adopted), tuple(found.refused), frozenset(newer), unread)
+    return Recovery(
+        [*retained, *result.replicas], tuple(result.adopted), tuple(result.refused), frozenset(newer), unread
+    )
 
 
 def _is_unknown(applied: AppliedReplicas | None, history: Sequence[str]) -> bool:
@@ -157,81 +161,82 @@ def _is_unknown(applied: AppliedReplicas | None, history: Sequence[str]) -> bool
 
 
 def _has_other_replicas(cluster: ObservedCluster, before: Mapping[tuple[str, str], api.ModelReplica]) -> bool:
-    """Return whether a cluster was last applied with replicas, and these are not those of the state."""
+    """Return whether the last applied replicas of a cluster differ from the replicas in the state."""
     applied = cluster.applied.replicas if cluster.applied else ()
     return bool(applied) and replicas_digest(applied) != replicas_digest(map(_written, before.values()))
 
 
-def _unrecorded(
+def _unrecorded_replicas(
     name: str,
     cluster: ObservedCluster,
     before: Mapping[tuple[str, str], api.ModelReplica],
     manifests: Collection[Ref],
 ) -> list[UnknownReplica]:
-    """Return the replicas that run on a cluster without a record of its replicas, and that the state does not know."""
-    known = {_labels(*key) for key in before}
-    known |= {_labels(ref.namespace, ref.name) for ref in manifests if ref.kind == api.ModelReplica.KIND}
+    """Return the running replicas of a cluster without stored ModelReplicas that are missing from the state."""
+    expected = {_labels(*key) for key in before}
+    expected |= {_labels(ref.namespace, ref.name) for ref in manifests if ref.kind == api.ModelReplica.KIND}
     return [
-        UnknownReplica(name, *_named(workload), serving, "the cluster has no record of its replicas")
-        for key, (workload, serving) in sorted(_running(cluster).items())
-        if key not in known
+        UnknownReplica(name, *_names_of(workload), serving, "the cluster stores no ModelReplicas")
+        for key, (workload, serving) in sorted(_running_replicas(cluster).items())
+        if key not in expected
     ]
 
 
 def _adopt(
-    found: _Found,
+    result: _Result,
     name: str,
     cluster: ObservedCluster,
     before: Mapping[tuple[str, str], api.ModelReplica],
     manifests: Collection[Ref],
 ) -> None:
-    """Take over the ModelReplicas of a cluster that is newer than the state, as far as they run."""
-    running = _running(cluster)
-    recorded = _recorded(cluster)
-    applied = {_labels(each.namespace, each.name) for each in recorded}
-    found.refused += [
-        UnknownReplica(name, *_named(workload), serving, "its record cannot be read")
+    """Adopt the running ModelReplicas of a cluster that is newer than the state."""
+    running = _running_replicas(cluster)
+    stored = _stored_replicas(cluster)
+    applied = {_labels(replica.namespace, replica.name) for replica in stored}
+    result.refused += [
+        UnknownReplica(name, *_names_of(workload), serving, "its stored ModelReplica is invalid")
         for key, (workload, serving) in sorted(running.items())
-        if key not in applied and key in _unreadable(cluster)
+        if key not in applied and key in _invalid_replicas(cluster)
     ]
-    found.dropped |= {key for key in before if _labels(*key) not in applied and _labels(*key) not in running}
-    for each in recorded:
-        labels = _labels(each.namespace, each.name)
-        deployment = each.labels.get(names.DEPLOYMENT_LABEL, "")
-        if labels not in running or (not deployment and each.ref in manifests):
+    result.dropped |= {key for key in before if _labels(*key) not in applied and _labels(*key) not in running}
+    for replica in stored:
+        labels = _labels(replica.namespace, replica.name)
+        deployment = replica.labels.get(names.DEPLOYMENT_LABEL, "")
+        if labels not in running or (not deployment and replica.ref in manifests):
             continue
-        unknown = UnknownReplica(name, each.namespace, each.name, deployment, running[labels][1])
-        if (each.namespace, each.name) in before:
-            found.dropped.add((each.namespace, each.name))
-            found.replicas.append(each)
-        elif _is_declared(each, manifests):
-            found.replicas.append(each)
-            found.adopted.append(unknown)
+        unknown = UnknownReplica(name, replica.namespace, replica.name, deployment, running[labels][1])
+        if (replica.namespace, replica.name) in before:
+            result.dropped.add((replica.namespace, replica.name))
+            result.replicas.append(replica)
+        elif _is_declared(replica, manifests):
+            result.replicas.append(replica)
+            result.adopted.append(unknown)
         else:
-            why = "neither the manifests nor the state have its deployment" if deployment else "it has no manifest"
-            found.refused.append(replace(unknown, reason=why))
+            missing = "deployment is missing from the manifests and from the state"
+            reason = f"its {missing}" if deployment else "it has no manifest"
+            result.refused.append(replace(unknown, reason=reason))
 
 
-def _recorded(cluster: ObservedCluster) -> list[api.ModelReplica]:
-    """Return the ModelReplicas of a cluster's record that are valid."""
-    found = []
+def _stored_replicas(cluster: ObservedCluster) -> list[api.ModelReplica]:
+    """Return the valid ModelReplicas that a cluster stores."""
+    replicas = []
     for value in cluster.applied.replicas if cluster.applied else ():
         with contextlib.suppress(api.InvalidResource):
             resource = api.parse(value)
-            found += [resource] if isinstance(resource, api.ModelReplica) else []
-    return found
+            replicas += [resource] if isinstance(resource, api.ModelReplica) else []
+    return replicas
 
 
-def _unreadable(cluster: ObservedCluster) -> set[tuple[str, str]]:
-    """Return the labels of the objects in a cluster's record that are no valid ModelReplicas."""
-    valid = {(each.namespace, each.name) for each in _recorded(cluster)}
+def _invalid_replicas(cluster: ObservedCluster) -> set[tuple[str, str]]:
+    """Return the labels of the invalid ModelReplicas that a cluster stores."""
+    valid = {(replica.namespace, replica.name) for replica in _stored_replicas(cluster)}
     values = cluster.applied.replicas if cluster.applied else ()
-    keys = {(text(seen, "metadata", "namespace"), text(seen, "metadata", "name")) for seen in values}
+    keys = {(text(value, "metadata", "namespace"), text(value, "metadata", "name")) for value in values}
     return {_labels(*key) for key in keys - valid}
 
 
 def _is_declared(replica: api.ModelReplica, manifests: Collection[Ref]) -> bool:
-    """Return whether the manifests have the deployment of a replica."""
+    """Return whether the manifests contain the deployment of a replica."""
     deployment = replica.labels.get(names.DEPLOYMENT_LABEL)
     return any(
         ref.kind == api.ModelDeployment.KIND
@@ -245,9 +250,9 @@ def _written(replica: api.ModelReplica) -> Object:
     return api.wire(replica, set_only=True)
 
 
-def _running(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bool]]:
-    """Return a workload of each replica that runs on a cluster, and whether all of them serve, by the labels of its
-    namespace and its name."""
+def _running_replicas(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bool]]:
+    """Return the running replicas of a cluster by namespace label and name label: a workload, and whether all workloads
+    of the replica serve."""
     running: dict[tuple[str, str], tuple[Object, bool]] = {}
     for workload in cluster.objects:
         labels = fields(workload, "metadata", "labels")
@@ -259,8 +264,8 @@ def _running(cluster: ObservedCluster) -> dict[tuple[str, str], tuple[Object, bo
     return running
 
 
-def _named(workload: Object) -> tuple[str, str, str]:
-    """Return the namespace, the replica and the deployment of a workload, as its labels name them."""
+def _names_of(workload: Object) -> tuple[str, str, str]:
+    """Return the namespace, the replica and the deployment in the labels of a workload."""
     labels = fields(workload, "metadata", "labels")
     return (
         text(labels, names.NAMESPACE_LABEL),
@@ -274,55 +279,55 @@ def _labels(namespace: str, name: str) -> tuple[str, str]:
 
 
 def replicas_of(objects: Iterable[Object]) -> dict[str, list[Object]]:
-    """Return the ModelReplicas among objects of the control cluster, by workload cluster."""
-    found: dict[str, list[Object]] = {}
-    for seen in objects:
-        if text(seen, "kind") == api.ModelReplica.KIND:
-            found.setdefault(text(seen, "spec", "clusterName"), []).append(seen)
-    return found
+    """Return the ModelReplicas among objects of the control cluster, by inference cluster."""
+    replicas: dict[str, list[Object]] = {}
+    for value in objects:
+        if text(value, "kind") == api.ModelReplica.KIND:
+            replicas.setdefault(text(value, "spec", "clusterName"), []).append(value)
+    return replicas
 
 
 def replicas_digest(replicas: Iterable[Object]) -> str:
     """Return the digest of the ModelReplicas of a cluster, without their labels and annotations."""
-    found = sorted(
+    lines = sorted(
         json.dumps(
-            [text(seen, "metadata", "namespace"), text(seen, "metadata", "name"), seen["spec"]],
+            [text(replica, "metadata", "namespace"), text(replica, "metadata", "name"), replica["spec"]],
             sort_keys=True,
             separators=(",", ":"),
         )
-        for seen in replicas
+        for replica in replicas
     )
-    return sha256("\n".join(found).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
+    return sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 
 
 def next_history(
     history: History, observed: Observed | None, objects: Iterable[Object], clusters: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Return the history of each cluster with what this run plans for it, among `objects` of the control cluster."""
+    """Return the history of each cluster with the digest of this plan. `objects`: objects of the control cluster."""
     planned = replicas_of(objects)
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name in sorted(clusters):
         cluster = observed.clusters.get(name) if observed else None
         applied = cluster.applied.digest if cluster and cluster.applied else ""
-        before = list(history.get(name, ()))
-        if applied and applied not in before:
-            before = [applied]
-        new = replicas_digest(planned.get(name, ()))
-        if not before and not planned.get(name):
+        digests = list(history.get(name, ()))
+        if applied and applied not in digests:
+            digests = [applied]
+        digest = replicas_digest(planned.get(name, ()))
+        if not digests and not planned.get(name):
             continue
-        if before and before[-1] == new:
-            found[name] = before
+        if digests and digests[-1] == digest:
+            result[name] = digests
             continue
         if applied:
-            before = before[before.index(applied) :]
-        found[name] = [*before, new][-_MOST_DIGESTS:]
-    return found
+            digests = digests[digests.index(applied) :]
+        result[name] = [*digests, digest][-_MOST_DIGESTS:]
+    return result
 
 
 def replica_counts(existing: Iterable[api.Resource]) -> Counter[tuple[str, str]]:
     """Return the number of replicas of each deployment, by namespace and the label of its name."""
     return Counter(
-        (each.namespace, each.labels[names.DEPLOYMENT_LABEL])
-        for each in existing
-        if isinstance(each, api.ModelReplica) and names.DEPLOYMENT_LABEL in each.labels
+        (resource.namespace, resource.labels[names.DEPLOYMENT_LABEL])
+        for resource in existing
+        if isinstance(resource, api.ModelReplica) and names.DEPLOYMENT_LABEL in resource.labels
     )

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rollouts of a fleet: replicas as the rollout planner sees them, and its answers as inputs of the scheduler."""
+"""Rollouts of a fleet: inputs of the rollout planner, and inputs of the scheduler for each step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
     Placing,
     ReplicaView,
     Updating,
-    failed,
-    give_place,
-    givers,
-    place,
-    update,
+    failed_replica,
+    plan_placing,
+    plan_updates,
+    replace_in_place,
+    replaceable_replicas,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
@@ -54,13 +54,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
 Revision = tuple[str, ...]
-"""Digests of the workloads of a replica: pods restart when one of them changes."""
+"""Digests of the workloads of a replica. Pods restart if a digest changes."""
 
 _FROZEN: Revision = ("",)
-"""Revision of pods that were composed in another way, in a forecast: no revision is equal to it."""
+"""Revision of frozen replicas in a forecast. It equals no other revision."""
 
 MAX_TRIES = 8
-"""Replacements in place that a plan tries, at most: each costs as much as the plan."""
+"""Maximum number of replacements in place that a plan tries. Each try takes the time of a plan."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Rollout:
     """Step of a rollout of one deployment.
 
     placing, updating: the two halves of the step.
-    placed: new replicas of this step.
+    placed: number of new replicas in this step.
     """
 
     key: Key
@@ -80,53 +80,53 @@ class Rollout:
 
     @property
     def stopped_by(self) -> ReplicaView | None:
-        """Return the replica that stops the rollout; None while it goes on."""
-        return failed(self.views)
+        """Return the replica that stops the rollout; None if the rollout continues."""
+        return failed_replica(self.views)
 
     @property
     def current(self) -> int:
-        """Return the number of replicas of the current revision that exist."""
+        """Return the number of existing replicas with the current revision."""
         return sum(view.is_current for view in self.views)
 
     @property
     def old(self) -> int:
-        """Return the number of replicas of old revisions that exist."""
+        """Return the number of existing replicas with an old revision."""
         return len(self.views) - self.current
 
     @property
     def is_step(self) -> bool:
-        """Return whether something changes in this step."""
+        """Return whether the step changes any replica."""
         return bool(self.placed or self.updating.updated or self.placing.removed)
 
     @property
     def restarted(self) -> frozenset[str]:
-        """Return the replicas that serve and that this step restarts or removes before another one serves instead."""
+        """Return the serving replicas that this step restarts or removes before their replacements serve."""
         serving = {view.name for view in self.views if view.serves}
-        return frozenset(serving & (self.updating.updated | self.placing.given))
+        return frozenset(serving & (self.updating.updated | self.placing.replaced))
 
 
 class Replicas:
-    """Existing ModelReplicas as they are on their clusters; each is composed once."""
+    """Existing ModelReplicas with their observed state. Each ModelReplica is composed once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._states: dict[int, ReplicaState] = {}
         self._revisions: dict[int, Revision] = {}
         self._workloads: dict[int, list[Object]] = {}
-        self._known: list[api.ModelReplica] = []
+        self._composed_replicas: list[api.ModelReplica] = []
 
     def state(self, replica: api.ModelReplica) -> ReplicaState:
-        """Return the observed state of a ModelReplica, or the last known one."""
+        """Return the observed or the last known state of a ModelReplica."""
         if self._context.staged == "forecast" or self._context.declared(replica.spec.cluster_name):
             return DECLARED
         return self._states[self._composed(replica)]
 
     def revision(self, replica: api.ModelReplica) -> Revision:
-        """Return the revision of a ModelReplica as it is composed now."""
+        """Return the desired revision of a ModelReplica."""
         return self._revisions[self._composed(replica)]
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
-        """Return the revision of a ModelReplica on its cluster; None when it is not known."""
+        """Return the live revision of a ModelReplica; None if it is unknown."""
         if self._context.staged == "forecast":
             return _FROZEN if (replica.namespace, replica.name) in self._context.frozen else None
         observed = self._context.observed_cluster(replica.spec.cluster_name)
@@ -136,7 +136,7 @@ class Replicas:
         return None if None in live else _revision(value for value in live if value is not None)
 
     def _composed(self, replica: api.ModelReplica) -> int:
-        """Return the identity of a ModelReplica that is composed: the existing one if they are equal."""
+        """Compose a ModelReplica, or an equal existing ModelReplica, and return its identity."""
         existing = self._context.fleet.replicas.get((replica.namespace, replica.name))
         if existing is not None and existing == replica:
             replica = existing
@@ -145,12 +145,12 @@ class Replicas:
         return id(replica)
 
     def _compose(self, replica: api.ModelReplica) -> None:
-        # Models are compared by identity, so they must not be freed meanwhile.
-        self._known.append(replica)
+        # Entries are keyed by identity, so the models must not be freed.
+        self._composed_replicas.append(replica)
         objects = replica_objects(replica, self._context.composing)
         workloads = _workloads(objects)
         self._revisions[id(replica)] = _revision(workloads)
-        # What identifies them: the objects of a large fleet take gigabytes.
+        # Only the identity is stored, because the objects of a large fleet would use gigabytes of memory.
         self._workloads[id(replica)] = [
             {
                 "apiVersion": workload["apiVersion"],
@@ -175,17 +175,17 @@ def _revision(workloads: Iterable[Object]) -> Revision:
 
 
 def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica]) -> list[Replica]:
-    """Return existing replicas as the scheduler uses them, with those marked that do not serve."""
-    found = []
+    """Return existing replicas as inputs of the scheduler, with `serves` set."""
+    inputs = []
     for replica in existing:
         resource = context.fleet.replicas.get((replica.namespace, replica.name))
         serves = context.observed is None or resource is None or replicas.state(resource).serving is not False
-        found.append(replica if serves else replace(replica, serves=False))
-    return found
+        inputs.append(replica if serves else replace(replica, serves=False))
+    return inputs
 
 
 def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
-    """Return the bounds of the rollouts of a deployment."""
+    """Return the rollout bounds of a deployment."""
     settings, desired = deployment.spec.rollout or Settings(), deployment.spec.replicas
     return Bounds(desired, settings.surge(desired), settings.unavailable(desired), clusters)
 
@@ -193,9 +193,10 @@ def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
 def begin(
     context: Context, replicas: Replicas, decided: Schedule, desired: Sequence[api.ModelReplica]
 ) -> dict[Key, Rollout]:
-    """Return the first half of a step of each rollout, by deployment.
+    """Return the first half of the next step of each rollout, by deployment.
 
-    `decided` has each replica that can stay at its place, `desired` the ModelReplica of each of its placements.
+    decided: schedule with a placement of each replica that can stay on its cluster.
+    desired: ModelReplica of each placement.
     """
     views: dict[Key, list[ReplicaView]] = {}
     for placement, current in zip(decided.placements, desired, strict=True):
@@ -209,26 +210,26 @@ def begin(
         if not entry.outdated or key not in context.fleet.replicas:
             continue
         if context.advances(entry.replica.cluster):
-            # Its replacement takes its place at once, if there is one.
+            # Without staging, a replacement is created in the same run.
             if unscheduled.get(owner, 0) < 1:
                 continue
             unscheduled[owner] -= 1
         view = replace(_view(context, replicas, context.fleet.replicas[key], None), fits=False)
         views.setdefault(owner, []).append(view)
     rollouts = {}
-    for owner, found in sorted(views.items()):
+    for owner, owned_views in sorted(views.items()):
         deployment = context.fleet.deployments.get(owner)
-        if deployment is not None and deployment.spec.replicas and not all(view.is_current for view in found):
+        if deployment is not None and deployment.spec.replicas and not all(view.is_current for view in owned_views):
             bounds = bounds_of(deployment, context.rollout)
-            ordered = tuple(sorted(found, key=lambda view: view.name))
-            rollouts[owner] = Rollout(owner, bounds, ordered, place(bounds, ordered))
+            ordered = tuple(sorted(owned_views, key=lambda view: view.name))
+            rollouts[owner] = Rollout(owner, bounds, ordered, plan_placing(bounds, ordered))
     return rollouts
 
 
 def _view(
     context: Context, replicas: Replicas, existing: api.ModelReplica, current: api.ModelReplica | None
 ) -> ReplicaView:
-    """Return a replica as the planner sees it. `current`: as its deployment asks for it; None where it cannot be."""
+    """Return a replica as input of the planner. `current`: its desired ModelReplica, None if it no longer fits."""
     is_current = current is not None and (
         context.advances(existing.spec.cluster_name) or _has_revision(replicas, existing, current)
     )
@@ -238,7 +239,7 @@ def _view(
 
 
 def _has_revision(replicas: Replicas, existing: api.ModelReplica, current: api.ModelReplica) -> bool:
-    """Return whether the pods of a replica have the current revision, so that nothing restarts."""
+    """Return whether the pods of a replica have the current revision, so that no pod restarts."""
     live = replicas.live_revision(existing)
     if live is None:
         return current == existing or replicas.revision(current) == replicas.revision(existing)
@@ -248,7 +249,7 @@ def _has_revision(replicas: Replicas, existing: api.ModelReplica, current: api.M
 def _health(
     context: Context, replica: api.ModelReplica, state: ReplicaState, *, is_current: bool
 ) -> tuple[Health, str]:
-    """Return the health of a replica, and why it does not serve."""
+    """Return the health of a replica, and the reason why it does not serve."""
     if state.declared:
         return ("unknown", "no run observes its cluster") if context.staged == "hold" else ("serving", "")
     if state.remembered or state.serving is None:
@@ -260,22 +261,22 @@ def _health(
 
 
 def _without_endpoint(context: Context, replica: api.ModelReplica) -> str:
-    """Return why requests do not reach a replica that answers; "" if they do, as far as is known.
+    """Return the reason why a ready replica receives no requests; "" if it does, or if the reason is unknown.
 
-    Its endpoint must be as ready as the endpoints of other replicas are."""
+    The endpoint must be ready if an endpoint of another replica of the deployment is ready."""
     siblings = [
-        each
-        for (namespace, name), each in context.fleet.endpoints.items()
+        endpoint
+        for (namespace, name), endpoint in context.fleet.endpoints.items()
         if namespace == replica.namespace
         and name != replica.name
-        and each.labels.get(names.DEPLOYMENT_LABEL) == replica.labels.get(names.DEPLOYMENT_LABEL)
+        and endpoint.labels.get(names.DEPLOYMENT_LABEL) == replica.labels.get(names.DEPLOYMENT_LABEL)
     ]
     if not siblings:
         return ""
     endpoint = context.fleet.endpoints.get((replica.namespace, replica.name))
     if endpoint is None:
         return "its ModelEndpoint does not exist yet"
-    if not _is_ready(context, endpoint) and any(_is_ready(context, each) for each in siblings):
+    if not _is_ready(context, endpoint) and any(_is_ready(context, sibling) for sibling in siblings):
         return "the gateway has not accepted its ModelEndpoint yet"
     return ""
 
@@ -290,7 +291,7 @@ def _is_ready(context: Context, endpoint: api.ModelEndpoint) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def staged(
+def scheduler_inputs(
     rollouts: Mapping[Key, Rollout], deployments: Sequence[Deployment], existing: Sequence[Replica]
 ) -> tuple[list[Deployment], list[Replica]]:
     """Return the inputs of the scheduler for a step of these rollouts."""
@@ -299,24 +300,25 @@ def staged(
         roles |= {(namespace, name): "removed" for name in rollout.placing.removed}
         roles |= {(namespace, view.name): "stays" for view in rollout.placing.staying if not view.fits}
     desired = [
-        replace(each, replicas=_target(rollouts[each.key])) if each.key in rollouts else each for each in deployments
+        replace(deployment, replicas=_target(rollouts[deployment.key])) if deployment.key in rollouts else deployment
+        for deployment in deployments
     ]
-    marked = []
+    replicas = []
     for replica in existing:
         role = roles.get((replica.namespace, replica.name), "") if replica.deployment else ""
-        marked.append(replace(replica, stays=role == "stays", leaves=role == "removed") if role else replica)
-    return desired, marked
+        replicas.append(replace(replica, stays=role == "stays", leaves=role == "removed") if role else replica)
+    return desired, replicas
 
 
 def _target(rollout: Rollout) -> int:
     return sum(view.fits for view in rollout.placing.staying) + rollout.placing.new
 
 
-def carried_out(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:
-    """Return the schedule of a step with what rollouts remove, and with the replicas that lack a place as users count
-    them. `first`: the schedule without rollouts, which has the reasons."""
+def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:
+    """Return the schedule of a step with the replicas that rollouts remove, and with pending replicas counted against
+    the desired number. `first`: the schedule without rollouts, which contains the reasons."""
     reasons = {(entry.replica.namespace, entry.replica.name): entry for entry in first.dropped}
-    existing = {(each.namespace, each.replica): each for each in first.placements if each.replica}
+    existing = {(entry.namespace, entry.replica): entry for entry in first.placements if entry.replica}
     dropped = list(decided.dropped)
     for (namespace, deployment), rollout in rollouts.items():
         for name, reason in rollout.placing.removed.items():
@@ -324,67 +326,76 @@ def carried_out(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Sched
             if key in reasons:
                 dropped.append(replace(reasons[key], reason=f"{reasons[key].reason}; {reason}"))
             elif key in existing:
-                at = existing[key]
-                replica = Replica(name, namespace, deployment, at.cluster, at.index, at.engines)
+                placement = existing[key]
+                replica = Replica(name, namespace, deployment, placement.cluster, placement.index, placement.engines)
                 dropped.append(Dropped(replica, reason))
     dropped.sort(key=lambda entry: (entry.replica.namespace, entry.replica.name))
-    pending = [each for entry in decided.pending for each in _pending(entry, rollouts, decided)]
+    pending = [result for entry in decided.pending for result in _pending(entry, rollouts, decided)]
     return replace(decided, dropped=tuple(dropped), pending=tuple(pending))
 
 
 def _pending(entry: Pending, rollouts: Mapping[Key, Rollout], decided: Schedule) -> Iterator[Pending]:
-    """Yield what is pending of a deployment: surge replicas without a place are not."""
+    """Yield the pending replicas of a deployment, without surge replicas."""
     key = (entry.namespace, entry.deployment)
     if key not in rollouts:
         yield entry
         return
     desired = rollouts[key].bounds.desired
-    placed = sum((each.namespace, each.deployment) == key for each in decided.placements)
-    if placed < desired:
-        __, of, rest = entry.message.partition(" replicas scheduled")
-        message = f"{placed} of {desired}{of}{rest}" if of else entry.message
-        yield replace(entry, count=desired - placed, message=message)
+    scheduled = sum((placement.namespace, placement.deployment) == key for placement in decided.placements)
+    if scheduled < desired:
+        __, separator, details = entry.message.partition(" replicas scheduled")
+        message = f"{scheduled} of {desired}{separator}{details}" if separator else entry.message
+        yield replace(entry, count=desired - scheduled, message=message)
 
 
-def placed(rollout: Rollout, decided: Schedule) -> int:
-    """Return how many new replicas of a deployment a schedule has."""
-    return sum(each.state == "new" and (each.namespace, each.deployment) == rollout.key for each in decided.placements)
+def count_placed(rollout: Rollout, decided: Schedule) -> int:
+    """Return the number of new replicas of a deployment in a schedule."""
+    return sum(
+        placement.state == "new" and (placement.namespace, placement.deployment) == rollout.key
+        for placement in decided.placements
+    )
 
 
 Decide = Callable[[Mapping[Key, Rollout]], Schedule]
 
 
-def with_places(
+def with_replacements(
     rollouts: Mapping[Key, Rollout], first: Schedule, decide: Decide
 ) -> tuple[dict[Key, Rollout], Schedule]:
-    """Return the steps with their replacements in place, and the schedule of all steps.
+    """Return the steps with replacements in place, and the schedule of all steps.
 
-    A replica that does not fit where it is gives its place only if that makes room for a new one."""
+    A replica that no longer fits is replaced in place only if a new replica can then be scheduled."""
     steps, decided, tries = dict(rollouts), decide(rollouts), 0
     for key in sorted(rollouts):
-        if not placed(rollouts[key], first):
-            # Even without all old replicas there is no place.
+        if not count_placed(rollouts[key], first):
+            # The replacement is unschedulable even without any old replica.
             continue
-        names_left = list(givers(steps[key].placing, steps[key].bounds, placed(steps[key], decided)))
-        while names_left and tries < MAX_TRIES:
+        candidates = _candidates(steps[key], decided)
+        while candidates and tries < MAX_TRIES:
             tries += 1
-            tried = {**steps, key: replace(steps[key], placing=give_place(steps[key].placing, names_left.pop(0)))}
-            schedule = decide(tried)
-            if placed(tried[key], schedule) > placed(steps[key], decided) and _keeps(decided, schedule, key):
-                steps, decided = tried, schedule
-                names_left = list(givers(steps[key].placing, steps[key].bounds, placed(steps[key], decided)))
+            placing = replace_in_place(steps[key].placing, candidates.pop(0))
+            attempt = {**steps, key: replace(steps[key], placing=placing)}
+            schedule = decide(attempt)
+            is_better = count_placed(attempt[key], schedule) > count_placed(steps[key], decided)
+            if is_better and _has_equal_counts(decided, schedule, key):
+                steps, decided = attempt, schedule
+                candidates = _candidates(steps[key], decided)
     return steps, decided
 
 
-def _keeps(before: Schedule, after: Schedule, changed: Key) -> bool:
-    """Return whether all other deployments have as many replicas as before."""
+def _candidates(rollout: Rollout, decided: Schedule) -> list[str]:
+    return list(replaceable_replicas(rollout.placing, rollout.bounds, count_placed(rollout, decided)))
+
+
+def _has_equal_counts(decided: Schedule, attempt: Schedule, changed: Key) -> bool:
+    """Return whether two schedules have the same number of replicas of all deployments except `changed`."""
     counts = [
         Counter(
-            (each.namespace, each.deployment)
-            for each in schedule.placements
-            if (each.namespace, each.deployment) != changed
+            (placement.namespace, placement.deployment)
+            for placement in schedule.placements
+            if (placement.namespace, placement.deployment) != changed
         )
-        for schedule in (before, after)
+        for schedule in (decided, attempt)
     ]
     return counts[0] == counts[1]
 
@@ -393,14 +404,14 @@ def finish(rollouts: Mapping[Key, Rollout], decided: Schedule) -> dict[Key, Roll
     """Return both halves of each step."""
     steps = {}
     for key, rollout in rollouts.items():
-        number_placed = placed(rollout, decided)
-        updating = update(rollout.bounds, rollout.placing.staying, number_placed)
-        steps[key] = replace(rollout, updating=updating, placed=number_placed)
+        placed = count_placed(rollout, decided)
+        updating = plan_updates(rollout.bounds, rollout.placing.staying, placed)
+        steps[key] = replace(rollout, updating=updating, placed=placed)
     return steps
 
 
-def outdated(context: Context, rollouts: Mapping[Key, Rollout]) -> tuple[api.ModelReplica, ...]:
-    """Return the ModelReplicas that no longer match their deployment, and stay until others serve."""
+def outdated_replicas(context: Context, rollouts: Mapping[Key, Rollout]) -> tuple[api.ModelReplica, ...]:
+    """Return the ModelReplicas that no longer match their deployment and remain until their replacements serve."""
     return tuple(
         context.fleet.replicas[namespace, view.name]
         for (namespace, __), rollout in rollouts.items()
@@ -409,86 +420,88 @@ def outdated(context: Context, rollouts: Mapping[Key, Rollout]) -> tuple[api.Mod
     )
 
 
-def withdrawn(context: Context, rollouts: Mapping[Key, Rollout]) -> frozenset[Key]:
-    """Return the replicas whose endpoints leave the routes before they restart in place.
+def withdrawn_replicas(context: Context, rollouts: Mapping[Key, Rollout]) -> frozenset[Key]:
+    """Return the replicas whose endpoints are removed from the routes before a restart in place.
 
-    Others must serve meanwhile. A replica with several copies of each engine goes on serving while it restarts."""
-    found: set[Key] = set()
+    Other replicas must serve during the restart. A replica with several copies of each engine serves while it restarts,
+    so its endpoint remains."""
+    withdrawn: set[Key] = set()
     for (namespace, __), rollout in rollouts.items():
         if sum(view.serves for view in rollout.views) > len(rollout.restarted):
             keys = ((namespace, name) for name in rollout.restarted)
-            found.update(
-                key for key in keys if min(each.copies for each in context.fleet.replicas[key].spec.engines) < 2
+            withdrawn.update(
+                key for key in keys if min(engine.copies for engine in context.fleet.replicas[key].spec.engines) < 2
             )
-    return frozenset(found)
+    return frozenset(withdrawn)
 
 
-def frozen(
+def frozen_replicas(
     context: Context, replicas: Replicas, composed: Iterable[api.ModelReplica], rollouts: Mapping[Key, Rollout]
 ) -> tuple[api.ModelReplica, ...]:
-    """Return the replicas that would restart, although no rollout has come to them, because their objects are composed
-    in another way than before: an image of the fleet changed, for example, or the collection was upgraded."""
+    """Return the replicas that would restart before their turn in a rollout, because a fleet setting or the version of
+    the collection changes their objects."""
     updated = {(namespace, name) for (namespace, __), step in rollouts.items() for name in step.updating.updated}
-    found = []
+    frozen = []
     for replica in composed:
         key = (replica.namespace, replica.name)
         if key in updated or key not in context.fleet.replicas:
             continue
         live = replicas.live_revision(replica)
         if live is not None and live != replicas.revision(replica):
-            found.append(replica)
-    return tuple(found)
+            frozen.append(replica)
+    return tuple(frozen)
 
 
 def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
-    """Yield what users should know of rollouts before they run, or while they go on."""
+    """Yield warnings about restarts of all serving replicas, and about replicas that no longer fit."""
     for rollout in rollouts:
         deployment = "/".join(rollout.key)
         serving = sum(view.serves for view in rollout.views)
-        down = rollout.restarted
-        if down and len(down) >= serving and not all(context.declared(view.cluster) for view in rollout.views):
+        restarted = rollout.restarted
+        is_observed = not all(context.declared(view.cluster) for view in rollout.views)
+        if restarted and len(restarted) >= serving and is_observed:
             yield (
-                f"{deployment}: the edit restarts {_only(len(down))} in place, because no cluster has free devices for "
-                f"a surge replica. The model does not serve until it has started again{_last_start(context, rollout)}"
+                f"{deployment}: the edit restarts {_only(len(restarted))} in place because no cluster has free devices "
+                f"for a surge replica. The model does not serve during the restart{_last_start(context, rollout)}"
             )
-        stuck = [view for view in rollout.placing.staying if not view.fits]
-        if stuck and not rollout.placed:
-            is_coming = any(view.is_current and view.is_broken for view in rollout.views)
-            why = "until their replacements serve" if is_coming else "because no place fits their replacements"
+        unfit = [view for view in rollout.placing.staying if not view.fits]
+        if unfit and not rollout.placed:
+            is_starting = any(view.is_current and view.is_broken for view in rollout.views)
+            reason = "until their replacements serve" if is_starting else "because their replacements are unschedulable"
             yield (
-                f"{deployment}: {len(stuck)} of {rollout.bounds.desired} replicas no longer match the deployment and "
-                f"keep serving, {why}"
+                f"{deployment}: {len(unfit)} of {rollout.bounds.desired} replicas no longer match the deployment and "
+                f"keep serving {reason}"
             )
 
 
 def stopped(rollout: Rollout) -> str:
-    """Return why a rollout does not go on, and what to do; "" while it goes on."""
+    """Return the reason why a rollout stopped, with a fix; "" if the rollout continues."""
     broken = rollout.stopped_by
     if broken is None:
         return ""
-    why = f": {broken.reason}" if broken.reason else ""
+    reason = f": {broken.reason}" if broken.reason else ""
     return (
         f"{'/'.join(rollout.key)}: the rollout stopped with {rollout.current} of {rollout.bounds.desired} replicas "
-        f"updated, because ModelReplica {broken.name} on cluster {broken.cluster} does not start{why}. Correct the "
-        f"deployment or revert the edit; {rollout.old} replicas keep the old revision"
+        f"updated because ModelReplica {broken.name} on cluster {broken.cluster} failed{reason}. Correct the "
+        f"deployment or revert the edit. {rollout.old} replicas keep the old revision"
     )
 
 
 def rollout_state(rollout: Rollout) -> RolloutState:
-    """Return a rollout as the status of its deployment shows it."""
+    """Return the state of a rollout for the status of its deployment."""
     broken = rollout.stopped_by
     stopped = f"{broken.name} on {broken.cluster}" + (f": {broken.reason}" if broken.reason else "") if broken else ""
-    stuck = not rollout.is_step and not all(view.fits for view in rollout.placing.staying)
-    outdated = "; ".join(sorted(set(rollout.updating.waiting.values()))) if stuck else ""
+    is_unschedulable = not rollout.is_step and not all(view.fits for view in rollout.placing.staying)
+    outdated = "; ".join(sorted(set(rollout.updating.waiting.values()))) if is_unschedulable else ""
     return RolloutState(rollout.current, rollout.old, stopped, outdated)
 
 
 def _only(count: int) -> str:
-    return "its only replica" if count == 1 else f"all {count} replicas that serve"
+    return "the only replica" if count == 1 else f"all {count} serving replicas"
 
 
 def _last_start(context: Context, rollout: Rollout) -> str:
-    """Return how long the replicas that restart took to start last time, for a message."""
+    """Return the duration of the last start of the restarted replicas, for a message."""
     durations = []
     for name in rollout.restarted:
         replica = context.fleet.replicas[rollout.key[0], name]
@@ -500,22 +513,22 @@ def _last_start(context: Context, rollout: Rollout) -> str:
         owner = Owner.of(replica)
         label = names.label_value(owner.replica)
         pods = observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label)
-        begun = _time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
-        ended = _time(text(state, "lastTransitionTime"))
-        if begun and ended and ended > begun:
-            durations.append(ended - begun)
+        created = _time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
+        ready = _time(text(state, "lastTransitionTime"))
+        if created and ready and ready > created:
+            durations.append(ready - created)
     return f" (the last start took {_duration(max(durations))})" if durations else ""
 
 
-def _time(written: str) -> datetime | None:
+def _time(timestamp: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(written) if written else None
+        return datetime.fromisoformat(timestamp) if timestamp else None
     except ValueError:
         return None
 
 
-def _duration(taken: timedelta) -> str:
-    minutes, seconds = divmod(int(taken.total_seconds()), 60)
+def _duration(duration: timedelta) -> str:
+    minutes, seconds = divmod(int(duration.total_seconds()), 60)
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
@@ -540,8 +553,8 @@ def _all(
 
 
 def _applied(desired: Object, actual: Object | None) -> bool:
-    one, other = _revision([desired, actual or {}])
-    return one == other
+    desired_digest, actual_digest = _revision([desired, actual or {}])
+    return desired_digest == actual_digest
 
 
 def _serves(desired: Object, actual: Object | None) -> bool:

@@ -351,11 +351,11 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
         state = plan.states.get((placement.namespace, replica.name), _NOT_OBSERVED)
         states.setdefault(key, {})[(placement.cluster, placement.index)] = state
     leaving: dict[Key, list[tuple[str, int]]] = {}
-    for staying in map(adapters.replica, plan.leaving):
-        key = (staying.namespace, staying.deployment)
-        leaving.setdefault(key, []).append((staying.cluster, staying.index))
-        state = plan.states.get((staying.namespace, staying.name), _NOT_OBSERVED)
-        states.setdefault(key, {})[(staying.cluster, staying.index)] = state
+    for leaver in map(adapters.replica, plan.leaving):
+        key = (leaver.namespace, leaver.deployment)
+        leaving.setdefault(key, []).append((leaver.cluster, leaver.index))
+        state = plan.states.get((leaver.namespace, leaver.name), _NOT_OBSERVED)
+        states.setdefault(key, {})[(leaver.cluster, leaver.index)] = state
     rollouts = {rollout.key: rollout_state(rollout) for rollout in plan.rollouts}
     pending: dict[Key, Pending] = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
     for key, deployment in fleet.deployments.items():

@@ -72,7 +72,7 @@ def mend(
             continue
         places = frozenset((replica.cluster, pool) for pool in own) | _avoided(context.fleet.replicas[_key(replica)])
         closed = _closed(capacity, places)
-        others = [replace(one, leaves=True) if _key(one) == _key(replica) else one for one in replicas]
+        others = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
         tried = decide(closed, others)
         if not _keeps(decided, tried, replica):
             left.append(_left(replica, pod, "no other pool has room for it"))

@@ -8,8 +8,8 @@ has is from there, so that the numbers and words of the page are those of the te
     time, commit  of the plan; `is_observed`: whether clusters were read
     counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
     findings   the fields of `output/findings.py`
-    unusable   [{reason, hint, of_models (only gateways in mode Model send them none), is_step, services}],
-               of endpoints that get no requests
+    unusable   [{reason, hint, of_models (only Model gateways send no requests), is_step, services}],
+               endpoints without requests
       services   [{namespace, name, endpoints [str]}]
     serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
@@ -25,7 +25,7 @@ has is from there, so that the numbers and words of the page are those of the te
       engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
                  pods are those of one copy
     services   [{namespace, name, path, address, at (gateways in mode Model), tier (the priority in use, None for none),
-               status, message, desired, endpoints}]; `desired`: endpoints and missing ones
+               status, message, desired, endpoints}]; `desired`: number of endpoints, including missing endpoints
       endpoints [{name, entry, priority, weight, usable, unused (why gateways in mode Model send it none), url (empty
                  for a replica where no gateway is in mode Path), model (its name there; may be empty), external,
                  replica}]
@@ -180,8 +180,8 @@ def _summary(model: Mapping[str, Any]) -> Markup:
         chips.append(_chip(counts["pending"], "pending", "pending"))
     if wrong := problems(model):
         chips.append(_chip(wrong, "problem", "problems"))
-    if left := steps(model):
-        chips.append(_chip(left, "step left", "steps left"))
+    if step_count := steps(model):
+        chips.append(_chip(step_count, "step left", "steps left"))
     chips += [_chip(counts[what], what.removesuffix("s"), what) for what in ("services", "clusters", "objects")]
     return items(chips, "sum")
 

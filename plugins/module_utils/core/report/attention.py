@@ -48,9 +48,9 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
     ]
     for is_step, title, color in (
         (False, "Endpoints that are not usable", "bad"),
-        (True, "Steps that are left", "warn"),
+        (True, "Remaining setup steps", "warn"),
     ):
-        entries = [each for each in model["unusable"] if each["is_step"] is is_step]
+        entries = [group for group in model["unusable"] if group["is_step"] is is_step]
         groups.append(_group(badge(title, color), "reason", _unusable(entries, known)))
     groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
     groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
@@ -67,8 +67,8 @@ def problems(model: Mapping[str, Any]) -> int:
 
 
 def steps(model: Mapping[str, Any]) -> int:
-    """The number of steps that are left before endpoints get requests."""
-    return sum(each["is_step"] for each in model["unusable"])
+    """The number of remaining setup steps before endpoints receive requests."""
+    return sum(group["is_step"] for group in model["unusable"])
 
 
 def _of_kind(model: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

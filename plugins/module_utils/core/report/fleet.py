@@ -33,7 +33,7 @@ _CAPTION = (
 
 
 def use_of(cluster: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The devices of a cluster in use, all of them, and those that are planned."""
+    """The used, total and planned devices of a cluster."""
     used, total, planned = (sum(pool[key] for pool in cluster["pools"]) for key in ("used", "total", "planned"))
     return used, total, planned
 

@@ -101,17 +101,16 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def load(used: int, total: int, planned: int = 0) -> Markup:
-    """The devices in use, in words and as a bar. `planned`: devices that the next run takes."""
+    """The devices in use, as text and as a bar. `planned`: devices of replicas that the next run creates."""
     if not total:
         return el("span", "no device to claim", class_="m")
-    coming = f", {planned:,} planned" if planned else ""
-    words = el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use{coming}")
-    return join([words, gauge(used, total)])
+    suffix = f", {planned:,} planned" if planned else ""
+    label = el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use{suffix}")
+    return join([label, gauge(used, total)])
 
 
 def nodes_of(pool: Mapping[str, Any]) -> str:
-    """The nodes of a pool, and how many of them are schedulable, if that was observed, with the names of cordoned
-    ones."""
+    """The node count of a pool; if observed, also the number of schedulable nodes and the cordoned nodes."""
     if pool["schedulable_nodes"] is None:
         return count(pool["nodes"], "node")
     cordoned = f"; cordoned: {some(pool['cordoned_nodes'])}" if pool["cordoned_nodes"] else ""

@@ -83,8 +83,8 @@ def bind(
         placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
         dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
-        numbers = [one for one in others if one.leaves or (one.namespace, one.name) in dropped]
-        charged = [one for one in others if one not in numbers]
+        numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
+        charged = [replica for replica in others if replica not in numbers]
         binder = _Binder(options, placements, before)
         for cluster in clusters:
             binder.bind(cluster, charged, numbers)

@@ -148,9 +148,13 @@ def surplus(
     placed: Iterable[tuple[str, int]],
     broken: Container[tuple[str, int]] = (),
 ) -> list[tuple[str, int]]:
-    """Return the replicas to remove, given and returned as (cluster, index): none that serves while others are left
-    (`broken`), none that a minimum needs while others are left, then from the least preferred clusters, then from the
-    label value with most replicas, then from the fullest cluster, of equals the later name, there the highest index."""
+    """Return the replicas to remove as (cluster, index), in this order:
+
+    1. replicas in `broken`, which do not serve
+    2. replicas that no minimum requires
+    3. replicas on the least preferred clusters
+    4. replicas of the label value with most replicas
+    5. replicas on the cluster with most replicas, of equal clusters the last by name, and there the highest index"""
     left = list(placed)
     counts = Counter(name for name, __ in left)
     victims = []

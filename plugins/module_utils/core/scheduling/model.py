@@ -337,11 +337,14 @@ def pools_of(engines: Iterable[PlacedEngine]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Replica:
-    """A ModelReplica that exists. `deployment` is empty for one that was written by hand. `preempted_by` is the
-    deployment (namespace/name) that took its place in an earlier run, which it leaves once another one serves.
-    `stays`: if it no longer fits where it is, it stays with its devices until another one serves. `leaves`: it leaves
-    now, so its devices are free; no new replica gets its name. `serves`: False if it is known to answer no requests, so
-    that it is the first one to be removed."""
+    """Existing ModelReplica.
+
+    deployment: empty for a manually written ModelReplica.
+    preempted_by: deployment (namespace/name) that preempted the replica in an earlier run. The replica is removed when
+        a replica of that deployment serves.
+    stays: a replica that no longer fits keeps its devices until its replacement serves.
+    leaves: the replica is removed now. Its devices are free, and no new replica uses its name.
+    serves: False if the replica certainly does not serve. Such a replica is removed first."""
 
     name: str
     namespace: str
@@ -407,8 +410,8 @@ class Dropped:
     """A replica that exists and goes away, and why.
 
     `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
-    there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): so may it, unless
-    there is no place for another one. `outdated`: it no longer fits where it is.
+    there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): it may also stay,
+    unless its replacement is unschedulable. `outdated`: the replica no longer fits its cluster.
     """
 
     replica: Replica

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
 
 SCALED_DOWN = "scaled down"
-"""Reason for a replica of more than are desired."""
+"""Reason for removing replicas above the desired number."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class State:
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    # Replicas that leave for a reason of the caller, who reports them.
+    # Replicas that the calling function removes and reports.
     leaving: list[Replica] = field(default_factory=list)
     claimless: list[Refusal] = field(default_factory=list)
     # New replicas by cluster.
@@ -80,8 +80,8 @@ class State:
         indices: dict[str, set[int]] = {}
         for placement in found:
             indices.setdefault(placement.cluster, set()).add(placement.index)
-        # A replica that may stay for a while keeps its name. That of one that leaves is not given to another one at
-        # once, which would change its objects in place.
+        # A replica that may stay for a while keeps its name. The name of a removed replica is not reused in the same
+        # run, because its objects would then change in place.
         for replica in (*(entry.replica for entry in self.dropped if entry.may_stay), *self.leaving):
             indices.setdefault(replica.cluster, set()).add(replica.index)
         for name, fits in self.new.items():
@@ -139,9 +139,9 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         )
         kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
-        # A replica that returns to a preferred cluster does not serve at first, and is not the one to remove.
+        # A replica that returns to a preferred cluster does not serve at first, and must not be removed first.
         returns = state.deployment.returns
-        broken = {place for place, entry in kept.items() if not entry.replica.serves and not returns}
+        broken = {key for key, entry in kept.items() if not entry.replica.serves and not returns}
         for place in surplus(state.deployment, fleet, kept, broken):
             if not fleet[place[0]].silent:
                 _give_up(state, kept.pop(place), kept.values(), fleet, capacity)

@@ -151,17 +151,19 @@ _MODEL_DEPLOYMENT = (
     ),
     Meaning(
         "RolloutComplete",
-        "All replicas have the current revision. Absent until the first edit that replaces replicas.",
+        "All replicas have the current revision. The condition is set by the first edit that replaces replicas.",
         (
             Reason("True", "AllReplicasUpdated", "No replica has an old revision."),
-            Reason("False", "RollingOut", "Replicas of old revisions are replaced a few at a time."),
+            Reason("False", "RollingOut", "Replicas with an old revision are being replaced."),
             Reason(
                 "False",
                 "RolloutStopped",
-                "A replica of the current revision does not start; old ones are unchanged.",
+                "A replica with the current revision failed. Old replicas are unchanged.",
             ),
             Reason(
-                "False", "ReplicasOutdated", "Replicas no longer match the deployment, and no place fits replacements."
+                "False",
+                "ReplicasOutdated",
+                "Replicas no longer match the deployment, and their replacements are unschedulable.",
             ),
         ),
     ),

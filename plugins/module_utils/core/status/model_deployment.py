@@ -35,12 +35,12 @@ _ROLLED_OUT = "RolloutComplete"
 
 @dataclass(frozen=True)
 class RolloutState:
-    """Rollout of a deployment that is not complete.
+    """Incomplete rollout of a deployment.
 
-    updated: replicas of the current revision.
-    old: replicas of old revisions.
-    stopped: the replica that stops the rollout, and why; empty while it continues.
-    outdated: why old replicas find no replacement; empty if they do.
+    updated: number of replicas with the current revision.
+    old: number of replicas with an old revision.
+    stopped: replica that stopped the rollout, with the reason. Empty if none did.
+    outdated: reason why replacements are unschedulable. Empty if they are schedulable.
     """
 
     updated: int
@@ -68,11 +68,12 @@ def model_deployment(
 ) -> Status[ModelDeploymentStatus]:
     """Return the status of a ModelDeployment.
 
-    `placements` and `pending` are its part of the schedule, `leaving` its replicas without a place that stay for a
-    while: they are counted too. `replica_states` are by (cluster, index); a state that is not known is the last known
-    one (see `remember`). `invalid` is the error for an invalid specification: its running replicas are counted, because
-    they stay. `rollout` is its rollout, None for a complete one. `unready_endpoints` are the names of its
-    ModelEndpoints that are not Ready.
+    placements, pending: part of the schedule for this deployment.
+    leaving: replicas that are removed when their replacements serve. They count as existing replicas.
+    replica_states: states by (cluster, index). An unknown state is the last known state (see `remember`).
+    invalid: error of an invalid specification. Running replicas still count, because they are not removed.
+    rollout: incomplete rollout, None if the rollout is complete.
+    unready_endpoints: names of ModelEndpoints that are not Ready.
     """
     before = earlier(deployment.status, previous)
     placed = [(placement.cluster, placement.index) for placement in placements]
@@ -88,7 +89,7 @@ def model_deployment(
     else:
         scheduled = _scheduled(deployment, desired, {key: states[key] for key in placed}, pending, invalid)
         if leaving:
-            scheduled = replace(scheduled, message=f"{scheduled.message}; {_staying(len(leaving))}")
+            scheduled = replace(scheduled, message=f"{scheduled.message}; {_leaving_message(len(leaving))}")
         serving = _replicas_ready(states)
         missing = scheduled.message if len(placed) < desired else ""
         conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
@@ -140,7 +141,7 @@ def _scheduled(
 def _rolled_out(rollout: RolloutState | None) -> Condition:
     if rollout is None:
         return Condition(_ROLLED_OUT, "True", "AllReplicasUpdated", "All replicas have the current revision")
-    message = f"{rollout.updated} updated, {count(rollout.old, 'old replica')} left"
+    message = f"{count(rollout.updated, 'replica')} updated, {count(rollout.old, 'old replica')} remaining"
     if rollout.stopped:
         return Condition(_ROLLED_OUT, "False", "RolloutStopped", f"{message}; stopped by replica {rollout.stopped}")
     if rollout.outdated:
@@ -148,7 +149,7 @@ def _rolled_out(rollout: RolloutState | None) -> Condition:
     return Condition(_ROLLED_OUT, "False", "RollingOut", message)
 
 
-def _staying(number: int) -> str:
+def _leaving_message(number: int) -> str:
     return f"{count(number, 'leaving replica')} {'stays' if number == 1 else 'stay'} until others serve"
 
 
@@ -194,8 +195,8 @@ def _overall(
     unready_endpoints: Sequence[str],
     before: Mapping[str, Any],
 ) -> Condition:
-    """Return Ready: at least one replica exists, and all of them serve. `missing`: the message about replicas without
-    a place."""
+    """Return Ready: at least one replica exists, and all existing replicas serve. `missing`: message about unscheduled
+    replicas."""
     if scheduled.reason == "InvalidNodeSelector" or not states:
         return ready(False, before, scheduled.message)
     if serving.status != "True":

@@ -46,8 +46,8 @@ class ReplicaState:
     missing, or which pods fail although it is ready. `remembered`: the state is the last known one, not the current
     one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
     failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
-    `complete`: all its pods have the desired revision and are ready. `failed`: a pod does not start, or a workload
-    makes no progress, until something changes.
+    `complete`: all pods have the desired revision and are ready. `failed`: a pod cannot start, or a workload makes no
+    progress, without a further change.
     """
 
     accepted: bool | None

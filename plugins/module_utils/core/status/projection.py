@@ -84,9 +84,9 @@ def _when(event: Object) -> str:
 
 
 def _metadata(metadata: Object, kept: Iterable[str]) -> Trimmed:
-    # Finalizers matter only while they hold a deletion.
-    held = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in kept else ()
-    found = {key: metadata[key] for key in (*kept, *held) if metadata.get(key)}
+    # Finalizers are relevant only during a deletion.
+    finalizers = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in kept else ()
+    found = {key: metadata[key] for key in (*kept, *finalizers) if metadata.get(key)}
     if "annotations" in found:
         annotations = {key: value for key, value in fields(metadata, "annotations").items() if key != LAST_APPLIED}
         found["annotations"] = annotations

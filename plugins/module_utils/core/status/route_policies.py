@@ -70,9 +70,9 @@ def is_policy(guard: Object) -> bool:
     return any(text(target, "group") == constants.GATEWAY_GROUP for target in targets)
 
 
-def target_places(guard: Object) -> Iterator[tuple[str, ...]]:
-    """Yield where a policy is attached: the kind, namespace and name of each target, or the namespace of its selectors.
-    It can guard the routes to which `guard_places` gives one of these."""
+def policy_targets(guard: Object) -> Iterator[tuple[str, ...]]:
+    """Yield the targets of a policy: kind, namespace and name of each target, or the namespace of its selectors. A
+    policy can guard a route if they share a target (see `guard_targets`)."""
     namespace = text(guard, "metadata", "namespace")
     for target in _targets(guard):
         if text(target, "group") == constants.GATEWAY_GROUP:
@@ -81,14 +81,14 @@ def target_places(guard: Object) -> Iterator[tuple[str, ...]]:
         yield (namespace,)
 
 
-def guard_places(route: Object) -> Iterator[tuple[str, ...]]:
-    """Yield where policies must be attached to guard a route: the route itself, and its Gateways."""
+def guard_targets(route: Object) -> Iterator[tuple[str, ...]]:
+    """Yield the targets of policies that can guard a route: the route, its Gateways, and their namespaces."""
     __, __, namespace, name = identity(route)
     yield _HTTP_ROUTE, namespace, name
     yield (namespace,)
-    for place, parent in _parents(route):
-        yield _GATEWAY, place, text(parent, "name")
-        yield (place,)
+    for gateway_namespace, parent in _parents(route):
+        yield _GATEWAY, gateway_namespace, text(parent, "name")
+        yield (gateway_namespace,)
 
 
 def contested(observed: Objects) -> Contested:

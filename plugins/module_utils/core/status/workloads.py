@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _AVAILABLE_COUNT = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
 _ERRORS = (("ReplicaFailure", "True"), ("Progressing", "False"))
-"""Conditions, type and status, by which the controller of a workload reports errors."""
+"""Error conditions of workloads: type and status."""
 _STUCK = frozenset(
     {
         "CrashLoopBackOff",
@@ -80,7 +80,7 @@ class Availability:
     """Availability of a workload.
 
     `available`: the current revision is available as desired. `answers`: any copy is available, of whatever revision.
-    `message` names what is missing. `is_stalled`: its controller reports that it makes no progress.
+    `message` names what is missing. `is_stalled`: the controller reports no progress.
     """
 
     exists: bool
@@ -133,7 +133,7 @@ def _is_current(observed: Object | None) -> bool:
 def _is_stalled(observed: Object) -> bool:
     """Return whether the progress deadline of a Deployment has passed, or its pods cannot be created."""
     conditions = entries(observed, "status", "conditions")
-    return any((each.get("type"), each.get("status")) in _ERRORS for each in conditions)
+    return any((condition.get("type"), condition.get("status")) in _ERRORS for condition in conditions)
 
 
 def _controller_messages(observed: Object) -> list[str]:
@@ -171,7 +171,7 @@ class PodFailure:
 
 
 def is_permanent(failure: PodFailure) -> bool:
-    """Return whether a failure lasts until something changes. A pod without a node might still get one."""
+    """Return whether a failure persists without a further change. An unscheduled pod might still be scheduled."""
     return failure.reason in _STUCK or failure.reason in ("Error", "OOMKilled")
 
 

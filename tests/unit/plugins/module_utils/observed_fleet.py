@@ -106,7 +106,7 @@ _settled: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
 def check_counts(outcome: build.Outcome) -> None:
-    """Every status of a ModelDeployment counts the replicas that exist, whatever they stay for."""
+    """Each status of a ModelDeployment counts all existing replicas."""
     for value in outcome.statuses:
         if value["kind"] == "ModelDeployment":
             key = (value["metadata"]["namespace"], value["metadata"]["name"])

@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The same content has the same files, whether objects are composed or read from an API server, which sorts keys and
-fills in defaults."""
+"""Composed objects and objects from an API server have identical files. API servers sort keys and add defaults."""
 
 from __future__ import annotations
 
@@ -43,30 +42,30 @@ spec:
 
 @cache
 def schemas() -> dict[str, Object]:
-    found = (yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml"))
+    documents = (yaml.safe_load(path.read_text()) for path in CRDS.glob("*.yaml"))
     return {
-        each["spec"]["names"]["kind"]: each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        for each in found
-        if each["kind"] == "CustomResourceDefinition"
+        document["spec"]["names"]["kind"]: document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for document in documents
+        if document["kind"] == "CustomResourceDefinition"
     }
 
 
 def filled(value: Any, schema: Object) -> Any:
-    """A value with the defaults of its schema, as an API server fills them in."""
+    """Return a value with the defaults of its schema, like an API server."""
     if isinstance(value, list):
-        return [filled(each, schema.get("items", {})) for each in value]
+        return [filled(item, schema.get("items", {})) for item in value]
     if not isinstance(value, dict):
         return value
     known = schema.get("properties", {})
     missing = {key: below["default"] for key, below in known.items() if "default" in below and key not in value}
     below = schema.get("additionalProperties", {})
     below = below if isinstance(below, dict) else {}
-    return {key: filled(each, known.get(key, below)) for key, each in {**value, **missing}.items()}
+    return {key: filled(item, known.get(key, below)) for key, item in {**value, **missing}.items()}
 
 
 def mixed(value: Any, order: random.Random) -> Any:
     if isinstance(value, list):
-        return [mixed(each, order) for each in value]
+        return [mixed(item, order) for item in value]
     if not isinstance(value, dict):
         return value
     keys = sorted(value)
@@ -75,7 +74,7 @@ def mixed(value: Any, order: random.Random) -> Any:
 
 
 class Stored(Controlled):
-    """Objects of the control cluster are stored as by an API server, with their keys in any order."""
+    """Fleet whose control cluster stores objects like an API server, with keys in any order."""
 
     order = random.Random(7)
 
@@ -84,10 +83,10 @@ class Stored(Controlled):
 
 
 def same(before: bytes, after: bytes) -> bool:
-    """Compare two files as an API server does."""
-    found = [yaml.safe_load(each) for each in (before, after)]
-    one, other = (filled(each, schemas().get(each["kind"], {})) for each in found)
-    return bool(one == other)
+    """Compare two files like an API server."""
+    objects = [yaml.safe_load(text) for text in (before, after)]
+    first_file, second_file = (filled(value, schemas().get(value["kind"], {})) for value in objects)
+    return bool(first_file == second_file)
 
 
 def contents(fleet: Controlled) -> dict[str, bytes]:
@@ -108,7 +107,7 @@ STEPS: dict[str, Callable[[Controlled], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_changes_files_only_with_their_content(tmp_path: Path, step: str) -> None:
-    """The fleet is read in another order before each run; the last one is without observations, as `plan` is."""
+    """Each run reads the fleet in another order. The last run has no observations, like `plan`."""
     fleet = Stored(tmp_path)
     fleet.text = MANIFESTS + OTHER
     for _ in range(5):
@@ -122,7 +121,7 @@ def test_a_run_changes_files_only_with_their_content(tmp_path: Path, step: str) 
         assert [name for name in changed if same(before[name], after[name])] == [], index
     assert not fleet.run(**more).changes
     if "drain" not in more:
-        # Without observations nothing stays until others serve.
+        # Without observations, no replica waits for its replacement.
         assert not fleet.run_unseen(**more, control_unread=True).changes
 
 
@@ -133,7 +132,7 @@ def test_manifests_in_another_order_change_no_file(tmp_path: Path, seed: int) ->
     for _ in range(5):
         fleet.run()
     order = random.Random(seed)
-    documents = [mixed(each, order) for each in yaml.safe_load_all(fleet.text)]
+    documents = [mixed(document, order) for document in yaml.safe_load_all(fleet.text)]
     order.shuffle(documents)
     fleet.text = yaml.safe_dump_all(documents, sort_keys=False)
     assert not fleet.run().changes

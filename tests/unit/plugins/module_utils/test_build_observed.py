@@ -562,7 +562,7 @@ def test_a_drain_without_room_elsewhere_takes_nothing_away(fleet: Fleet) -> None
 
 
 def test_a_drain_of_every_cluster_leaves_the_counts_of_what_serves(fleet: Fleet) -> None:
-    """An autoscaler reads them."""
+    """Autoscalers read these numbers."""
     fleet.settle()
     drain(fleet, "east")
     drain(fleet, "west")

@@ -114,7 +114,7 @@ def served(fleet: WithPods) -> tuple[str, int, int, str]:
 
 
 def test_replicas_without_an_endpoint_count_for_a_service(fleet: WithPods) -> None:
-    """Of the endpoints, one is an external one on standby."""
+    """An external endpoint is on standby."""
     fleet.settle()
     assert served(fleet) == ("Serving", 2, 3, "")
     fleet.edit("replicas: 2", "replicas: 10")

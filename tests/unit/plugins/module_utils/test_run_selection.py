@@ -26,12 +26,12 @@ def test_hosts_of_a_play(group: str, hosts: list[str]) -> None:
 @pytest.mark.parametrize(
     ("group", "left", "is_step", "message"),
     [
-        ("workload_clusters", "control", False, "leaves out east, west"),
+        ("workload_clusters", "control", False, "excludes east, west"),
         ("workload_clusters", "control", True, ""),
-        ("workload_clusters", "bastion", True, "needs a host of the fleet"),
+        ("workload_clusters", "bastion", True, "requires a host of the fleet"),
         ("workload_clusters", "west", False, ""),
-        ("control_plane", "west", False, "needs the host of control_plane"),
-        ("control_plane", "spare", False, "leaves out control"),
+        ("control_plane", "west", False, "requires the host of control_plane"),
+        ("control_plane", "spare", False, "excludes control"),
         ("all", "bastion", False, ""),
     ],
 )
@@ -45,7 +45,7 @@ def test_a_limit_leaves_a_host_of_the_run(group: str, left: str, is_step: bool, 
 
 
 def test_a_fleet_without_an_inventory_has_no_limit() -> None:
-    with pytest.raises(SelectionError, match="Run it without --limit"):
+    with pytest.raises(SelectionError, match="Run without --limit"):
         play_hosts({}, "workload_clusters", Selection(frozenset(), "west"))
     assert play_hosts({}, "workload_clusters", Selection(frozenset({"localhost"}), "localhost")) == ["localhost"]
 
@@ -56,7 +56,7 @@ def test_unknown_tags() -> None:
     assert tag_problems(Selection(EVERY, tags=("stack", "untagged"), skip_tags=("workloads",)), known) == []
     problems = tag_problems(Selection(EVERY, tags=("stack", "worklods"), skip_tags=("x",)), known)
     assert problems == [
-        "--tags worklods: the playbook has no such tag; its tags are stack, workloads. Did you mean workloads?",
-        "--skip-tags x: the playbook has no such tag; its tags are stack, workloads. Use these tags, or none",
+        "--tags worklods: the playbook has no such tag. Its tags are stack, workloads. Did you mean workloads?",
+        "--skip-tags x: the playbook has no such tag. Its tags are stack, workloads. Use these tags or none",
     ]
-    assert "has no tags. Run it without tags" in tag_problems(Selection(EVERY, tags=("x",)), ())[0]
+    assert "has no tags. Run without tags" in tag_problems(Selection(EVERY, tags=("x",)), ())[0]

@@ -84,8 +84,8 @@ def reverse(graph: Needs) -> dict[str, list[str]]:
 
 
 def depths(graph: Needs) -> dict[str, int]:
-    """Return for each key the length of the longest way to it: 0 for those that need nothing."""
-    found: dict[str, int] = {}
+    """Return the depth of each key: 0 without dependencies, otherwise one more than its deepest dependency."""
+    result: dict[str, int] = {}
     for key in TopologicalSorter(graph).static_order():
-        found[key] = 1 + max((found[other] for other in graph.get(key, ())), default=-1)
-    return found
+        result[key] = 1 + max((result[dependency] for dependency in graph.get(key, ())), default=-1)
+    return result

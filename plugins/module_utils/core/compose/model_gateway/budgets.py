@@ -56,8 +56,8 @@ class RateLimiter:
     """Place where budgets are counted.
 
     `counts`: whether a budget of a policy is counted here for a service. `header` has the name of the service here.
-    `targets`: the fields of the policy that select the HTTPRoutes of services; `several`: those of one service are more
-    than one route of Envoy's. `named`: the name of the policy for such services."""
+    `targets`: policy fields that select the HTTPRoutes of services. `several`: a service has more than one Envoy route.
+    `named`: policy name for such services."""
 
     counts: Callable[[Rights, Budget, Route], bool]
     header: str

@@ -14,13 +14,14 @@ records name the endpoint. What it sends to the cluster gateway says in headers 
 request is for. Only gateways have a certificate for the cluster gateway, so that these headers, and who calls, are
 believed there. Usage records are those of the gateway alone: the cluster gateway writes none, so each request has one.
 
-Behind the cluster gateway a request goes to the endpoint that it names, by an AIGatewayRoute for each endpoint. Envoy
-Gateway names the clusters of Envoy by the position of their rule in a route. If a route had the rules of several
-endpoints, a change of one endpoint would move the others to clusters that Envoy does not have yet. Envoy rejects
-requests with 503 meanwhile, and after five of these the gateway ejects the whole first priority for 30 seconds.
+Behind the cluster gateway, each endpoint has a separate AIGatewayRoute, which a request selects by a header. Envoy
+Gateway derives the names of Envoy clusters from the position of a rule in its route. With the rules of several
+endpoints in one route, a change of one endpoint would move the other endpoints to Envoy clusters that do not exist yet.
+Until Envoy has the clusters, it rejects requests with 503, and after five such responses the gateway ejects the whole
+first priority for 30 seconds.
 
-The cluster gateway answers 429 for an endpoint that it does not know yet, or no longer, because the two gateways
-receive changes one after the other: the gateway then retries another endpoint, and ejects none.
+The two gateways receive changes at different times. The cluster gateway therefore responds with 429 for an endpoint
+that is missing, so that the gateway retries another endpoint and does not eject the first priority.
 
 Requests for the next priorities are in no such budget. An attempt that an endpoint of the first priority refuses counts
 as a request of its own, as it comes by the cluster gateway again.
@@ -53,7 +54,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
     gateway_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.mtls import ClusterGateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    MISSING_ENDPOINT,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.routes import (
     Route,
     ai_route,
@@ -102,9 +105,9 @@ def with_overflow(
     """Return a route with the detour that its budgets need; the same one while the cluster gateway cannot be used.
     `policies` are those that select its service.
 
-    `accepts`: whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's namespace,
-    for whichever endpoint. Requests take the detour from then on; until then the gateway refuses those beyond the
-    budget."""
+    `accepts`: return whether the cluster gateway has accepted an AIGatewayRoute with these labels in the route's
+    namespace, for any endpoint. Only then requests use the overflow route. Until then the gateway rejects requests
+    beyond the budget."""
     counted_behind = found.get(route.service.name, ())
     if not counted_behind or cluster_gateway.problem:
         return route
@@ -177,12 +180,12 @@ def is_behind_cluster_gateway(route: Object) -> bool:
 
 
 def cluster_gateway_answers(gateway: api.InferenceGateway) -> Iterator[Object]:
-    """Yield the objects by which the cluster gateway of a gateway's cluster answers requests on a detour that it does
-    not know; those of endpoints that it knows have more headers in common with their rules."""
+    """Yield the objects that respond to requests for missing endpoints on the cluster gateway. The rules of existing
+    endpoints match more headers and take precedence."""
     metadata = gateway_metadata(gateway, _UNKNOWN)
-    body = {"type": "Inline", "inline": json.dumps(NO_WAY.body)}
-    answer = {"statusCode": NO_WAY.status, "contentType": "application/json", "body": body}
-    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": answer})
+    body = {"type": "Inline", "inline": json.dumps(MISSING_ENDPOINT.body)}
+    response = {"statusCode": MISSING_ENDPOINT.status, "contentType": "application/json", "body": body}
+    yield parts.envoy_object("HTTPRouteFilter", metadata, {"directResponse": response})
     match = {"type": "RegularExpression", "name": constants.SERVICE_HEADER, "value": ".+"}
     reference_of = parts.named("HTTPRouteFilter", _UNKNOWN, constants.ENVOY_GROUP)
     rule = {
@@ -203,9 +206,9 @@ def overflow_budget_objects(routes: Iterable[Route], known: NamespaceRights) -> 
 
 
 def _labels(route: Route) -> dict[str, str]:
-    """Return the labels by which the AIGatewayRoutes of a service behind the cluster gateway are selected."""
-    selecting = {name: route.labels[name] for name in (names.SERVICE_LABEL, names.GATEWAY_LABEL)}
-    return {**selecting, names.OVERFLOW_LABEL: "true"}
+    """Return the labels that select the AIGatewayRoutes of a service behind the cluster gateway."""
+    labels = {name: route.labels[name] for name in (names.SERVICE_LABEL, names.GATEWAY_LABEL)}
+    return {**labels, names.OVERFLOW_LABEL: "true"}
 
 
 def _route_name(backend: str) -> str:
@@ -213,7 +216,7 @@ def _route_name(backend: str) -> str:
 
 
 def _targets(group: Sequence[Route]) -> dict[str, Any]:
-    # The routes of endpoints come and go while the policy stays, and each is counted for as long as it is there.
+    # A selector matches all endpoint routes, also if endpoints change while the policy remains.
     return {"targetSelectors": parts.route_selectors(map(_labels, group))}
 
 

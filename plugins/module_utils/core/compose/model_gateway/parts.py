@@ -50,10 +50,10 @@ def route_targets(routes: Iterable[str]) -> list[dict[str, str]]:
 
 
 def route_selectors(labels: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the targetSelectors of a policy for AIGatewayRoutes, of each of which the AI gateway makes an HTTPRoute
-    with the same labels."""
+    """Return the targetSelectors of a policy for AIGatewayRoutes. The AI gateway creates an HTTPRoute with the same
+    labels for each AIGatewayRoute."""
     kind = {"group": constants.GATEWAY_GROUP, "kind": "HTTPRoute"}
-    return [{**kind, "matchLabels": dict(each)} for each in labels]
+    return [{**kind, "matchLabels": dict(selector)} for selector in labels]
 
 
 def envoy_object(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:

@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway import parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    NO_WAY,
+    MISSING_ENDPOINT,
     Refusal,
     local_replies,
 )
@@ -53,7 +53,7 @@ def host_objects() -> tuple[Object, ...]:
         _proxy(gateway, telemetry=_telemetry()),
         cluster_gateway_proxy(),
         *(_patches(gateway, each, _refuses(gateway, each), _hides_addresses(gateway, each)) for each in listeners),
-        _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, NO_WAY)),
+        _patches(cluster_gateway, parts.HTTPS, _refuses(cluster_gateway, parts.HTTPS, MISSING_ENDPOINT)),
     )
 
 
@@ -135,7 +135,7 @@ def _patches(gateway: str, listener: str, *patches: Mapping[str, Any]) -> Object
 
 
 def _refuses(gateway: str, listener: str, *first: Refusal) -> dict[str, Any]:
-    """Return the patch that lets a listener refuse in the format of clients, by these refusals first."""
+    """Return the patch for responses of a listener in the format of clients. `first`: refusals with precedence."""
     # With TLS and without it managers of connections are at different places.
     operation = {"op": "add", "jsonPath": _MANAGERS, "path": "/local_reply_config", "value": local_replies(*first)}
     return _patch(gateway, listener, "listener.v3.Listener", operation)

@@ -27,8 +27,8 @@ _EXPRESSION = "type.googleapis.com/envoy.extensions.access_loggers.filters.cel.v
 class Refusal:
     """Answer of the gateway: when it is given (CEL), and what it says.
 
-    `type` is one of Anthropic's, `code` one of OpenAI's where these have one. `%` begins an operator of Envoy. `status`
-    replaces the status of the answer unless it is 0."""
+    `type`: error type of Anthropic. `code`: error code of OpenAI, if any. `%` starts an Envoy operator. `status`:
+    status of the response, 0 to keep Envoy's status."""
 
     when: str
     type: str
@@ -39,7 +39,7 @@ class Refusal:
 
     @property
     def body(self) -> dict[str, Any]:
-        """Body of the answer."""
+        """Body of the response."""
         error = {"type": self.type, "code": self.code, "message": self.message, "param": None}
         return {"type": "error", "error": error}
 
@@ -68,18 +68,18 @@ def _spent(when: str, headers: Mapping[str, str]) -> Refusal:
     return Refusal(when, "rate_limit_error", "rate_limit_exceeded", message, {**retry, **headers})
 
 
-NO_WAY = Refusal(
+MISSING_ENDPOINT = Refusal(
     f'"{constants.SERVICE_HEADER}" in request.headers'
     ' && response.code_details in ["cluster_not_found", "no_healthy_upstream"]',
     "api_error",
     "model_unavailable",
-    "The endpoint of this model is not known here. Try again later.",
+    "The endpoint of this model is not available. Try again later.",
     status=429,
 )
-"""Answer of the cluster gateway on a detour if it does not have the endpoint, or its addresses, yet or any longer.
+"""Response of the cluster gateway on an overflow route if the endpoint or its addresses are missing.
 
-The gateway retries 429 at the next endpoint and ejects no endpoint for it. After five answers of 5xx it would eject the
-detour for 30 seconds, although the cluster gateway can have the endpoint a moment later."""
+The gateway retries requests with 429 at the next endpoint and ejects no endpoint. After five 5xx responses it would
+eject the overflow route for 30 seconds, although the cluster gateway might have the endpoint a moment later."""
 REFUSALS = (
     _spent(f'{_SPENT} && int(response.headers["{_RESET}"]) > {WAIT}', {"x-should-retry": "false"}),
     _spent(_SPENT, {}),
@@ -126,5 +126,5 @@ REFUSALS = (
 
 
 def local_replies(*first: Refusal) -> dict[str, Any]:
-    """Return the setting of a listener that makes it refuse in the format of clients, by these refusals first."""
-    return {"mappers": [each.mapper for each in (*first, *REFUSALS)]}
+    """Return the listener setting for responses in the format of clients. `first`: refusals with precedence."""
+    return {"mappers": [refusal.mapper for refusal in (*first, *REFUSALS)]}

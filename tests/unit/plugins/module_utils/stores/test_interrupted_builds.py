@@ -326,7 +326,7 @@ REACHED: dict[str, Callable[[str, str], bool]] = {
 
 
 def without_history(files: dict[str, str]) -> dict[str, str]:
-    """Return the files without the digests that a plan has of earlier plans, which go with the file."""
+    """Return the files without the digests of earlier plans, which are lost with the plan file."""
     plan = {key: value for key, value in json.loads(files["plan.json"]).items() if key != "replicaDigests"}
     return {**files, "plan.json": json.dumps(plan)}
 

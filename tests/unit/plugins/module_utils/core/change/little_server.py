@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A server of objects with an AI gateway that follows routes late, and the executor of change plans on it."""
+"""Fake API server with an AI gateway that programs routes with a delay, and an executor of change plans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROUTE_OF = {"group": GROUP, "kind": HTTP_ROUTE}
 
 
 class KilledError(Exception):
-    """The run was killed."""
+    """The run was aborted."""
 
 
 def thing(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Object:
@@ -53,7 +53,7 @@ def backend(name: str, namespace: str) -> Object:
 
 def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gateway") -> Object:
     """Return a route to backends."""
-    rules = [{"backendRefs": [{"name": each}]} for each in to]
+    rules = [{"backendRefs": [{"name": name}]} for name in to]
     return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
 
 
@@ -65,7 +65,7 @@ def overflow_route(name: str, namespace: str, to: Iterable[str], service: str = 
 
 
 def selecting(policy: Object, service: str) -> Object:
-    """Return a policy that selects the overflow routes of a service."""
+    """Return a policy with selectors for a service's overflow routes."""
     selector = {"group": GROUP, "kind": HTTP_ROUTE, "matchLabels": {"service": service}}
     spec = {key: part for key, part in policy["spec"].items() if key != "targetRefs"}
     return {**policy, "spec": {**spec, "targetSelectors": [selector]}}
@@ -87,7 +87,7 @@ def limits(name: str, namespace: str, route: str, units: Iterable[str]) -> Objec
 
 @dataclass
 class Followed:
-    """HTTPRoute of an AIGatewayRoute: as the AI gateway has written it, and as the gateway routes by it."""
+    """HTTPRoute of an AIGatewayRoute: the written and the programmed version."""
 
     written: frozenset[str]
     parents: Sequence[Object]
@@ -96,9 +96,10 @@ class Followed:
 
 @dataclass
 class Server:
-    """Objects of one server, with the inventory of the fleet, and what gateways know of the routes.
+    """Objects of one server, with the inventory of the fleet and programmed routes.
 
-    `stuck` are routes that gateways do not follow, and `failing` objects that the server refuses to write or delete.
+    stuck: routes that gateways do not program.
+    failing: objects that the server does not write or delete.
     """
 
     objects: dict[Key, Object] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class Server:
         return replace(self, objects=dict(self.objects), inventory=dict(self.inventory), followed=followed)
 
     def observed(self) -> Observed:
-        """Return what a run reads."""
+        """Return the observed state."""
         live = {
             key: value
             for key, value in self.objects.items()
@@ -129,7 +130,7 @@ class Server:
         return stored
 
     def follow(self, route: tuple[str, str]) -> None:
-        """Let the gateways follow a route one step: the AI gateway writes, or the gateway routes by what it wrote."""
+        """Advance a route by one step: the AI gateway writes the HTTPRoute, or the gateway programs the HTTPRoute."""
         if route in self.stuck:
             return
         live = next((value for key, value in self.objects.items() if key[1:] == (AI_ROUTE, *route)), None)
@@ -144,7 +145,7 @@ class Server:
             known.written = frozenset(ai_backends(live))
 
     def follow_all(self) -> None:
-        """Let the gateways follow all routes."""
+        """Advance all routes until gateways have programmed them."""
         for route in {key[2:] for key in self.objects if key.kind == AI_ROUTE} | set(self.followed):
             for _ in range(4):
                 self.follow(route)
@@ -159,7 +160,7 @@ class Server:
                     for kind in ("Accepted", "ResolvedRefs")
                 ]
                 parents = [{"parentRef": parent, "conditions": accepted} for parent in known.parents]
-                rules = [{"backendRefs": [{"kind": "Backend", "name": each} for each in sorted(known.written)]}]
+                rules = [{"backendRefs": [{"kind": "Backend", "name": name} for name in sorted(known.written)]}]
                 yield {
                     "kind": HTTP_ROUTE,
                     "metadata": {"name": name, "namespace": place, "generation": 2},
@@ -170,12 +171,14 @@ class Server:
     def counted(self, route: Object) -> set[str]:
         """Return the limits that are counted for a route."""
         policies = [value for key, value in self.objects.items() if key.kind == "BackendTrafficPolicy"]
-        rules = (entries(each, "spec", "rateLimit", "global", "rules") for each in policies if guards(each, route))
-        return {text(rule, "limit", "unit") for found in rules for rule in found}
+        rules = (
+            entries(policy, "spec", "rateLimit", "global", "rules") for policy in policies if guards(policy, route)
+        )
+        return {text(rule, "limit", "unit") for limits in rules for rule in limits}
 
 
 class Sender:
-    """Sender of objects to the server, which checks the server after each of them, and kills the run at last."""
+    """Sender that checks the server after each object, and finally aborts the run."""
 
     def __init__(self, server: Server, chance: random.Random, check: Any, writes: int | None) -> None:
         self.server = server
@@ -218,14 +221,14 @@ class Sender:
 
 @dataclass
 class Conditions:
-    """Conditions on the server, whose gateways follow all routes while they are waited for."""
+    """Conditions on the server. Gateways program all routes during a wait."""
 
     server: Server
     check: Any
 
     def wait(self, waits: Sequence[Wait], results: Mapping[Key, Result]) -> Mapping[str, str]:
         """Return the conditions that do not hold."""
-        assert all(found.action for found in results.values())
+        assert all(outcome.action for outcome in results.values())
         self.server.follow_all()
         self.check()
         return {wait.id: wait.condition.subject or "it" for wait in waits if not self._holds(wait)}
@@ -237,7 +240,7 @@ class Conditions:
             case Empty(namespace):
                 return not any(key.namespace == namespace for key in self.server.objects)
             case Unused(definitions):
-                kinds = {text(each, "spec", "names", "kind") for each in definitions}
+                kinds = {text(definition, "spec", "names", "kind") for definition in definitions}
                 return not any(key.kind in kinds for key in self.server.objects)
             case Established() | Released():
                 return True
@@ -252,17 +255,17 @@ class Inventory:
     desired: Mapping[Key, Object]
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Write the names of objects before they are created."""
+        """Write the keys of objects before they are created."""
         for key in keys:
             self.server.inventory.setdefault(key, Entry(self.desired[key]["apiVersion"]))
 
     def finish(self, results: Mapping[Key, Result], unfinished: Collection[Key]) -> None:
-        """Write what the run has applied and deleted."""
-        for key, found in results.items():
-            if key not in self.desired and found.action == "deleted":
+        """Write the applied and deleted objects."""
+        for key, outcome in results.items():
+            if key not in self.desired and outcome.action == "deleted":
                 del self.server.inventory[key]
-            elif key in self.desired and found.action != "failed" and key not in unfinished and found.after:
-                self.server.inventory[key] = entry(self.desired[key], found.after)
+            elif key in self.desired and outcome.action != "failed" and key not in unfinished and outcome.after:
+                self.server.inventory[key] = entry(self.desired[key], outcome.after)
 
 
 def planned(server: Server, desired: Mapping[Key, Object]) -> ChangePlan:
@@ -270,10 +273,10 @@ def planned(server: Server, desired: Mapping[Key, Object]) -> ChangePlan:
     return plan(desired, server.observed(), Scope(definitions=True))
 
 
-def shuffled(found: ChangePlan, chance: random.Random) -> list[Step]:
-    """Return the steps of a plan in a random order that their edges allow."""
-    steps = {step.id: step for step in found.steps}
-    sorter = TopologicalSorter(found.graph())
+def shuffled(change_plan: ChangePlan, chance: random.Random) -> list[Step]:
+    """Return the steps of a plan in a random order that satisfies all edges."""
+    steps = {step.id: step for step in change_plan.steps}
+    sorter = TopologicalSorter(change_plan.graph())
     sorter.prepare()
     ready: list[str] = []
     order = []
@@ -294,11 +297,11 @@ def run(
     writes: int | None = None,
     shuffle: bool = True,
 ) -> Mapping[Key, Result]:
-    """Run the plan for the server, in a random order, and check the server after each step. The run is killed after so
-    many writes. Return the results."""
-    found = planned(server, desired)
+    """Run the plan for the server, in a random order, and check the server after each step. The run is aborted after
+    the given number of writes. Return the results."""
+    change_plan = planned(server, desired)
     if shuffle:
-        found = replace(found, steps=tuple(shuffled(found, chance)))
+        change_plan = replace(change_plan, steps=tuple(shuffled(change_plan, chance)))
     sender = Sender(server, chance, check, writes)
     executor = Executor(sender, Conditions(server, check), Inventory(server, desired))  # type: ignore[arg-type]
-    return executor.run(found)
+    return executor.run(change_plan)

@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Simulated fleet for the rollout planner: replicas of one deployment, clusters with free places, engines that start,
-fail, or whose cluster does not answer."""
+"""Simulated fleet for the rollout planner: replicas of one deployment, clusters with free capacity, engines that start
+or fail, and unreachable clusters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollo
     Placing,
     ReplicaView,
     Updating,
-    give_place,
-    givers,
-    place,
-    update,
+    plan_placing,
+    plan_updates,
+    replace_in_place,
+    replaceable_replicas,
 )
 
 
 @dataclass
 class Simulation:
-    """A deployment on a fleet. `free` are the places without a replica, by cluster; `starts` says whether replicas of
-    the current revision start."""
+    """Deployment of a fleet.
+
+    free: number of additional replicas that fit, by cluster.
+    starts: whether replicas of the current revision start.
+    """
 
     bounds: Bounds
     views: list[ReplicaView]
@@ -38,15 +41,15 @@ class Simulation:
         return sum(view.serves for view in self.views)
 
     def plan(self) -> tuple[Placing, list[str], Updating]:
-        """Return a step: both halves, and the clusters of its new replicas."""
-        placing = place(self.bounds, self.views)
+        """Return both halves of a step, and the clusters of new replicas."""
+        placing = plan_placing(self.bounds, self.views)
         placed = self._places(placing)
-        while len(placed) < placing.new and (names := givers(placing, self.bounds, len(placed))):
-            tried = give_place(placing, names[0])
-            if len(self._places(tried)) <= len(placed):
+        while len(placed) < placing.new and (names := replaceable_replicas(placing, self.bounds, len(placed))):
+            attempt = replace_in_place(placing, names[0])
+            if len(self._places(attempt)) <= len(placed):
                 break
-            placing, placed = tried, self._places(tried)
-        return placing, placed, update(self.bounds, placing.staying, len(placed))
+            placing, placed = attempt, self._places(attempt)
+        return placing, placed, plan_updates(self.bounds, placing.staying, len(placed))
 
     def _places(self, placing: Placing) -> list[str]:
         free = dict(self.free)
@@ -57,7 +60,7 @@ class Simulation:
         return names[: placing.new]
 
     def actions(self, step: tuple[Placing, list[str], Updating]) -> list[tuple[str, str]]:
-        """Return the changes of a step, which are independent of each other but for the order of these kinds."""
+        """Return the changes of a step in order."""
         placing, placed, updating = step
         return [
             *(("remove", name) for name in sorted(placing.removed)),
@@ -73,7 +76,7 @@ class Simulation:
             self.free[subject] -= 1
             self.views.append(ReplicaView(f"new-{self._number}", subject, True, "starting"))
             return
-        (view,) = [each for each in self.views if each.name == subject]
+        (view,) = [candidate for candidate in self.views if candidate.name == subject]
         self.views.remove(view)
         if kind == "remove":
             self.free[view.cluster] += 1
@@ -81,7 +84,7 @@ class Simulation:
             self.views.append(replace(view, is_current=True, health="starting", reason=""))
 
     def settle(self, random: Random | None = None) -> None:
-        """Let replicas that start serve or fail, with `random` some of them."""
+        """Finish the start of replicas, with `random` only of some replicas."""
         for index, view in enumerate(self.views):
             if view.health == "starting" and (random is None or random.random() < 0.6):
                 serves = self.starts or not view.is_current
@@ -108,7 +111,7 @@ def story(title: str, simulation: Simulation, steps: int = 12) -> Iterator[str]:
         actions = simulation.actions(step)
         for action in actions:
             simulation.apply(action)
-        least = simulation.serving
+        minimum = simulation.serving
         simulation.settle()
         waiting = sorted(set(step[2].waiting.values()))
         if not actions:
@@ -116,8 +119,8 @@ def story(title: str, simulation: Simulation, steps: int = 12) -> Iterator[str]:
                 f"done: {_state(simulation)}" if not waiting else f"stopped: {_state(simulation)}; {'; '.join(waiting)}"
             )
             return
-        words = ", ".join(" ".join(action) for action in actions)
-        yield f"{number + 1}. {words}; serving {least}, then {_state(simulation)}"
+        changes = ", ".join(" ".join(action) for action in actions)
+        yield f"{number + 1}. {changes}; serving {minimum}, then {_state(simulation)}"
 
 
 def _state(simulation: Simulation) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of what holds after each step of each plan, between random observed and desired states, in random orders."""
+"""Invariants after each step of a plan, for random observed and desired states and random step orders."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ UNITS = ("Minute", "Hour", "Day")
 
 
 def behind(service: str, endpoint: str) -> str:
-    """Return the name of the route of an endpoint behind the cluster gateway."""
+    """Return the route name of an endpoint behind the cluster gateway."""
     return f"behind-{service}-{endpoint}"
 
 
 @dataclass(frozen=True)
 class Service:
-    """Service of a fleet: its endpoints, and budgets that are counted at its route, or behind the cluster gateway."""
+    """Service with endpoints and budgets, which its route or the cluster gateway meters."""
 
     name: str
     namespace: str
@@ -59,20 +59,20 @@ class Service:
         return frozenset(map(detour_name, self.endpoints)) if self.overflows else frozenset(self.endpoints)
 
     def overflow_routes(self) -> list[Object]:
-        """Return the routes behind the cluster gateway, one for each endpoint."""
+        """Return the route of each endpoint behind the cluster gateway."""
         return [
-            overflow_route(behind(self.name, each), self.namespace, [each], self.name)
-            for each in (self.endpoints if self.overflows else ())
+            overflow_route(behind(self.name, endpoint), self.namespace, [endpoint], self.name)
+            for endpoint in (self.endpoints if self.overflows else ())
         ]
 
     def objects(self) -> Iterator[Object]:
-        """Yield the objects of the service."""
+        """Yield all objects of this service."""
         name, namespace = self.name, self.namespace
         yield ai_route(name, namespace, sorted(self.backends))
         yield keys(name, namespace, name, self.keys)
         yield limits(name, namespace, name, () if self.overflows else sorted(self.units))
-        for each in (*self.endpoints, *self.backends):
-            yield backend(each, namespace)
+        for name in (*self.endpoints, *self.backends):
+            yield backend(name, namespace)
         if self.overflows:
             yield from self.overflow_routes()
             yield selecting(keys(f"behind-{name}", namespace, ""), name)
@@ -89,11 +89,11 @@ class State:
     @property
     def objects(self) -> dict[Key, Object]:
         """Return the objects by their keys."""
-        every = [each for service in self.services.values() for each in service.objects()]
+        every = [value for service in self.services.values() for value in service.objects()]
         every += self.others
-        namespaces = {Key.of(each).namespace for each in every} - {""}
+        namespaces = {Key.of(value).namespace for value in every} - {""}
         every += [thing("v1", "Namespace", name) for name in namespaces]
-        return {Key.of(each): each for each in every}
+        return {Key.of(value): value for value in every}
 
 
 def states(chance: random.Random) -> State:
@@ -121,7 +121,7 @@ def states(chance: random.Random) -> State:
 
 @dataclass
 class Checks:
-    """Checks of a server on its way from one state to another."""
+    """Checks of a server during a change."""
 
     server: Server
     before: State
@@ -133,7 +133,7 @@ class Checks:
         namespaces = {key.name for key in live if key.kind == "Namespace"}
         assert {key.namespace for key in live} - {""} <= namespaces
         kinds = {key.kind for key in live}
-        # A failure of one does not keep others from being written or deleted.
+        # A failed object does not prevent other writes and deletions.
         known = kinds | {key.kind for key in self.server.failing}
         assert "Widget" not in kinds or "CustomResourceDefinition" in known
         assert "Deployment" not in kinds - {key.kind for key in self.server.failing} or (
@@ -145,14 +145,14 @@ class Checks:
                 policies = [other for name, other in live.items() if name.kind == "SecurityPolicy"]
                 assert any(guards(policy, value) for policy in policies), f"{key} is open"
         for (namespace, name), known in self.server.followed.items():
-            found = next((value for key, value in live.items() if key[1:] == (AI_ROUTE, namespace, name)), None)
-            if found is not None and known.programmed is not None:
-                self._check_references(Key.of(found), set(known.programmed))
-                self._check_budgets(found, known.programmed)
-                self._check_detours(found, known.programmed)
+            route = next((value for key, value in live.items() if key[1:] == (AI_ROUTE, namespace, name)), None)
+            if route is not None and known.programmed is not None:
+                self._check_references(Key.of(route), set(known.programmed))
+                self._check_budgets(route, known.programmed)
+                self._check_detours(route, known.programmed)
 
     def _is_held(self, route: Key) -> bool:
-        """Return whether a route cannot be deleted. Its policies stay, and what it leads to does not."""
+        """Return whether a route cannot be deleted. Its policies are kept, and its backends are deleted."""
         return route in self.server.failing and route not in self.after.objects
 
     def _check_references(self, route: Key, backends: set[str]) -> None:
@@ -161,26 +161,26 @@ class Checks:
             assert key in self.server.objects or key in self.server.failing, f"{route} leads to {name}"
 
     def _check_budgets(self, route: Object, programmed: frozenset[str]) -> None:
-        """Check that budgets are counted where requests are now, as they were or as they will be."""
+        """Check that the previous or the desired budgets meter the current routes."""
         place = Key.of(route)[2:]
         states = [state.services[place] for state in (self.before, self.after) if place in state.services]
         by_this = [service for service in states if service.backends == programmed]
         if not by_this or self._is_held(Key.of(route)):
             return
         service = by_this[-1]
-        # Requests by a new route get nowhere before its overflow route.
+        # A new route serves no requests before its overflow route exists.
         counting = (
-            [each for each in service.overflow_routes() if Key.of(each)[2:] in self.server.followed]
+            [route for route in service.overflow_routes() if Key.of(route)[2:] in self.server.followed]
             if service.overflows
             else [route]
         )
-        possible = [each.units for each in states if each.overflows == service.overflows]
-        for each in counting:
-            counted = self.server.counted(each)
+        possible = [service_state.units for service_state in states if service_state.overflows == service.overflows]
+        for policy in counting:
+            counted = self.server.counted(policy)
             assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
 
     def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
-        """Check that requests by a route that is in use get through the cluster gateway."""
+        """Check that the cluster gateway serves the requests of existing routes."""
         key = Key.of(route)
         if key[2:] not in self.before.services or self._is_held(key):
             return
@@ -192,7 +192,7 @@ class Checks:
 
 
 def begun(chance: random.Random, state: State) -> Server:
-    """Return a server that is in a state, with an object of others."""
+    """Return a server in a state, with an object of another owner."""
     server = Server()
     run(server, state.objects, chance)
     server.follow_all()
@@ -210,39 +210,39 @@ def is_theirs(key: Key) -> bool:
 
 
 def settled(server: Server, state: State, chance: random.Random) -> Server:
-    """Run until nothing is left to do."""
+    """Run until the plan is empty."""
     server.stuck, server.failing = (), ()
     for _ in range(3):
         run(server, state.objects, chance)
         server.follow_all()
-    found = planned(server, state.objects)
+    change_plan = planned(server, state.objects)
     kept = {Key("", "Namespace", "", key.namespace) for key in server.objects if is_theirs(key)}
-    assert {step.key for step in found.every if hasattr(step, "key")} <= kept - state.objects.keys()
+    assert {step.key for step in change_plan.every if hasattr(step, "key")} <= kept - state.objects.keys()
     return server
 
 
 def content(server: Server, state: State) -> dict[Key, Object]:
-    """Return the objects without those that others keep."""
+    """Return the objects that no other owner keeps."""
     return {key: value for key, value in server.objects.items() if key in state.objects}
 
 
 def check_case(number: int) -> None:
-    """Check a random change of a server: whole runs, killed runs, and runs in which something fails."""
+    """Check a random change of a server: complete runs, aborted runs, and runs with failures."""
     chance = random.Random(number)
     before, after = states(chance), states(chance)
     if chance.random() < 0.5:
         # Most changes are small.
-        kept = {place: each for place, each in before.services.items() if chance.random() < 0.7}
+        kept = {place: service for place, service in before.services.items() if chance.random() < 0.7}
         after = replace(after, services={**after.services, **kept})
     server = begun(chance, before)
     theirs = {key for key in server.objects if is_theirs(key)}
-    found = planned(server, after.objects)
-    assert not graph.problem(found.graph())
+    change_plan = planned(server, after.objects)
+    assert not graph.problem(change_plan.graph())
     whole = server.copy()
     run(whole, after.objects, chance, Checks(whole, before, after))
     whole = settled(whole, after, chance)
     assert content(whole, after).keys() == after.objects.keys()
-    total = sum(not hasattr(step, "condition") for step in found.steps)
+    total = sum(not hasattr(step, "condition") for step in change_plan.steps)
     for at in chance.sample(range(total + 1), min(total + 1, 3)):
         killed = server.copy()
         try:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of the steps of change plans, and of the reasons why they wait."""
+"""Steps of change plans, and their wait conditions."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ TEAM = thing("v1", "Namespace", "team")
 
 
 def by_key(*objects: Object) -> dict[Key, Object]:
-    return {Key.of(each): each for each in objects}
+    return {Key.of(value): value for value in objects}
 
 
 def server(*objects: Object) -> Server:
-    """Return a server with these objects, whose gateways have followed the routes."""
-    found = Server()
-    run(found, by_key(*objects), random.Random(1))
-    found.follow_all()
-    return found
+    """Return a server with these objects and programmed routes."""
+    server_state = Server()
+    run(server_state, by_key(*objects), random.Random(1))
+    server_state.follow_all()
+    return server_state
 
 
-def texts(found: ChangePlan) -> list[str]:
-    return [str(step) for step in found.every]
+def texts(change_plan: ChangePlan) -> list[str]:
+    return [str(step) for step in change_plan.every]
 
 
 def reasons(found: ChangePlan) -> list[str]:
@@ -63,17 +63,17 @@ def reasons(found: ChangePlan) -> list[str]:
 def test_the_steps_of_a_route_that_leaves_a_backend() -> None:
     policy = keys("keys", "team", "chat")
     live = server(TEAM, backend("old", "team"), policy, ai_route("chat", "team", ["old"]))
-    found = planned(live, by_key(TEAM, backend("new", "team"), policy, ai_route("chat", "team", ["new"])))
-    assert texts(found) == [
-        "wait until the AI gateway has written the earlier changes of routes in namespace team",
+    change_plan = planned(live, by_key(TEAM, backend("new", "team"), policy, ai_route("chat", "team", ["new"])))
+    assert texts(change_plan) == [
+        "wait until the AI gateway has applied earlier route changes in namespace team",
         "write Backend team/new",
         "write AIGatewayRoute team/chat",
-        "wait until gateways follow the routes of namespace team",
+        "wait until gateways have programmed the routes in namespace team",
         "delete Backend team/old",
     ]
-    assert reasons(found) == [
-        "Backend team/old waits until the AI gateway has written the earlier changes of routes in namespace team",
-        "Backend team/old waits until gateways follow the routes of namespace team",
+    assert reasons(change_plan) == [
+        "Backend team/old waits until the AI gateway has applied earlier route changes in namespace team",
+        "Backend team/old waits until gateways have programmed the routes in namespace team",
     ]
 
 
@@ -82,13 +82,13 @@ def test_a_route_waits_for_the_gateway_to_accept_its_overflow_route() -> None:
     backends = [backend("one", "team"), backend(detour, "team")]
     live = server(TEAM, *backends, keys("keys", "team", "chat"), ai_route("chat", "team", ["one"]))
     desired = [*backends, keys("keys", "team", "chat"), ai_route("chat", "team", [detour])]
-    found = planned(live, by_key(TEAM, *desired, overflow_route("behind", "team", ["one"])))
-    assert texts(found) == [
+    change_plan = planned(live, by_key(TEAM, *desired, overflow_route("behind", "team", ["one"])))
+    assert texts(change_plan) == [
         "write AIGatewayRoute team/behind",
         "wait until the gateway has accepted AIGatewayRoute team/behind",
         "write AIGatewayRoute team/chat",
     ]
-    assert reasons(found) == [
+    assert reasons(change_plan) == [
         "AIGatewayRoute team/chat waits until the gateway has accepted AIGatewayRoute team/behind"
     ]
 
@@ -96,13 +96,13 @@ def test_a_route_waits_for_the_gateway_to_accept_its_overflow_route() -> None:
 def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
     rest = [TEAM, backend("one", "team"), ai_route("chat", "team", ["one"])]
     live = server(*rest, limits("chat", "team", "chat", ["Day", "Hour"]))
-    found = planned(live, by_key(*rest, limits("chat", "team", "chat", ["Hour", "Minute"])))
-    assert texts(found) == [
+    change_plan = planned(live, by_key(*rest, limits("chat", "team", "chat", ["Hour", "Minute"])))
+    assert texts(change_plan) == [
         "write BackendTrafficPolicy team/chat",
-        "wait until gateways follow the routes of namespace team",
-        "write the final form of BackendTrafficPolicy team/chat",
+        "wait until gateways have programmed the routes in namespace team",
+        "write the final version of BackendTrafficPolicy team/chat",
     ]
-    [first, __, last] = found.steps
+    [first, __, last] = change_plan.steps
     assert isinstance(first, Write)
     assert isinstance(last, Write)
     assert first.transitional is not None
@@ -112,7 +112,7 @@ def test_a_limit_goes_once_gateways_follow_the_route_that_it_is_about() -> None:
 
 
 def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -> None:
-    """Each is in its transitional form until gateways follow the other one as that is written now."""
+    """Each object has its transitional version until gateways have programmed the other object."""
 
     def objects(units: list[str], to: str) -> list[Object]:
         route = ai_route("chat", "team", [detour_name(to)])
@@ -121,7 +121,7 @@ def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -
 
     live, desired = server(*objects(["Day"], "one")), by_key(*objects(["Hour"], "two"))
     results = run(live, desired, random.Random(1))
-    assert not [found.message for found in results.values() if " until " in found.message]
+    assert not [result.message for result in results.values() if " until " in result.message]
     live.follow_all()
     assert live.objects.keys() == desired.keys()
     assert list(planned(live, desired).every) == []
@@ -129,25 +129,27 @@ def test_the_limits_and_the_endpoints_of_an_overflow_route_change_in_one_run() -
 
 def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
     desired = by_key(TEAM, keys("keys", "team", "chat"), keys("other", "team", "code"), ai_route("chat", "team", []))
-    found = planned(Server(), desired)
-    outcomes = {step.id: Outcome(succeeded="SecurityPolicy" not in str(step), detail=str(step)) for step in found.steps}
-    refusals = {str(step): found.refusal(step, outcomes) for step in found.steps}
-    message = "it is not applied without what guards it, which failed: write SecurityPolicy team/keys"
+    change_plan = planned(Server(), desired)
+    outcomes = {
+        step.id: Outcome(succeeded="SecurityPolicy" not in str(step), detail=str(step)) for step in change_plan.steps
+    }
+    refusals = {str(step): change_plan.refusal(step, outcomes) for step in change_plan.steps}
+    message = "not applied because its policy failed: write SecurityPolicy team/keys"
     assert refusals["write AIGatewayRoute team/chat"] == message
     assert [refusal for refusal in refusals.values() if refusal is not None] == [message]
 
 
 def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_inventory_has_it() -> None:
     observed = server(TEAM).observed()
-    found = plan({}, observed, Scope())
-    assert reasons(found) == ["Namespace team waits until namespace team has no objects of other owners"]
+    change_plan = plan({}, observed, Scope())
+    assert reasons(change_plan) == ["Namespace team waits until namespace team contains only objects of the fleet"]
     shared = Observed(live=observed.live, own=observed.own, others={Key.of(TEAM): "fleet other (east)"})
-    found = plan({}, shared, Scope())
-    assert reasons(found) == [
-        "Namespace team waits until fleet other (east) no longer has Namespace team",
-        "Namespace team waits until namespace team has no objects of other owners",
+    change_plan = plan({}, shared, Scope())
+    assert reasons(change_plan) == [
+        "Namespace team waits until fleet other (east) no longer owns Namespace team",
+        reason,
     ]
-    assert found.steps == ()
+    assert change_plan.steps == ()
 
 
 def test_a_disruption_budget_exists_before_its_deployment_and_goes_after_it() -> None:
@@ -166,17 +168,17 @@ def test_a_disruption_budget_exists_before_its_deployment_and_goes_after_it() ->
 
 
 def test_an_object_that_cannot_be_written_is_no_change() -> None:
-    found = plan(by_key(TEAM), Observed(live={}, refusals={Key.of(TEAM): Refusal("it is not ours")}), Scope())
-    assert [step.refusal for step in found.steps if isinstance(step, Write)] == ["it is not ours"]
-    assert not found.has_changes()
+    change_plan = plan(by_key(TEAM), Observed(live={}, refusals={Key.of(TEAM): Refusal("it is not ours")}), Scope())
+    assert [step.refusal for step in change_plan.steps if isinstance(step, Write)] == ["it is not ours"]
+    assert not change_plan.has_changes()
 
 
 def test_what_is_held_stays_with_its_namespace() -> None:
     held = Key.of(backend("one", "team"))
     live = server(TEAM, backend("one", "team"), backend("two", "team")).observed()
-    found = plan({}, live, Scope(held=frozenset({held})))
-    assert texts(found) == ["delete Backend team/two"]
-    # An object that this fleet did not apply stays as well.
+    change_plan = plan({}, live, Scope(held=frozenset({held})))
+    assert texts(change_plan) == ["delete Backend team/two"]
+    # An object that this fleet did not apply is kept too.
     assert texts(plan({}, Observed(live=live.live, own={held: Entry("v1")}), Scope())) == ["delete Backend team/one"]
 
 

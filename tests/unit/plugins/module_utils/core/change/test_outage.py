@@ -21,11 +21,11 @@ def deployment(serving: str, stopping: str, accepted: str = "") -> DeploymentCha
     ("change", "message"),
     [
         (deployment("abcd", "ab"), ""),
-        (deployment("abcd", "abc"), "3 of 4 replicas that serve would stop serving: cluster west is gone (a, b, c)"),
+        (deployment("abcd", "abc"), "3 of 4 serving replicas would stop serving: cluster west is gone (a, b, c)"),
         (deployment("abcd", "abc", "a"), ""),
-        (deployment("a", "a"), "the only replica that serves would stop serving: cluster west is gone (a)"),
+        (deployment("a", "a"), "the only serving replica would stop serving: cluster west is gone (a)"),
         (deployment("a", "a", "a"), ""),
-        (deployment("ab", "ab"), "2 of 2 replicas that serve would stop serving: cluster west is gone (a, b)"),
+        (deployment("ab", "ab"), "2 of 2 serving replicas would stop serving: cluster west is gone (a, b)"),
         (deployment("", ""), ""),
     ],
 )
@@ -46,6 +46,6 @@ def test_a_deployment_keeps_half_of_its_replicas(change: DeploymentChange, messa
 )
 def test_a_service_keeps_an_endpoint(before: str, after: str, more: dict[str, bool], is_outage: bool) -> None:
     change = ServiceChange("team", "chat", frozenset(before), frozenset(after), **more)  # type: ignore[arg-type]
-    found = list(outages((), [change]))
-    assert len(found) == is_outage
-    assert all(outage.kind == "ModelService" for outage in found)
+    violations = list(outages((), [change]))
+    assert len(violations) == is_outage
+    assert all(outage.kind == "ModelService" for outage in violations)

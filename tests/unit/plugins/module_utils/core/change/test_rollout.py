@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The rollout planner: properties over random fleets, and whole sequences."""
+"""Rollout planner: invariants for random fleets, and recorded sequences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def random_fleet(random: Random, *, starts: bool = True) -> Simulation:
 
 
 def run_to_the_end(fleet: Simulation, random: Random) -> None:
-    """Roll out, killed at random, and check after every single change what must always hold."""
+    """Roll out with random aborts, and check the invariants after each change."""
     bounds, unchanged = fleet.bounds, 0
     for __ in range(300):
         step = fleet.plan()

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Tests of the table of rules: the order in which objects are written and deleted."""
+"""Write order and deletion order of the rule table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Simulated fleet on which plans are carried out step by step: its control cluster, routes, and engines that start,
-fail, or find no node."""
+"""Simulated fleet that executes plans step by step: control cluster, routes, and engines that start, fail, or are
+unschedulable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_ROUNDS = 40
 
 
 class NeverEndsError(Exception):
-    """A run changes something in each of many rounds."""
+    """A run does not converge."""
 
 
 def resources(text: str) -> list[api.Resource]:
@@ -41,7 +41,7 @@ def resources(text: str) -> list[api.Resource]:
 
 @dataclass
 class Engine:
-    """A Deployment of engines on a cluster. `up`: its ready pods, of the applied or of an older revision."""
+    """A Deployment of engines on a cluster. `up`: ready pods of the applied or an older revision."""
 
     value: Object
     up: int = 0
@@ -53,8 +53,8 @@ class Engine:
 
     @property
     def template(self) -> Object:
-        found: Object = self.value["spec"]["template"]
-        return found
+        template: Object = self.value["spec"]["template"]
+        return template
 
     @property
     def pool(self) -> str:
@@ -62,17 +62,17 @@ class Engine:
 
     @property
     def is_bad(self) -> bool:
-        return any(each["image"].endswith(":missing") for each in self.template["spec"]["containers"])
+        return any(container["image"].endswith(":missing") for container in self.template["spec"]["containers"])
 
 
 @dataclass
 class SimulatedFleet:
     """A fleet of two clusters.
 
-    pools: names of the pools that have nodes.
-    nodes: number of nodes of each of them.
+    pools: node pools with nodes.
+    nodes: number of nodes of each node pool.
     broken: replicas whose engines do not start.
-    silent: clusters that do not answer.
+    silent: unreachable clusters.
     replicas, endpoints: resources on the control cluster.
     routes: endpoints of each service.
     engines: workloads on each cluster.
@@ -92,21 +92,21 @@ class SimulatedFleet:
 
     @property
     def clusters(self) -> list[str]:
-        return [each.name for each in self.resources if isinstance(each, api.InferenceCluster)]
+        return [resource.name for resource in self.resources if isinstance(resource, api.InferenceCluster)]
 
     def plan(self) -> Plan:
-        """Return a plan of the fleet as it is observed."""
+        """Return a plan of the observed fleet."""
         observed = Observed(clusters={name: self._observed(name) for name in self.clusters})
         statuses = {
-            each.ref: {"gateway": {"address": f"192.0.2.{number}"}, "conditions": _true("Ready", "BackendReady")}
-            for number, each in enumerate(self.resources)
-            if isinstance(each, api.InferenceCluster)
+            resource.ref: {"gateway": {"address": f"192.0.2.{number}"}, "conditions": _true("Ready", "BackendReady")}
+            for number, resource in enumerate(self.resources)
+            if isinstance(resource, api.InferenceCluster)
         }
         serving = self.serving()
         statuses |= {
-            each.ref: {"conditions": _true("Ready", "ModelReady", "ModelAccepted")}
-            for each in self.replicas.values()
-            if names.label_value(each.name) in serving
+            replica.ref: {"conditions": _true("Ready", "ModelReady", "ModelAccepted")}
+            for replica in self.replicas.values()
+            if names.label_value(replica.name) in serving
         }
         existing = [*map(_stored, self.replicas.values()), *map(_stored, self.endpoints.values())]
         return plan(self.resources, existing, observed=observed, statuses=statuses, composing=self.composing)
@@ -117,7 +117,7 @@ class SimulatedFleet:
         engines = self.engines.get(cluster, {}).values()
         objects = [status(engine) for engine in engines]
         return ObservedCluster(
-            objects=Objects([*objects, *(pod for each in engines for pod in self._pods(each))]),
+            objects=Objects([*objects, *(pod for engine in engines for pod in self._pods(engine))]),
             nodes=self.nodes,
             stack=Component(ready=True),
         )
@@ -148,19 +148,19 @@ class SimulatedFleet:
         }
 
     def apply_control(self, decided: Plan) -> None:
-        """Apply a plan to the control cluster, which routes requests by it."""
-        self.replicas = {(each.namespace, each.name): each for each in decided.composed}
-        self.endpoints = {(each.namespace, each.name): each for each in decided.traffic.endpoints}
+        """Apply a plan to the control cluster, and update the routes."""
+        self.replicas = {(replica.namespace, replica.name): replica for replica in decided.composed}
+        self.endpoints = {(endpoint.namespace, endpoint.name): endpoint for endpoint in decided.traffic.endpoints}
         self.routes = {
-            each.name: frozenset(member.endpoint.name for member in each.resolution.members)
-            for each in decided.traffic.services
+            service.name: frozenset(member.endpoint.name for member in service.resolution.members)
+            for service in decided.traffic.services
         }
 
     def apply_cluster(self, decided: Plan, cluster: str) -> None:
-        """Apply a plan to a workload cluster: pods of changed engines stop, one of several at a time."""
+        """Apply a plan to an inference cluster. Changed engines with several pods restart a single pod at a time."""
         if cluster in self.silent:
             return
-        frozen = {names.label_value(each.name) for each in decided.frozen}
+        frozen = {names.label_value(replica.name) for replica in decided.frozen}
         before, after = self.engines.get(cluster, {}), {}
         for value in decided.workloads[cluster]:
             if value["kind"] != "Deployment":
@@ -179,7 +179,7 @@ class SimulatedFleet:
         self.engines[cluster] = after
 
     def settle(self, random: Random | None = None) -> None:
-        """Let engines start that can; with `random`, some of them."""
+        """Start all engines that can start, with `random` only some engines."""
         for engines in self.engines.values():
             for engine in engines.values():
                 can_start = not engine.is_bad and engine.pool in ("", *self.pools)
@@ -207,19 +207,19 @@ class SimulatedFleet:
         }
 
     def services(self) -> dict[str, set[str]]:
-        """Return the endpoints of each service that serve."""
+        """Return the serving endpoints of each service."""
         serving = self.serving()
         return {
-            name: {each for each in routed if names.label_value(each) in serving}
+            name: {endpoint for endpoint in routed if names.label_value(endpoint) in serving}
             for name, routed in self.routes.items()
         }
 
     def run(self, random: Random, *, allow: bool = False, rounds: int = MOST_ROUNDS) -> Iterator[Plan]:
-        """Carry out a run, and yield its plan after each change of a cluster; one that is refused changes nothing."""
+        """Run, and yield the plan after each change of a cluster. A refused run changes nothing."""
         for __ in range(rounds):
             decided = self.plan()
             if decided.outages and not allow:
-                self.log.extend(f"refused: {each.name}: {each.message}" for each in decided.outages)
+                self.log.extend(f"refused: {outage.name}: {outage.message}" for outage in decided.outages)
                 return
             before = self._state()
             for rollout in decided.rollouts:
@@ -229,7 +229,7 @@ class SimulatedFleet:
                     f"removed {dict(rollout.placing.removed)}, new {rollout.placed}/{rollout.placing.new}, "
                     f"updated {sorted(rollout.updating.updated)}, waiting {dict(rollout.updating.waiting)}"
                 )
-            self.log.extend(f"dropped {each.replica.name}: {each.reason}" for each in decided.schedule.dropped)
+            self.log.extend(f"dropped {entry.replica.name}: {entry.reason}" for entry in decided.schedule.dropped)
             self.apply_control(decided)
             self.log.append(f"  routes { ({k: sorted(v) for k, v in self.routes.items()}) }")
             yield decided
@@ -246,14 +246,14 @@ class SimulatedFleet:
     def _state(self) -> str:
         engines = {
             f"{cluster}/{'/'.join(key)}": (_hash(engine.value), engine.up, engine.old)
-            for cluster, each in self.engines.items()
-            for key, engine in each.items()
+            for cluster, workloads in self.engines.items()
+            for key, engine in workloads.items()
         }
         return str((sorted(engines.items()), sorted(self.routes.items()), sorted(map(str, self.replicas.values()))))
 
 
 def _true(*conditions: str) -> list[Object]:
-    return [{"type": each, "status": "True", "reason": "Known", "message": ""} for each in conditions]
+    return [{"type": condition, "status": "True", "reason": "Known", "message": ""} for condition in conditions]
 
 
 def _stored(resource: Any) -> api.Resource:
@@ -265,7 +265,7 @@ def _hash(value: Mapping[str, Any]) -> str:
 
 
 def replica_of(value: Mapping[str, Any]) -> str:
-    """Return the replica that a workload belongs to."""
+    """Return the replica of a workload."""
     return str(value["metadata"]["labels"][names.REPLICA_LABEL])
 
 

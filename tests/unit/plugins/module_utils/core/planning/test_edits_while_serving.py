@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Edits of a simulated fleet, carried out step by step: services keep their endpoints, and rollouts end."""
+"""Edits of a simulated fleet: services keep their endpoints after each step, and rollouts end."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from simulated_fleet import NeverEndsError, SimulatedFleet, resources
 
 
 def started(desired: Desired) -> SimulatedFleet:
-    """Return a fleet on which everything serves."""
+    """Return a fleet whose replicas all serve."""
     fleet = SimulatedFleet([])
     apply(fleet, desired)
     return fleet
 
 
 def apply(fleet: SimulatedFleet, desired: Desired) -> dict[str, int]:
-    """Carry out a run, and return the smallest number of serving endpoints of each service meanwhile."""
+    """Run, and return the minimum number of serving endpoints of each service."""
     fleet.resources = resources(desired.clusters_text() + desired.models_text())
-    least = {name: len(endpoints) for name, endpoints in fleet.services().items()}
+    minimum = {name: len(endpoints) for name, endpoints in fleet.services().items()}
     for __ in fleet.run(Random(1)):
         for name, endpoints in fleet.services().items():
-            least[name] = min(least.get(name, len(endpoints)), len(endpoints))
-    return least
+            minimum[name] = min(minimum.get(name, len(endpoints)), len(endpoints))
+    return minimum
 
 
 def chat(replicas: int = 3, **more: str) -> Desired:
@@ -54,8 +54,8 @@ def test_a_new_replica_does_not_take_the_name_of_one_that_leaves() -> None:
     desired = chat()
     fleet = started(desired)
     desired.models["chat"].tag = "v1"
-    least = apply(fleet, desired)
-    assert least["chat"] == 3, fleet.log
+    minimum = apply(fleet, desired)
+    assert minimum["chat"] == 3, fleet.log
     assert images(fleet) == {"v1"}, fleet.log
     assert not fleet.plan().rollouts
 
@@ -98,8 +98,8 @@ def test_deployments_of_one_service_do_not_restart_their_only_replicas_at_once()
     apply(fleet, desired)
     for model in desired.models.values():
         model.tag = "v1"
-    least = apply(fleet, desired)
-    assert least["both"] == 1, fleet.log[-4:]
+    minimum = apply(fleet, desired)
+    assert minimum["both"] == 1, fleet.log[-4:]
     assert images(fleet) == {"v1"}, fleet.log
 
 
@@ -112,15 +112,15 @@ def test_the_only_replica_does_not_restart_for_devices_that_are_not_free() -> No
     apply(fleet, desired)
     desired.models["solo"].devices, desired.models["solo"].tag = 2, "v1"
     assert apply(fleet, desired) == {"solo": 1}
-    assert "asks for devices that are not free" in fleet.log[-1]
+    assert "with more devices than are free" in fleet.log[-1]
     del desired.models["other"]
     apply(fleet, desired)
     assert images(fleet) == {"v1"}, fleet.log
 
 
 class Chaos:
-    """Random edits, broken engines, killed runs and clusters that do not answer. `violations`: services that lost
-    their last endpoint although at least two replicas were desired, and runs that never ended."""
+    """Random edits, broken engines, aborted runs and unreachable clusters. `violations`: services that lost their last
+    endpoint although at least two replicas were desired, and runs that never ended."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -134,7 +134,7 @@ class Chaos:
         self._run()
 
     def _tighten(self) -> None:
-        """Leave few free devices, and have services to which several deployments with one replica belong."""
+        """Reduce free devices, and create services with several deployments of one replica."""
         nodes = {"gpu": self.random.randint(1, 2), "large": 1}
         models = (
             Model("chat", 2, devices=self.random.choice((1, 2))),
@@ -148,7 +148,7 @@ class Chaos:
         self.fleet.nodes = nodes
 
     def step(self) -> None:
-        """Make an edit, and run twice; the first run may be killed, or lack a cluster."""
+        """Make an edit, and run twice. The first run might be aborted, or a cluster might be unreachable."""
         before = self._edit()
         self._break_engines()
         killed_after = self.random.randint(0, 6) if self.random.random() < 0.3 else None
@@ -160,7 +160,7 @@ class Chaos:
         self._excused = chaos_edits.asked(self.desired, self.desired)
 
     def _edit(self) -> Desired:
-        """Make an edit, and return what was desired before."""
+        """Make an edit, and return the previous desired state."""
         before = self.desired.copy()
         self.fleet.log.append(f"EDIT {chaos_edits.edit(self.random, self.desired)}")
         self._excused |= chaos_edits.asked(before, self.desired)
@@ -170,22 +170,24 @@ class Chaos:
         return before
 
     def compare(self) -> None:
-        """Make an edit, and compare the forecast of the run with what the run does."""
+        """Make an edit, and compare the forecast with the changes of the run."""
         before = self._edit()
         self.fleet.resources = resources(self.desired.clusters_text() + self.desired.models_text())
         decided = self.fleet.plan()
         plans = [decided, *forecast(decided)]
         steps = [change for rollout in rollout_steps(decided, plans[1:]) for step in rollout.steps for change in step]
-        listed = {change.replica for change in steps if change.action != "create"}
-        listed |= {entry.replica.name for plan in plans for entry in plan.schedule.dropped}
-        listed |= {name for plan in plans for __, name in plan.edited} | {each.name for each in decided.unplanned}
+        changes = {change.replica for change in steps if change.action != "create"}
+        changes |= {entry.replica.name for plan in plans for entry in plan.schedule.dropped}
+        changes |= {name for plan in plans for __, name in plan.edited} | {
+            replica.name for replica in decided.unplanned
+        }
         serving, revisions = self.fleet.serving(), self.fleet.revisions()
         if self._run():
             self.desired = before
             return
         after = self.fleet.revisions()
         stopped = {name for name in serving if after.get(name) != revisions[name]}
-        self.violations += [f"replica {name} stopped, which no forecast had" for name in sorted(stopped - listed)]
+        self.violations += [f"replica {name} stopped, which no forecast had" for name in sorted(stopped - changes)]
 
     def _break_engines(self) -> None:
         self.fleet.broken = set()
@@ -196,7 +198,7 @@ class Chaos:
         self._serving = {name: len(endpoints) for name, endpoints in self.fleet.services().items()}
 
     def _run(self, killed_after: int | None = None) -> bool:
-        """Carry out a run, and return whether it was refused."""
+        """Run, and return whether the run was refused."""
         self.fleet.resources = resources(self.desired.clusters_text() + self.desired.models_text())
         try:
             for number, __ in enumerate(self.fleet.run(self.random)):
@@ -228,4 +230,4 @@ def test_forecasts_have_each_replica_that_a_run_stops(seed: int) -> None:
     chaos = Chaos(seed)
     for __ in range(8):
         chaos.compare()
-    assert not [each for each in chaos.violations if "forecast" in each], "\n".join(chaos.fleet.log)
+    assert not [violation for violation in chaos.violations if "forecast" in violation], "\n".join(chaos.fleet.log)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelReplicas of the last run where the state of the fleet is missing or old."""
+"""Recovery of ModelReplicas if the state of the fleet is missing or outdated."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def workload(name: str, deployment: str = "chat", available: int = 1) -> dict[st
 
 
 def cluster(*replicas: dict[str, Any], running: tuple[str, ...] | None = None) -> ObservedCluster:
-    """A cluster with an inventory of these replicas, which run unless others do."""
-    on_it = [each["metadata"]["name"] for each in replicas] if running is None else running
+    """Return a cluster with an inventory of these replicas. By default, all of them run."""
+    on_it = [entry["metadata"]["name"] for entry in replicas] if running is None else running
     applied = AppliedReplicas(replicas_digest(replicas), tuple(replicas)) if replicas else AppliedReplicas()
     return ObservedCluster(objects=Objects(workload(name) for name in on_it), applied=applied)
 
@@ -78,7 +78,7 @@ def recovered(
     clusters: dict[str, ObservedCluster],
     manifests: tuple[Ref, ...] = (DEPLOYMENT,),
 ) -> Recovery:
-    existing = [api.parse(each) for each in state]
+    existing = [api.parse(entry) for entry in state]
     return recover(existing, history, Observed(clusters=clusters), (), (*CLUSTERS, *manifests))
 
 
@@ -87,41 +87,43 @@ EAST = cluster()
 
 
 def test_an_empty_state_adopts_what_runs() -> None:
-    found = recovered([], {}, {"west": cluster(A, B), "east": EAST})
-    assert [each.name for each in found.existing] == ["a", "b"]
-    assert [each.name for each in found.adopted] == ["a", "b"]
-    assert (found.problem("the build folder"), found.newer) == ("", {"west"})
+    recovery = recovered([], {}, {"west": cluster(A, B), "east": EAST})
+    assert [entry.name for entry in recovery.existing] == ["a", "b"]
+    assert [entry.name for entry in recovery.adopted] == ["a", "b"]
+    assert (recovery.problem("the build folder"), recovery.newer) == ("", {"west"})
 
 
 def test_what_was_recorded_and_does_not_run_is_not_adopted() -> None:
     assert [
-        each.name for each in recovered([], {}, {"west": cluster(A, B, running=("b",)), "east": EAST}).existing
+        entry.name for entry in recovered([], {}, {"west": cluster(A, B, running=("b",)), "east": EAST}).existing
     ] == ["b"]
 
 
 def test_a_state_that_knows_what_a_cluster_has_is_right() -> None:
     history = {"west": [replicas_digest([A, B]), replicas_digest([A])]}
-    found = recovered([A], history, {"west": cluster(A, B)})
-    assert ([each.name for each in found.existing], found.adopted, found.newer) == (["a"], (), frozenset())
+    recovery = recovered([A], history, {"west": cluster(A, B)})
+    assert ([entry.name for entry in recovery.existing], recovery.adopted, recovery.newer) == (["a"], (), frozenset())
 
 
 def test_an_old_state_takes_the_specification_that_runs_and_forgets_what_went() -> None:
     gone = replica("gone")
-    found = recovered([OLD_A, gone], {"west": [replicas_digest([OLD_A, gone])]}, {"west": cluster(A, B), "east": EAST})
-    assert sorted(each.name for each in found.existing) == ["a", "b"]
-    assert A["spec"] in [api.wire(each, set_only=True)["spec"] for each in found.existing]
-    assert [each.name for each in found.adopted] == ["b"]
+    recovery = recovered(
+        [OLD_A, gone], {"west": [replicas_digest([OLD_A, gone])]}, {"west": cluster(A, B), "east": EAST}
+    )
+    assert sorted(entry.name for entry in recovery.existing) == ["a", "b"]
+    assert A["spec"] in [api.wire(entry, set_only=True)["spec"] for entry in recovery.existing]
+    assert [entry.name for entry in recovery.adopted] == ["b"]
 
 
 def test_a_recorded_replica_that_cannot_be_read_is_listed() -> None:
-    found = recovered([], {}, {"west": cluster({**A, "spec": {**A["spec"], "unknown": 1}}), "east": EAST})
-    assert [(each.name, each.reason) for each in found.refused] == [("a", "its record cannot be read")]
+    recovery = recovered([], {}, {"west": cluster({**A, "spec": {**A["spec"], "unknown": 1}}), "east": EAST})
+    assert [(entry.name, entry.reason) for entry in recovery.refused] == [("a", "its stored ModelReplica is invalid")]
 
 
 def test_what_the_manifests_do_not_have_is_listed() -> None:
-    found = recovered([], {}, {"west": cluster(A, replica("x", deployment="other")), "east": EAST})
-    assert [each.name for each in found.existing] == ["a"]
-    text = found.problem("the build folder")
+    recovery = recovered([], {}, {"west": cluster(A, replica("x", deployment="other")), "east": EAST})
+    assert [entry.name for entry in recovery.existing] == ["a"]
+    text = recovery.problem("the build folder")
     assert "cluster west, namespace team, replica x, deployment other, serving" in text
     assert "fleet_remove_unknown" in text
 
@@ -132,25 +134,27 @@ def test_what_the_manifests_do_not_have_is_listed() -> None:
     ids=["not observed", "unreachable", "declared"],
 )
 def test_a_cluster_that_was_not_observed_stops_a_run_without_state(east: ObservedCluster | None) -> None:
-    found = recovered([], {}, {"west": cluster(A), **({"east": east} if east else {})})
-    assert found.unread == ("east",)
-    assert "unknown what runs on east" in found.problem("the control cluster")
+    recovery = recovered([], {}, {"west": cluster(A), **({"east": east} if east else {})})
+    assert recovery.unread == ("east",)
+    assert "and east was not observed" in recovery.problem("the control cluster")
 
 
 def test_a_cluster_that_was_not_observed_is_no_problem_where_the_state_is_right() -> None:
-    found = recovered([A], {"west": [replicas_digest([A])]}, {"west": cluster(A), "east": ObservedCluster("no answer")})
-    assert found.problem("the build folder") == ""
+    recovery = recovered(
+        [A], {"west": [replicas_digest([A])]}, {"west": cluster(A), "east": ObservedCluster("no answer")}
+    )
+    assert recovery.problem("the build folder") == ""
 
 
 def test_replicas_without_a_record_are_listed_unless_the_state_knows_them() -> None:
     west = cluster(running=("a", "b"))
-    assert [each.name for each in recovered([A], {}, {"west": west}).refused] == ["b"]
+    assert [entry.name for entry in recovered([A], {}, {"west": west}).refused] == ["b"]
     assert recovered([A, B], {}, {"west": west}).refused == ()
     assert recovered([], {}, {"west": ObservedCluster(objects=west.objects)}).refused == ()
 
 
 def test_the_history_begins_with_what_was_seen_and_ends_with_what_is_planned() -> None:
-    a, ab, b = (replicas_digest(each) for each in ([A], [A, B], [B]))
+    a, ab, b = (replicas_digest(entry) for entry in ([A], [A, B], [B]))
     seen = Observed(clusters={"west": cluster(A)})
     assert next_history({}, None, [A, B], ["east", "west"]) == {"west": [ab]}
     assert next_history({"west": [ab]}, None, [A], ["west"]) == {"west": [ab, a]}
@@ -158,4 +162,4 @@ def test_the_history_begins_with_what_was_seen_and_ends_with_what_is_planned() -
     assert next_history({"west": [ab, a]}, seen, [B], ["west"]) == {"west": [a, b]}
     assert next_history({"west": [ab]}, seen, [A], ["west"]) == {"west": [a]}
     assert next_history({"west": [ab]}, seen, [], ["west"]) == {"west": [a, replicas_digest([])]}
-    assert len(next_history({"west": [str(each) for each in range(90)]}, None, [A], ["west"])["west"]) == 50
+    assert len(next_history({"west": [str(entry) for entry in range(90)]}, None, [A], ["west"])["west"]) == 50

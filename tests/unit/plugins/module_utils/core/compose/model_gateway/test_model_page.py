@@ -38,7 +38,7 @@ def test_endpoints_without_a_way_to_them_are_steps_that_are_left() -> None:
     wrong = sections(built)["attention"]
     assert "Nothing is wrong" not in wrong
     reasons = [f"cluster {name} has no hostname for gateways in mode Model yet" for name in ("east", "west")]
-    assert "Steps that are left 2 reasons" in wrong
+    assert "Remaining setup steps 2 reasons" in wrong
     for reason in reasons:
         assert wrong.count(reason) == 1
         assert reason in plan_table(built).replace("\n      ", " "), "the words of the table"
@@ -50,7 +50,7 @@ def test_endpoints_without_a_way_to_them_are_steps_that_are_left() -> None:
 WAYS = {
     "files": (
         ObservedCluster(declared=True),
-        "Steps that are left",
+        "Remaining setup steps",
         "Apply the folder of the cluster, and copy hostname, caCertificate",
     ),
     "answers": (None, "Endpoints that are not usable", "Wait until Gateway cluster-gateway works there."),

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import NO_WAY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
+    MISSING_ENDPOINT,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.private_headers import (
     CREDENTIALS,
     HOPS,
@@ -70,7 +72,7 @@ def detour(endpoint: str) -> str:
 
 
 def behind(endpoint: str) -> str:
-    """Return the name of the AIGatewayRoute to an endpoint behind the cluster gateway."""
+    """Return the AIGatewayRoute name of an endpoint behind the cluster gateway."""
     return child_name(backend(endpoint), "overflow")
 
 
@@ -247,7 +249,7 @@ def test_the_cluster_gateway_rejects_an_endpoint_that_it_does_not_know_without_b
     name = rule["filters"][0]["extensionRef"]["name"]
     answer = built("HTTPRouteFilter", name, SYSTEM)["spec"]["directResponse"]
     assert (answer["statusCode"], answer["contentType"]) == (429, "application/json")
-    assert json.loads(answer["body"]["inline"]) == NO_WAY.body
+    assert json.loads(answer["body"]["inline"]) == MISSING_ENDPOINT.body
 
 
 def test_a_cluster_without_engines_has_a_cluster_gateway_only_while_a_budget_overflows(built: Built) -> None:
@@ -353,7 +355,7 @@ def test_before_the_cluster_gateway_is_known_requests_beyond_the_budget_are_refu
 
 @pytest.mark.parametrize("accepted", ["True", "False", ""])
 def test_requests_take_the_detour_once_the_cluster_gateway_has_accepted_it(accepted: str) -> None:
-    """Also while it has not yet accepted a later change of it, or the one for an endpoint that replaces another."""
+    """The route counts as accepted before later changes of the route or of endpoints are accepted."""
     conditions = [{"type": "Accepted", "status": accepted, "observedGeneration": 1}] if accepted else []
     seen = {
         "apiVersion": "aigateway.envoyproxy.io/v1beta1",
@@ -411,7 +413,7 @@ def test_what_is_behind_the_cluster_gateway_of_a_gateway_that_has_errors_keeps_t
 
 
 def test_a_change_of_an_endpoint_leaves_the_routes_of_others_behind_the_cluster_gateway() -> None:
-    """Envoy would have their clusters by other names, and reject requests until it has these."""
+    """Otherwise Envoy renames their clusters, and rejects requests until the new clusters exist."""
 
     def routes(*endpoints: str) -> dict[str, Document]:
         chat = service(*(provider_entry(name, weight=index + 1) for index, name in enumerate(endpoints)), NEXT)

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.gateway import gateway_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.proxies import host_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.refusals import (
-    NO_WAY,
+    MISSING_ENDPOINT,
     REFUSALS,
     Refusal,
 )
@@ -44,20 +44,20 @@ def test_only_answers_of_envoy_itself_are_written(name: str) -> None:
     operation = patch["operation"]
     assert (operation["op"], operation["path"]) == ("add", "/local_reply_config")
     # Without formats for all: what none of them fits stays as it is.
-    first = [NO_WAY] if name == "cluster-gateway-https" else []
+    first = [MISSING_ENDPOINT] if name == "cluster-gateway-https" else []
     assert operation["value"] == {"mappers": [each.mapper for each in (*first, *REFUSALS)]}
 
 
 def test_a_gateway_ejects_no_detour_that_the_cluster_gateway_does_not_have_yet() -> None:
-    """It does so after five answers of 5xx, and retries by statuses that its policy names."""
+    """The gateway ejects endpoints after five 5xx responses, and retries the status codes in its policy."""
     objects = gateway_objects(parsed(gateway(), api.InferenceGateway))
     fields = next(each["spec"] for each in objects if each["kind"] == "BackendTrafficPolicy")
-    assert NO_WAY.mapper["status_code"] in fields["retry"]["retryOn"]["httpStatusCodes"]
-    assert NO_WAY.mapper["status_code"] < 500
+    assert MISSING_ENDPOINT.mapper["status_code"] in fields["retry"]["retryOn"]["httpStatusCodes"]
+    assert MISSING_ENDPOINT.mapper["status_code"] < 500
     assert all("status_code" not in refusal.mapper for refusal in REFUSALS)
 
 
-@pytest.mark.parametrize("refusal", [NO_WAY, *REFUSALS], ids=lambda each: each.when)
+@pytest.mark.parametrize("refusal", [MISSING_ENDPOINT, *REFUSALS], ids=lambda each: each.when)
 def test_both_kinds_of_clients_read_the_body(refusal: Refusal) -> None:
     body = refusal.mapper["body_format_override"]["json_format"]
     assert (body.keys(), body["type"]) == ({"type", "error"}, "error")

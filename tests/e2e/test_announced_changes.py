@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Commands say what the next run does, step by step: each test goes on where the one before it ended."""
+"""Commands list the changes of the next run. Each test continues with the state of the previous test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def changed(run: Run) -> dict[str, bool]:
 
 
 def shown(run: Run, task: str) -> str:
-    """Return what a task printed."""
+    """Return the output of a task."""
     return " ".join(run.output.partition(f"TASK [{task}]")[2].partition("\nTASK [")[0].split())
 
 
@@ -44,7 +44,7 @@ def test_changes_count_on_the_host_of_their_cluster(live: LiveFleet, first: Run)
 
 
 def counted(run: Run) -> list[str]:
-    """Return the numbers of objects in what a command printed, by cluster or in all."""
+    """Return the numbers of objects in the output of a command, by cluster or in total."""
     return re.findall(r"(?:control cluster|cluster \w+|\d+ clusters): [^\n]*objects?[^\n]*", run.output)
 
 
@@ -55,13 +55,13 @@ def test_status_says_what_a_run_does_for_a_deleted_workload(live: LiveFleet) -> 
     for value in plane.objects.list("apps/v1", "Deployment", **workload):
         if "epp" not in value["metadata"]["name"]:
             plane.objects.delete("apps/v1", "Deployment", value["metadata"]["name"], value["metadata"]["namespace"])
-    said = live.run("status").ok()
+    status = live.run("status").ok()
     checked = live.run("reconcile", "--check").ok()
     done = live.run("reconcile").ok()
-    # The objects of its endpoint go until it serves again, and come back in the same run.
-    assert f"cluster {only['cluster']}: 1 object created" in counted(said)
-    assert "created again when they serve" in " ".join(said.output.split())
-    assert counted(said)[-1].replace("2 unchanged", "1 would change, 1 unchanged") == counted(checked)[-1]
+    # A run removes the endpoint objects, and creates them again when the replica serves.
+    assert f"cluster {only['cluster']}: 1 object created" in counted(status)
+    assert "created again when they serve" in " ".join(status.output.split())
+    assert counted(status)[-1].replace("2 unchanged", "1 would change, 1 unchanged") == counted(checked)[-1]
     created, gone = re.search(r"(\d+) object would be created, (\d+) removed", counted(checked)[-1]).groups()
     assert f"{created} object created, {gone} changed" in counted(done)[-1]
     assert "nothing changes" in live.run("status").ok().output
@@ -90,17 +90,17 @@ def test_a_teardown_of_a_cluster_is_summarized_first(live: LiveFleet) -> None:
     checked = live.run("teardown", "--check", "--diff", "--limit", "west", "--skip-tags", "stack").ok()
     assert contents(live) == before
     assert built(live) == files
-    summary = shown(checked, "Show what is removed")
+    summary = shown(checked, "Show the removal summary")
     replicas = [entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "west"]
     assert f"cluster west: {len(replicas)} replica" in summary
     assert all(replica in summary for replica in replicas)
     assert "service team/chat: loses 1 of " in summary
     number = int(re.search(r"(\d+) objects: [^;]*\d+ Deployment", summary)[1])
-    assert checked.output.index("Show what is removed") < checked.output.index("+++ after"), "the summary is first"
+    assert checked.output.index("Show the removal summary") < checked.output.index("+++ after"), "the summary is first"
     done = live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok()
-    assert shown(done, "Show what is removed") == summary
+    assert shown(done, "Show the removal summary") == summary
     gone = {key for key in before if key not in contents(live)}
-    # Kubernetes makes the EndpointSlices of Services.
+    # Kubernetes creates EndpointSlices for Services.
     assert len({key for key in gone if key.startswith("west: ") and "EndpointSlice" not in key}) == number, gone
     assert changed(done) == {"west": True}
     assert live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok().changed == 0
@@ -119,7 +119,7 @@ def test_a_plan_after_it_places_the_replicas_of_the_cluster_again(live: LiveFlee
 def test_a_teardown_of_the_fleet_is_summarized_first(live: LiveFleet) -> None:
     before = contents(live)
     checked = live.run("teardown", "--check").ok()
-    summary = shown(checked, "Show what is removed")
+    summary = shown(checked, "Show the removal summary")
     assert "service team/chat: loses all " in summary
     for place in ("cluster east", "cluster west", "control cluster"):
         assert f"{place}: " in summary
