@@ -83,6 +83,16 @@ options:
         V(false), such an object fails, with the manager's name and the field.
     type: bool
     default: false
+  allow_outage:
+    description:
+      - Whether O(path) or O(decision) may be applied although models stop serving that the plan keeps.
+      - When V(false), the module fails before it changes anything, also in check mode, if a ModelDeployment would lose
+        more than half of the replicas that serve, and more than C(spec.rollout.maxUnavailable) of them, or if a
+        ModelService would lose all endpoints that serve. The message names the replicas and the reason.
+      - Replicas of O(clusters) are counted as they are now, and others by their last status. A deleted ModelDeployment
+        and fewer replicas are no outage.
+    type: bool
+    default: false
   wait:
     description:
       - Seconds to wait until all applied objects are ready. Waiting ends early when all are ready or have failed for
@@ -322,6 +332,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "prune": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},
+        "allow_outage": {"type": "bool", "default": False},
         "wait": {"type": "float", "default": 0},
         "parts": {
             "type": "list",

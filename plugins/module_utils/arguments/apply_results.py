@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     object_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import OutageError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.teardown import forget, last_plan
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
@@ -59,7 +60,7 @@ def run(
     """The result of the module for its arguments, and the warnings. Raises ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
-    except (cluster_options.ArgumentsError, DecisionError, StoreError, ApiError) as error:
+    except (cluster_options.ArgumentsError, DecisionError, OutageError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
     failed = [name for name, outcome in everything.items() if is_failed(outcome)]
@@ -173,6 +174,7 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
         record=record,
         lease=None if check_mode else _lease(lease, decision),
         decision=decision,
+        guards=not params.get("allow_outage"),
     )
 
 
