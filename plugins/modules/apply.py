@@ -285,12 +285,14 @@ clusters:
 removal:
   description:
     - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of
-      objects by kind; then a line for each service that loses endpoints by the last plan in O(path).
+      objects by kind; then a line for each ModelDeployment that loses replicas, and for each service that loses
+      endpoints, by the last plan in O(path). In check mode without such a plan, O(control) is read instead.
   returned: when O(state=absent)
   type: list
   elements: str
   sample:
     - "cluster west: 1 replica (ml-team/qwen3-8b-0d3f1b2c4a); 9 objects: 2 Deployment, 2 Service, 5 others"
+    - "deployment ml-team/qwen3-8b: loses 1 of 2 replicas"
     - "service ml-team/chat: loses 1 of 2 endpoints"
 build_changed:
   description: Whether state was removed from O(path).

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +42,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     object_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import OutageError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
+    OutageError,
+    plan_document,
+    planned_on_control,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.teardown import forget, last_plan
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
@@ -79,13 +84,25 @@ def run(
     notes = warnings(outcomes)
     if params["state"] == "absent" and not params.get("record"):
         folder = params["path"] or ""
-        result["removal"] = removal_lines(_removals(outcomes), last_plan(folder) if folder else {})
+        plan = last_plan(folder) if folder else {}
+        if check_mode and not plan.get("placements"):
+            plan = _plan_on_control(params)
+        result["removal"] = removal_lines(_removals(outcomes), plan)
         result["build_changed"] = False
         if folder and not check_mode:
             forgotten, problems = _forget(params, outcomes, progress)
             result |= {"build_changed": forgotten, "changed": outcomes.changed or forgotten}
             notes += problems
     return result, notes
+
+
+def _plan_on_control(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan that the control cluster has; empty without one that answers."""
+    connection = cluster_options.control_connection(params)
+    if connection is not None:
+        with contextlib.suppress(ApiError), connect(connection, None, write_cache=False) as client:
+            return plan_document(planned_on_control(client))
+    return {}
 
 
 def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:

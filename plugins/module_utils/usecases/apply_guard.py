@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout
@@ -77,6 +78,19 @@ def planned_by_build(build: Build) -> Planned:
     }
     replicas = [value for values in build.replicas().values() for value in values]
     return Planned(_replicas(replicas, serving), unavailable, services)
+
+
+def plan_document(planned: Planned) -> dict[str, Any]:
+    """Return the replicas and services of a plan as plan.json has them."""
+    placements = [
+        {"namespace": name[0], "replica": name[1], "deployment": each.deployment, "cluster": each.cluster}
+        for name, each in sorted(planned.replicas.items())
+    ]
+    services = [
+        {"namespace": name[0], "name": name[1], "endpoints": [{"name": each} for each in sorted(endpoints)]}
+        for name, endpoints in sorted(planned.services.items())
+    ]
+    return {"placements": placements, "services": services}
 
 
 def planned_on_control(control: Client) -> Planned:

@@ -131,6 +131,12 @@ def test_an_emptied_folder_removes_nothing_that_the_plan_has(served: Replicas) -
     assert served.images() == []
 
 
+def test_a_teardown_without_a_build_names_what_stops(served: Replicas) -> None:
+    (east, _) = served.arguments()["clusters"]
+    removal = served.run(state="absent", path=None, parts=["clusters"], clusters=[east], check_mode=True)["removal"]
+    assert removal[1:] == [f"deployment {served.team}/chat: loses 2 of 3 replicas"]
+
+
 def test_a_decision_that_restarts_all_replicas_is_refused(served: Replicas) -> None:
     assert publish(served).is_new
     assert not from_decision(served, "east", "west")["changed"]
