@@ -150,9 +150,9 @@ def _keeps_serving(workload: Object) -> bool:
 def _changed_field(old: Any, new: Any, path: str) -> str:
     """Return the path of the first field that differs, the field above it if there is more than one."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        differing = [key for key in (*new, *(key for key in old if key not in new)) if old.get(key) != new.get(key)]
-        if len(differing) == 1:
-            return _changed_field(old.get(differing[0]), new.get(differing[0]), f"{path}.{differing[0]}")
+        changed = [key for key in (*new, *(key for key in old if key not in new)) if old.get(key) != new.get(key)]
+        if len(changed) == 1:
+            return _changed_field(old.get(changed[0]), new.get(changed[0]), f"{path}.{changed[0]}")
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         indexes = [index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
         if len(indexes) == 1:
