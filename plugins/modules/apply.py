@@ -74,14 +74,24 @@ options:
       - Whether to remove objects that are no longer desired.
       - CustomResourceDefinitions are never removed, since all objects of their kinds would be deleted as well. A
         Namespace with an object of any other owner is kept, and a warning names the object. Objects with an owner
-        reference, and objects that Kubernetes creates in every namespace, do not count. While a route cannot be applied, or gateways do
-        not follow it, for which they get 20 seconds, nothing is removed in its namespace.
+        reference, and objects that Kubernetes creates in every namespace, do not count. While a route cannot be applied,
+        or gateways do not follow it, for which they get 20 seconds, nothing is removed in its namespace.
     type: bool
     default: true
   force:
     description:
       - Whether to take ownership of fields from other managers that also apply an object, such as Argo CD or Helm. When
         V(false), such an object fails, with the manager's name and the field.
+    type: bool
+    default: false
+  allow_outage:
+    description:
+      - Whether O(path) or O(decision) may be applied although models stop serving that the plan keeps.
+      - When V(false), the module fails before it changes anything, also in check mode, if a ModelDeployment would lose
+        more than half of the replicas that serve, and more than C(spec.rollout.maxUnavailable) of them, or if a
+        ModelService would lose all endpoints that serve. The message names the replicas and the reason.
+      - Replicas of O(clusters) are counted as they are now, and others by their last status. A deleted ModelDeployment
+        and fewer replicas are no outage.
     type: bool
     default: false
   wait:
@@ -276,12 +286,14 @@ clusters:
 removal:
   description:
     - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of
-      objects by kind; then a line for each service that loses endpoints by the last plan in O(path).
+      objects by kind; then a line for each ModelDeployment that loses replicas, and for each service that loses
+      endpoints, by the last plan in O(path). In check mode without such a plan, O(control) is read instead.
   returned: when O(state=absent)
   type: list
   elements: str
   sample:
     - "cluster west: 1 replica (ml-team/qwen3-8b-0d3f1b2c4a); 9 objects: 2 Deployment, 2 Service, 5 others"
+    - "deployment ml-team/qwen3-8b: loses 1 of 2 replicas"
     - "service ml-team/chat: loses 1 of 2 endpoints"
 build_changed:
   description: Whether state was removed from O(path).
@@ -323,6 +335,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "prune": {"type": "bool", "default": True},
         "force": {"type": "bool", "default": False},
+        "allow_outage": {"type": "bool", "default": False},
         "wait": {"type": "float", "default": 0},
         "parts": {
             "type": "list",

@@ -131,6 +131,7 @@ warnings_found:
   sample: []
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -164,7 +165,14 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     check_values(module)
-    outcome = run(module, build.build, settings(module))
+    refused: frozenset[build.Refusable] = frozenset() if module.params["allow_outage"] else frozenset({"outage"})
+    try:
+        outcome = run(module, build.build, replace(settings(module), refuses=refused))
+    except build.RefusedError as error:
+        module.fail_json(msg=str(error))
+    if lines := build.refusals(outcome, refused):
+        # Check mode writes nothing, so the build only reports them.
+        module.fail_json(msg="\n".join(lines))
     more = build_warnings(outcome)
     warn(module, outcome.loaded, more=more)
     result = {

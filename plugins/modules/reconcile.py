@@ -382,8 +382,15 @@ ARGUMENTS: dict[str, Any] = {
     },
     "supports_check_mode": True,
 }
-_OF_BUILDS = {"prune": True, "parts": ["clusters", "control"], "folders": {}, "state": "present", "lease": None}
-"""Arguments of the module apply that are the same for all builds."""
+_OF_BUILDS = {
+    "prune": True,
+    "parts": ["clusters", "control"],
+    "folders": {},
+    "state": "present",
+    "lease": None,
+    "allow_outage": True,
+}
+"""Arguments of the module apply that are the same for all builds. Outages are refused before a build is written."""
 
 
 def work(module: AnsibleModule) -> None:

@@ -95,6 +95,7 @@ def test_a_teardown_of_a_cluster_is_summarized_first(live: LiveFleet) -> None:
     assert f"cluster west: {len(replicas)} replica" in summary
     assert all(replica in summary for replica in replicas)
     assert "service team/chat: loses 1 of " in summary
+    assert "deployment team/small: loses " in summary
     number = int(re.search(r"(\d+) objects: [^;]*\d+ Deployment", summary)[1])
     assert checked.output.index("Show the removal summary") < checked.output.index("+++ after"), "the summary is first"
     done = live.run("teardown", "--limit", "west", "--skip-tags", "stack").ok()
@@ -121,6 +122,7 @@ def test_a_teardown_of_the_fleet_is_summarized_first(live: LiveFleet) -> None:
     checked = live.run("teardown", "--check").ok()
     summary = shown(checked, "Show the removal summary")
     assert "service team/chat: loses all " in summary
+    assert "deployment team/small: loses all " in summary
     for place in ("cluster east", "cluster west", "control cluster"):
         assert f"{place}: " in summary
     assert contents(live) == before

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     object_changes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
+    OutageError,
+    plan_document,
+    planned_on_control,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.teardown import forget, last_plan
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
@@ -59,7 +65,7 @@ def run(
     """The result of the module for its arguments, and the warnings. Raises ApplyError."""
     try:
         outcomes = run_apply(settings(params, check_mode, progress))
-    except (cluster_options.ArgumentsError, DecisionError, StoreError, ApiError) as error:
+    except (cluster_options.ArgumentsError, DecisionError, OutageError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
     failed = [name for name, outcome in everything.items() if is_failed(outcome)]
@@ -78,13 +84,25 @@ def run(
     notes = warnings(outcomes)
     if params["state"] == "absent" and not params.get("record"):
         folder = params["path"] or ""
-        result["removal"] = removal_lines(_removals(outcomes), last_plan(folder) if folder else {})
+        plan = last_plan(folder) if folder else {}
+        if check_mode and not plan.get("placements"):
+            plan = _plan_on_control(params)
+        result["removal"] = removal_lines(_removals(outcomes), plan)
         result["build_changed"] = False
         if folder and not check_mode:
             forgotten, problems = _forget(params, outcomes, progress)
             result |= {"build_changed": forgotten, "changed": outcomes.changed or forgotten}
             notes += problems
     return result, notes
+
+
+def _plan_on_control(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan that the control cluster has; empty without one that answers."""
+    connection = cluster_options.control_connection(params)
+    if connection is not None:
+        with contextlib.suppress(ApiError), connect(connection, None, write_cache=False) as client:
+            return plan_document(planned_on_control(client))
+    return {}
 
 
 def _removals(outcomes: Outcomes) -> Iterator[ClusterRemoval]:
@@ -173,6 +191,7 @@ def settings(params: Mapping[str, Any], check_mode: bool, progress: Progress = u
         record=record,
         lease=None if check_mode else _lease(lease, decision),
         decision=decision,
+        guards=not params.get("allow_outage"),
     )
 
 

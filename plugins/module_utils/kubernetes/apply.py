@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     Notes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Scope
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed, Scope
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.objects import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY, ordered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Delete
@@ -119,21 +119,43 @@ class Applied:
 def apply(client: Client, desired: Sequence[Object], options: Options) -> Applied:
     """Apply the desired objects to one API server, and prune others. Raises ApiError when the server as a whole cannot
     be worked with; what is wrong with one object is in its result."""
-    before = Counter(client.requests)
-    complete = _complete(desired)
-    run = _Run(client, options, complete)
-    if options.locked is None or options.check_mode or not run.differs:
-        results = run.execute()
-    else:
-        with options.locked():
-            run = _Run(client, options, complete)
+    return Prepared(client, desired, options).apply()
+
+
+class Prepared:
+    """Comparison of the desired objects with one API server, which was read. Raises ApiError, and DecisionError."""
+
+    def __init__(self, client: Client, desired: Sequence[Object], options: Options) -> None:
+        self._client, self._options = client, options
+        self._before = Counter(client.requests)
+        self._complete = _complete(desired)
+        self._run = _Run(client, options, self._complete)
+
+    @property
+    def plan(self) -> ChangePlan:
+        """Return the steps of the changes."""
+        return self._run.plan
+
+    @property
+    def observed(self) -> Observed:
+        """Return the state of the server."""
+        return self._run.observed
+
+    def apply(self) -> Applied:
+        """Apply the changes."""
+        options, run = self._options, self._run
+        if options.locked is None or options.check_mode or not run.differs:
             results = run.execute()
-    run.note_kept(results)
-    results = run.awaited(results)
-    spent = Counter(client.requests)
-    spent.subtract(before)
-    requests = {verb: count for verb, count in spent.items() if count}
-    return Applied(tuple(results), tuple(run.notes), requests, run.plan, run.differs)
+        else:
+            with options.locked():
+                run = _Run(self._client, options, self._complete)
+                results = run.execute()
+        run.note_kept(results)
+        results = run.awaited(results)
+        spent = Counter(self._client.requests)
+        spent.subtract(self._before)
+        requests = {verb: count for verb, count in spent.items() if count}
+        return Applied(tuple(results), tuple(run.notes), requests, run.plan, run.differs)
 
 
 def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
@@ -174,8 +196,8 @@ class _Run:
             notes=self.notes,
         )
         self._kept: frozenset[Key] = frozenset()
-        self._observed = self._comparison.read(desired)
-        self.plan = plan(self._comparison.desired, self._observed, self._scope)
+        self.observed = self._comparison.read(desired)
+        self.plan = plan(self._comparison.desired, self.observed, self._scope)
         self._refuse_newer_replicas()
         self._note_deletions()
 
@@ -244,12 +266,12 @@ class _Run:
         values = self._comparison.desired
         desired = [results[key] if key in results else self._unchanged(key, value) for key, value in values.items()]
         undesired = [result for key, result in results.items() if key not in values]
-        created = [result for result in undesired if result.key not in self._observed.live]
-        return [*created, *desired, *(result for result in undesired if result.key in self._observed.live)]
+        created = [result for result in undesired if result.key not in self.observed.live]
+        return [*created, *desired, *(result for result in undesired if result.key in self.observed.live)]
 
     def _unchanged(self, key: Key, value: Object) -> Result:
         message = USED_MESSAGE if key in self._comparison.used else ""
-        live = self._comparison.used.get(key) or self._observed.live[key]
+        live = self._comparison.used.get(key) or self.observed.live[key]
         state = readiness(live)
         return result(value, "unchanged", message or state.message, before=live, after=live, ready=state.ready)
 

@@ -142,6 +142,10 @@ class Build:
         paths = [path for path in _files(place) if path.name.startswith(f"{kind.lower()}-" if kind else "")]
         return _objects(_contents(paths, own=True), own=True)
 
+    def replica_statuses(self) -> list[Object]:
+        """The ModelReplicas with their status; none when the fleet is not observed."""
+        return self._of("status", kind="ModelReplica")
+
     def secret_copies(self) -> list[dict[str, Any]]:
         """The values that are copied from the control cluster, as the plan names them."""
         found = self.plan.get("secretCopies") or []

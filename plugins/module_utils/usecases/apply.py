@@ -31,10 +31,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     Key,
     Notes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.stops import Planned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges, counted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, Prepared
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.decisions import Decisions
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
@@ -55,6 +56,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.status
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
+    planned_by_build,
+    planned_on_control,
+    refuse_outages,
+)
 
 _COUNTED: Mapping[str, str] = MappingProxyType(
     {"created": "created", "updated": "changed", "recreated": "changed", "deleted": "removed"}
@@ -87,6 +93,8 @@ class Settings:
     With `record`, `objects` are applied to every cluster instead of a build, and their inventory is kept under that
     name, separate from those of builds.
 
+    `guards`: nothing is changed if a model would stop serving although the plan does not ask for it.
+
     `options` are shared by all clusters. `on_control`: apply to the control cluster too; otherwise it is only read.
     `definitions`: install the CRDs there.
     """
@@ -104,6 +112,7 @@ class Settings:
     decision: int | None = None
     objects: Sequence[Object] = ()
     record: str = ""
+    guards: bool = False
 
     def scope(self, cluster: str) -> str:
         """Return the scope of the inventory of a cluster."""
@@ -176,7 +185,7 @@ def run(settings: Settings) -> Outcomes:
     """Apply a build, or a decision, to all clusters.
 
     Raises StoreError for an unusable build, DecisionError for a decision that must not be applied, and ApiError when
-    another run holds the lock of the fleet. Other errors fail only the cluster where they occur."""
+    another run holds the lock of the fleet, and OutageError. Other errors fail only the cluster where they occur."""
     if settings.decision is not None and settings.control is not None:
         return _run_decision(settings, settings.decision, settings.control)
     with _locked(settings) as (locked, lock):
@@ -255,7 +264,8 @@ def _run_decision(settings: Settings, generation: int, connect: Connect) -> Outc
                 settings.lease,
                 check=lambda client: Decisions(client, fleet).check(head),
             )
-        return _apply_all(replace(settings, on_control=False), control, desired, _Desired(), lock)
+        planned = functools.partial(planned_on_control, control)
+        return _apply_all(replace(settings, on_control=False), control, desired, _Desired(), lock, planned=planned)
 
 
 @dataclass(frozen=True)
@@ -356,16 +366,17 @@ def _until(lost: Callable[[], bool], connect: Connect) -> Connect:
 def _run(settings: Settings, lock: _Lock | None) -> Outcomes:
     desired: dict[str, _Desired | Failure] = {target.name: _Desired() for target in settings.targets}
     state = _Desired()
+    planned: Callable[[], Planned] | None = None
     if settings.record:
         settings = replace(settings, options=replace(settings.options, orphans=False))
     if settings.record and not settings.absent:
         desired = {target.name: _Desired(DesiredState(settings.objects)) for target in settings.targets}
         state = _Desired(DesiredState([*_definitions(settings), *settings.objects]))
     elif not settings.absent:
-        desired, state = _read(settings)
+        desired, state, planned = _read(settings)
     control, error = _control(settings)
     with control or contextlib.nullcontext():
-        return _apply_all(settings, control, desired, state, lock, error)
+        return _apply_all(settings, control, desired, state, lock, error, planned)
 
 
 def _apply_all(
@@ -375,11 +386,14 @@ def _apply_all(
     state: _Desired,
     lock: _Lock | None,
     error: ApiError | None = None,
+    planned: Callable[[], Planned] | None = None,
 ) -> Outcomes:
     """Apply to each target what it should have, and to the control cluster its `state`. `error`: why there is no client
-    of the control cluster although it has a connection."""
+    of the control cluster although it has a connection. `planned`: returns the plan for the outage guard.
+
+    Raises OutageError before anything is written."""
     sources = Sources(control)
-    work: dict[str, Callable[[], Outcome]] = {}
+    work: dict[str, _Work] = {}
     for target in settings.targets:
         found = desired[target.name]
         if isinstance(found, _Desired):
@@ -390,14 +404,53 @@ def _apply_all(
     error = error or (sources.error if isinstance(sources.error, Unreachable) else None)
     if control is not None and settings.on_control and error is None:
         work["control"] = _on_control(settings, control, state)
+    if planned is not None and settings.guards:
+        work = _guarded(settings, work, planned)
     done = {
         name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
-        for name, outcome in fan_out(work, settings.forks).items()
+        for name, outcome in fan_out({name: each.run for name, each in work.items()}, settings.forks).items()
     }
     return Outcomes(
         {target.name: done[f"cluster {target.name}"] for target in settings.targets},
         Failure(str(error)) if error else done.get("control"),
     )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Work on one server: `prepare` reads it, `finish` applies what was prepared, and `close` ends the connection."""
+
+    prepare: Callable[[], Prepared | Failure]
+    finish: Callable[[Prepared], Outcome]
+    close: Callable[[], None] = lambda: None
+
+    def run(self) -> Outcome:
+        """Read the server and apply."""
+        try:
+            prepared = self.prepare()
+            return prepared if isinstance(prepared, Failure) else self.finish(prepared)
+        finally:
+            self.close()
+
+
+def _guarded(settings: Settings, work: Mapping[str, _Work], planned: Callable[[], Planned]) -> dict[str, _Work]:
+    """Read all servers, and return the work on them that is left. Raises OutageError."""
+    read = fan_out({name: each.prepare for name, each in work.items()}, settings.forks)
+    try:
+        prepared = {name: each for name, each in read.items() if isinstance(each, Prepared)}
+        refuse_outages({name.partition(" ")[2]: each for name, each in prepared.items()}, planned)
+    except BaseException:
+        for each in work.values():
+            each.close()
+        raise
+    return {name: replace(each, prepare=functools.partial(_known, read[name])) for name, each in work.items()}
+
+
+def _known(found: Prepared | Failure | ApiError) -> Prepared | Failure:
+    """Return what an earlier reading of a server has found, or raise its error."""
+    if isinstance(found, ApiError):
+        raise found
+    return found
 
 
 def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
@@ -430,8 +483,10 @@ def desired_states(build: Build, targets: Iterable[Target]) -> dict[str, Desired
     return found
 
 
-def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
-    """Return the desired state of each workload cluster and of the control cluster."""
+def _read(
+    settings: Settings,
+) -> tuple[dict[str, _Desired | Failure], _Desired, Callable[[], Planned] | None]:
+    """Return the desired state of each workload cluster and of the control cluster, and the plan for the guard."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
     # Without the lock, parts of two builds could be read.
@@ -444,7 +499,9 @@ def _read(settings: Settings) -> tuple[dict[str, _Desired | Failure], _Desired]:
             name: Failure(str(found)) if isinstance(found, StoreError) else _Desired(found)
             for name, found in desired_states(build, settings.targets).items()
         }
-        return desired, _state(settings, build) if settings.control and settings.on_control else _Desired()
+        state = _state(settings, build) if settings.control and settings.on_control else _Desired()
+        planned = planned_by_build(build) if settings.guards else None
+        return desired, state, (lambda: planned) if planned else None
 
 
 def _state(settings: Settings, build: Build) -> _Desired:
@@ -468,11 +525,14 @@ def _definitions(settings: Settings) -> list[Object]:
 
 def _on_cluster(
     settings: Settings, target: Target, desired: _Desired | Failure, control: Client | None, lock: _Lock | None
-) -> Callable[[], Outcome]:
-    def work() -> Outcome:
-        if isinstance(desired, Failure):
-            return desired
+) -> _Work:
+    if isinstance(desired, Failure):
+        return _Work(lambda: desired, Prepared.apply)
+    connection = contextlib.ExitStack()
+
+    def prepare() -> Prepared | Failure:
         client = target.connect(control)
+        connection.callback(client.close)
         options = replace(
             settings.options,
             scope=settings.scope(target.name),
@@ -484,14 +544,18 @@ def _on_cluster(
             locked=functools.partial(lock, target.name, client) if lock else None,
         )
         try:
-            applied = apply(client, [*desired.state.objects, *desired.copies.desired], options)
+            return Prepared(client, [*desired.state.objects, *desired.copies.desired], options)
+        except DecisionError as error:
+            return Failure(str(error))
+
+    def finish(prepared: Prepared) -> Outcome:
+        try:
+            applied = prepared.apply()
         except (DecisionError, InUseError) as error:
             return Failure(str(error))
-        finally:
-            client.close()
         return replace(applied, notes=(*desired.copies.notes, *applied.notes))
 
-    return work
+    return _Work(prepare, finish, connection.close)
 
 
 def _replica_notes(state: DesiredState) -> Notes | None:
@@ -513,23 +577,27 @@ def _withdraw(settings: Settings, client: Client) -> None:
     decisions.withdraw()
 
 
-def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callable[[], Outcome]:
-    def work() -> Outcome:
-        options = replace(
-            settings.options,
-            scope=settings.scope(CONTROL_SCOPE),
-            create_namespaces=True,
-            definitions=settings.absent and settings.definitions,
-            held_labels=desired.state.held,
-            notes=desired.notes,
-        )
-        before = client.requests.copy()
+def _on_control(settings: Settings, client: Client, desired: _Desired) -> _Work:
+    options = replace(
+        settings.options,
+        scope=settings.scope(CONTROL_SCOPE),
+        create_namespaces=True,
+        definitions=settings.absent and settings.definitions,
+        held_labels=desired.state.held,
+        notes=desired.notes,
+    )
+    before = client.requests.copy()
+
+    def prepare() -> Prepared | Failure:
         if settings.absent and not settings.record and not options.check_mode:
             try:
                 _withdraw(settings, client)
             except InUseError as error:
                 return Failure(str(error))
-        applied = apply(client, desired.state.objects, options)
+        return Prepared(client, desired.state.objects, options)
+
+    def finish(prepared: Prepared) -> Outcome:
+        applied = prepared.apply()
         statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
         results = (*applied.results, *statuses)
         notes = applied.notes
@@ -541,4 +609,4 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callab
         differs = applied.differs or any(found.action in CHANGES for found in statuses)
         return replace(applied, results=results, notes=notes, requests=requests, differs=differs)
 
-    return work
+    return _Work(prepare, finish)

@@ -406,10 +406,10 @@ def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, k
         applied = place.apply([], check_mode=check_mode)
         assert only(applied, "Namespace").action == "skipped"
         (note,) = applied.notes
-        assert note.startswith(
-            f"Namespace {place.namespace} is kept, although it is no longer desired, because it holds"
+        assert note == (
+            f"Namespace {place.namespace} is kept, although it is no longer desired, because it contains objects of "
+            f"other owners: {kind} {place.namespace}/theirs"
         )
-        assert f"{foreign['kind']} {place.namespace}/{foreign['metadata']['name']}" in note
         assert (applied.changed, applied.differs) == (False, False)
     assert place.get(foreign) is not None
 

@@ -246,6 +246,11 @@ class PlanDocument(api.Model):
         default_factory=dict,
         description="Digests of the planned ModelReplicas of each inference cluster, oldest plan first.",
     )
+    max_unavailable: dict[str, int] | None = Field(
+        default=None,
+        description="Replicas that might not serve during a rollout, by NAMESPACE/NAME of each ModelDeployment that "
+        "sets `maxUnavailable`; absent for none.",
+    )
     summary: PlanSummary = Field(description="Counts.")
     cost: FleetCost | None = Field(default=None, description="What it costs; absent for a fleet without prices.")
 
@@ -440,9 +445,18 @@ def document(plan: Plan) -> PlanDocument:
             _secret_copy(cluster, copy) for staged in plan.caches for cluster, copy in sorted(staged.copies.items())
         ]
         + [_secret_copy(cluster, copy) for cluster, copy in plan.models.copies],
+        max_unavailable=_max_unavailable(plan) or None,
         summary=summary(plan),
         cost=fleet_cost(plan),
     )
+
+
+def _max_unavailable(plan: Plan) -> dict[str, int]:
+    return {
+        f"{namespace}/{name}": rollout.unavailable(deployment.spec.replicas)
+        for (namespace, name), deployment in sorted(plan.context.fleet.deployments.items())
+        if (rollout := deployment.spec.rollout) and rollout.max_unavailable is not None
+    }
 
 
 def _frozen(replica: api.ModelReplica) -> FrozenReplica:

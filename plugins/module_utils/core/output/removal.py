@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Summary of a teardown: objects that are removed from each cluster, and services that lose endpoints."""
+"""Summary of a teardown: objects that are removed from each cluster, and deployments and services that stop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import NAMESPACE_LABEL, REPLICA_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    DEPLOYMENT_LABEL,
+    NAMESPACE_LABEL,
+    REPLICA_LABEL,
+    label_value,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, label, text
 
 _MOST_NAMES = 5
 
@@ -34,18 +39,23 @@ class ClusterRemoval:
     @property
     def replicas(self) -> list[str]:
         """Return the replicas whose objects are removed."""
-        replicas = {
-            (text(value, "metadata", "labels", NAMESPACE_LABEL), text(value, "metadata", "labels", REPLICA_LABEL))
+        return [f"{namespace}/{name}" for namespace, name in sorted(self.deployments)]
+
+    @property
+    def deployments(self) -> dict[tuple[str, str], str]:
+        """Return the deployment of each replica whose objects are removed, empty for a replica that a user wrote."""
+        return {
+            (label(value, NAMESPACE_LABEL), label(value, REPLICA_LABEL)): label(value, DEPLOYMENT_LABEL)
             for value in self.objects
+            if label(value, REPLICA_LABEL)
         }
-        return [f"{namespace}/{name}" for namespace, name in sorted(replicas) if name]
 
 
 def removal_lines(removals: Iterable[ClusterRemoval], plan: Mapping[str, Any]) -> list[str]:
-    """Return a line for each cluster, and a line for each service of the last plan that loses endpoints."""
+    """Return a line for each cluster, and for each deployment and service of the last plan that loses replicas."""
     removals = list(removals)
     emptied = {removal.cluster for removal in removals if removal.cluster and not removal.error}
-    return [*map(_cluster_line, removals), *_service_lines(plan, emptied)]
+    return [*map(_cluster_line, removals), *_deployment_lines(plan, removals), *_service_lines(plan, emptied)]
 
 
 def _cluster_line(removal: ClusterRemoval) -> str:
@@ -69,6 +79,29 @@ def _cluster_line(removal: ClusterRemoval) -> str:
     return f"{cluster}: {'; '.join(counts)}"
 
 
+def _deployment_lines(plan: Mapping[str, Any], removals: Iterable[ClusterRemoval]) -> list[str]:
+    """Return a line for each deployment with replicas on clusters that are emptied."""
+    lost = {replica: owner for removal in removals if removal.cluster for replica, owner in removal.deployments.items()}
+    planned = {
+        (label_value(text(entry, "namespace")), label_value(text(entry, "replica"))): text(entry, "deployment")
+        for entry in entries(plan, "placements")
+    }
+    owners = {replica: (replica[0], label_value(owner)) for replica, owner in {**planned, **lost}.items() if owner}
+    total, gone = Counter(owners.values()), Counter(owners[replica] for replica in lost if replica in owners)
+    if not planned:
+        # Other clusters might have more replicas.
+        return [f"deployment {'/'.join(owner)}: loses {count(gone[owner], 'replica')}" for owner in sorted(gone)]
+    return [
+        f"deployment {'/'.join(owner)}: loses {_part(gone[owner], total[owner], 'replica')}" for owner in sorted(gone)
+    ]
+
+
+def _part(gone: int, total: int, noun: str) -> str:
+    if gone < total:
+        return f"{gone} of {count(total, noun)}"
+    return f"all {count(gone, noun)}" if gone > 1 else f"the only {noun}"
+
+
 def _service_lines(plan: Mapping[str, Any], emptied: set[str]) -> list[str]:
     """Return a line for each service that has endpoints on emptied clusters."""
     lost_replicas = {
@@ -82,7 +115,6 @@ def _service_lines(plan: Mapping[str, Any], emptied: set[str]) -> list[str]:
         endpoints = [text(endpoint, "name") for endpoint in entries(service, "endpoints")]
         lost = sum((namespace, name) in lost_replicas for name in endpoints)
         if lost:
-            total = len(endpoints)
-            number = f"{lost} of {count(total, 'endpoint')}" if lost < total else f"all {count(total, 'endpoint')}"
+            number = _part(lost, len(endpoints), "endpoint")
             lines.append(f"service {namespace}/{text(service, 'name')}: loses {number}")
     return lines

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.modules import build, reconcile
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "module_utils"))
+
+from observed_fleet import Fleet
 
 MANIFESTS = """
 apiVersion: modelplane.ai/v1alpha1
@@ -122,3 +128,23 @@ def test_a_key_in_a_url_is_in_no_file(tmp_path: Path) -> None:
     files = [path.read_text() for path in (tmp_path / "build").rglob("*") if path.is_file()]
     assert any("https://api.example.com/v1" in text for text in files), "the report page has the URL"
     assert not [text for text in [*files, str(found)] if "h1dden" in text]
+
+
+def test_an_outage_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.edit("  - priority: 1\n    selector: {matchLabels: {provider: together}}\n", "")
+    fleet.settle()
+    seen = tmp_path / "seen.yaml"
+    seen.write_text(json.dumps(fleet.observations()))
+    before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+    fleet.edit("{name: east}", "{name: north}")
+    fleet.edit("{name: west}", "{name: south}")
+    (tmp_path / "fleet.yaml").write_text(fleet.text)
+    given = {"resources": [str(tmp_path / "fleet.yaml")], "path": str(fleet.built), "observations": str(seen)}
+    for check_mode in (True, False):
+        result = run_module(build, given, check_mode=check_mode)
+        assert result["failed"] is True
+        assert "ModelDeployment team/qwen: 2 of 2 replicas that serve would stop serving" in result["msg"]
+        assert "fleet_allow_outage" in result["msg"]
+        assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
+    assert run_module(build, {**given, "allow_outage": True})["failed"] is False

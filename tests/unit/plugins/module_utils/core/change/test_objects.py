@@ -147,7 +147,7 @@ def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_invent
     change_plan = plan({}, shared, Scope())
     assert reasons(change_plan) == [
         "Namespace team waits until fleet other (east) no longer owns Namespace team",
-        reason,
+        "Namespace team waits until namespace team contains only objects of the fleet",
     ]
     assert change_plan.steps == ()
 

@@ -1,0 +1,286 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Replicas and services that stop serving by the changes of API servers, for the outage guard of the module apply.
+
+The module applies objects that an earlier run planned. The guard compares them with what serves when they are applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import (
+    DeploymentChange,
+    ServiceChange,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import ChangePlan, Delete, Write
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import availability
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, label, number, text
+
+Name = tuple[str, str]
+"""Namespace and name of a resource of the fleet, as labels have them."""
+_PODS = ("template", "leaderWorkerTemplate")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Replicas of one API server, and the changes of a run there.
+
+    serving: replicas that serve, each with its deployment.
+    removed, restarted: replicas that the run removes or restarts, each with the reason.
+    routed: names of the backends of live routes, by service and name of the route.
+    """
+
+    cluster: str
+    serving: Mapping[Name, str] = field(default_factory=dict)
+    removed: Mapping[Name, str] = field(default_factory=dict)
+    restarted: Mapping[Name, str] = field(default_factory=dict)
+    routed: Mapping[tuple[Name, str], frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlannedReplica:
+    """ModelReplica that the plan has; `serves` by its last status."""
+
+    deployment: str
+    cluster: str
+    serves: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Plan that is applied.
+
+    unavailable: replicas that might not serve during a rollout, by deployment, for those that set `maxUnavailable`.
+    services: names of the usable endpoints of each ModelService.
+    """
+
+    replicas: Mapping[Name, PlannedReplica] = field(default_factory=dict)
+    unavailable: Mapping[Name, int] = field(default_factory=dict)
+    services: Mapping[Name, frozenset[str]] = field(default_factory=dict)
+
+
+def server(cluster: str, plan: ChangePlan, observed: Observed) -> Server:
+    """Return the replicas of an API server, and the changes of a plan there."""
+    workloads: dict[Name, list[Object]] = {}
+    for key, value in observed.live.items():
+        if key.kind in WORKLOADS and key not in observed.others and label(value, names.DEPLOYMENT_LABEL):
+            workloads.setdefault(_replica(value), []).append(value)
+    serving = {
+        replica: label(values[0], names.DEPLOYMENT_LABEL)
+        for replica, values in workloads.items()
+        if all(availability(value, value).answers and not is_being_deleted(value) for value in values)
+    }
+    deleted: dict[Name, int] = {}
+    restarted: dict[Name, str] = {}
+    for step in plan.steps:
+        if step_object := _workload(step):
+            replica = _replica(step_object)
+            if isinstance(step, Delete):
+                deleted[replica] = deleted.get(replica, 0) + 1
+            elif isinstance(step, Write) and (edit := _restart(step)):
+                restarted.setdefault(replica, f"the edit of {edit} restarts it on cluster {cluster}")
+    removed = {
+        replica: f"it would be removed from cluster {cluster} before another replica serves instead"
+        for replica, count in deleted.items()
+        if count == len(workloads.get(replica, ()))
+    }
+    restarted |= dict.fromkeys(
+        deleted.keys() - removed.keys(), f"one of its workloads would be removed from cluster {cluster}"
+    )
+    return Server(
+        cluster,
+        serving,
+        {replica: why for replica, why in removed.items() if replica in serving},
+        {replica: why for replica, why in restarted.items() if replica in serving},
+        dict(_routed(observed.live)),
+    )
+
+
+def _workload(step: object) -> Object | None:
+    """Return the workload of a replica of a deployment that a step writes or deletes."""
+    if isinstance(step, Write) and not step.refusal:
+        value: Object = step.desired
+    elif isinstance(step, Delete):
+        value = step.live
+    else:
+        return None
+    return value if text(value, "kind") in WORKLOADS and label(value, names.DEPLOYMENT_LABEL) else None
+
+
+def _replica(value: Object) -> Name:
+    return label(value, names.NAMESPACE_LABEL), label(value, names.REPLICA_LABEL)
+
+
+def _restart(write: Write) -> str:
+    """Return the field whose change stops all pods of a workload for a while, "" if there is none.
+
+    A workload with a surge or with several copies goes on serving while its pods restart, one at a time."""
+    live, desired = write.live, write.desired
+    if live is None or _keeps_serving(desired):
+        return ""
+    before, after = (text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in (live, desired))
+    if before == after:
+        return ""
+    applied = owned(live, names.FIELD_MANAGER) or live
+    for part in _PODS:
+        old, new = fields(applied, "spec", part), fields(desired, "spec", part)
+        if old != new:
+            return _changed_field(old, new, f"spec.{part}")
+    return ""
+
+
+def _keeps_serving(workload: Object) -> bool:
+    surge = fields(workload, "spec", "strategy", "rollingUpdate").get("maxSurge", 0)
+    return surge not in (0, "0", "0%") or number(workload, "spec", "replicas", default=1) > 1
+
+
+def _changed_field(old: Any, new: Any, path: str) -> str:
+    """Return the path of the first field that differs, the field above it if there is more than one."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        changed = [key for key in (*new, *(key for key in old if key not in new)) if old.get(key) != new.get(key)]
+        if len(changed) == 1:
+            return _changed_field(old.get(changed[0]), new.get(changed[0]), f"{path}.{changed[0]}")
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        indexes = [index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
+        if len(indexes) == 1:
+            return _changed_field(old[indexes[0]], new[indexes[0]], f"{path}[{indexes[0]}]")
+    return path
+
+
+def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], frozenset[str]]]:
+    """Yield the backends of the routes of ModelServices."""
+    for key, value in live.items():
+        service = label(value, names.SERVICE_LABEL)
+        if key.kind in routes.KINDS and service:
+            found = routes.ai_backends(value) if key.kind == routes.AI_ROUTE else routes.references(value)
+            backends = frozenset(each if isinstance(each, str) else each[1] for each in found)
+            yield ((label(value, names.NAMESPACE_LABEL) or key.namespace, service), key.name), backends
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Replicas and services that stop serving by the changes of `servers`.
+
+    A deployment may restart or replace as many replicas at once as its rollout allows, or one.
+    """
+
+    servers: Sequence[Server]
+    planned: Planned = field(default_factory=Planned)
+
+    @cached_property
+    def _serving(self) -> dict[Name, str]:
+        """The replicas that serve, each with its deployment; those of other clusters by their last status."""
+        read = {each.cluster for each in self.servers}
+        elsewhere = {
+            name: each.deployment
+            for name, each in self.planned.replicas.items()
+            if each.serves and each.deployment and each.cluster not in read
+        }
+        return elsewhere | {name: owner for each in self.servers for name, owner in each.serving.items()}
+
+    @cached_property
+    def _removed(self) -> dict[Name, str]:
+        return {name: why for each in self.servers for name, why in each.removed.items()}
+
+    @cached_property
+    def _stopping(self) -> dict[Name, str]:
+        return {name: why for each in self.servers for name, why in each.restarted.items()} | self._removed
+
+    @cached_property
+    def _missing(self) -> dict[Name, int]:
+        """The number of planned replicas of each deployment that do not serve once others are removed."""
+        missing: dict[Name, int] = {}
+        for name in self.planned.replicas:
+            if name not in self._serving or name in self._removed:
+                missing[self._owner(name)] = missing.get(self._owner(name), 0) + 1
+        return missing
+
+    @cached_property
+    def _asked(self) -> frozenset[Name]:
+        """The removed replicas that no planned replica replaces, or that others have replaced: their deployment was
+        deleted, has fewer replicas, or serves elsewhere."""
+        asked: set[Name] = set()
+        for owner, names_of_owner in self._by_owner(self._removed).items():
+            asked.update(sorted(names_of_owner)[self._missing.get(owner, 0) :])
+        return frozenset(asked)
+
+    def _by_owner(self, replicas: Iterable[Name]) -> dict[Name, set[Name]]:
+        found: dict[Name, set[Name]] = {}
+        for name in replicas:
+            if name in self._serving:
+                found.setdefault((name[0], self._serving[name]), set()).add(name)
+        return found
+
+    def _allowed(self, owner: Name) -> int:
+        """Return how many replicas of a deployment may stop at once."""
+        planned = sum(self._owner(name) == owner for name in self.planned.replicas)
+        return max(1, self.planned.unavailable.get(owner, planned // 4))
+
+    def deployments(self) -> Iterator[DeploymentChange]:
+        """Yield the change of each deployment that has a replica which stops."""
+        serving = self._by_owner(self._serving)
+        for owner, stopping in sorted(self._by_owner(self._stopping).items()):
+            accepted = stopping & self._asked
+            if len(stopping - accepted) <= self._allowed(owner):
+                accepted = stopping
+            yield DeploymentChange(
+                *owner,
+                frozenset(name[1] for name in serving[owner]),
+                {name[1]: self._stopping[name] for name in stopping},
+                frozenset(name[1] for name in accepted),
+            )
+
+    def services(self) -> Iterator[ServiceChange]:
+        """Yield the change of each planned ModelService."""
+        known = {*self._serving, *self.planned.replicas}
+        for service, endpoints in sorted(self.planned.services.items()):
+            targets = {(service[0], names.label_value(name)) for name in endpoints}
+            before = {name for name in self._serving if name in targets or self._is_routed(service, name)}
+            after = {name for name in targets if name not in known or name in self._serving} - self._stopping.keys()
+            lost = before - after
+            reasons = [
+                f"{self._stopping.get(name, 'the plan has no usable endpoint for it')} ({name[1]})"
+                for name in sorted(lost)
+            ]
+            yield ServiceChange(
+                *service,
+                frozenset(name[1] for name in before),
+                frozenset(name[1] for name in after),
+                reasons=tuple(reasons),
+                is_accepted=self._is_accepted(before, targets),
+            )
+
+    def _is_routed(self, service: Name, replica: Name) -> bool:
+        """Return whether a live route of a service refers to a replica."""
+        return replica[0] == service[0] and any(
+            not backends.isdisjoint({backend_name(replica[1]), names.joined_name(route, replica[1])})
+            for each in self.servers
+            for (owner, route), backends in each.routed.items()
+            if owner == service
+        )
+
+    def _is_accepted(self, before: set[Name], targets: set[Name]) -> bool:
+        """Return whether the plan asks for the loss of all endpoints of a service, or a rollout allows it."""
+        owners = self._by_owner(before).keys()
+        coming = {self._owner(name) for name in targets} - owners
+        if before <= self._asked or owners.isdisjoint(map(self._owner, self.planned.replicas)):
+            return not coming
+        allowed = len(owners) == 1 and len(before) <= self._allowed(next(iter(owners)))
+        return before <= self._stopping.keys() and allowed
+
+    def _owner(self, replica: Name) -> Name:
+        planned = self.planned.replicas.get(replica)
+        return replica[0], planned.deployment if planned else self._serving.get(replica, "")

@@ -1,0 +1,161 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Outage guard of the use case `apply`: the plan that is applied, from a build folder or from the control cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.outage import outages
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.stops import (
+    Name,
+    Planned,
+    PlannedReplica,
+    Stops,
+    server,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    label,
+    number,
+    stated,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Prepared
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+
+_HINT = (
+    "Plan again, so that the next step follows from what serves now, undo the edit, or set fleet_allow_outage: true "
+    "(allow_outage of the module) to accept the outage"
+)
+
+
+class OutageError(Exception):
+    """Models that would stop serving, so that nothing is changed; `lines` are the outages."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+def refuse_outages(prepared: Mapping[str, Prepared], planned: Callable[[], Planned]) -> None:
+    """Raise OutageError for the outages that the changes of clusters cause; the control cluster has an empty name.
+
+    `planned` is read only if replicas stop serving, or routes change."""
+    servers = [server(cluster, each.plan, each.observed) for cluster, each in prepared.items()]
+    if not any(each.serving and (each.removed or each.restarted or each.routed) for each in servers):
+        return
+    stops = Stops(servers, planned())
+    if found := list(outages(stops.deployments(), stops.services())):
+        raise OutageError(
+            f"outage: {Problem(each.message, hint=_HINT, ref=Ref(each.kind, each.namespace, each.name))}"
+            for each in found
+        )
+
+
+def planned_by_build(build: Build) -> Planned:
+    """Return the plan of a build. Raises StoreError."""
+    serving = {_name(value) for value in build.replica_statuses() if _is_serving(value)}
+    services = {
+        _label_values(text(service, "namespace"), text(service, "name")): frozenset(
+            text(endpoint, "name") for endpoint in entries(service, "endpoints") if endpoint.get("usable")
+        )
+        for service in entries(build.plan, "services")
+    }
+    unavailable = {
+        _label_values(*key.split("/", 1)): allowed
+        for key, allowed in fields(build.plan, "maxUnavailable").items()
+        if "/" in key and isinstance(allowed, int)
+    }
+    replicas = [value for values in build.replicas().values() for value in values]
+    return Planned(_replicas(replicas, serving), unavailable, services)
+
+
+def plan_document(planned: Planned) -> dict[str, Any]:
+    """Return the replicas and services of a plan as plan.json has them."""
+    placements = [
+        {"namespace": name[0], "replica": name[1], "deployment": each.deployment, "cluster": each.cluster}
+        for name, each in sorted(planned.replicas.items())
+    ]
+    services = [
+        {"namespace": name[0], "name": name[1], "endpoints": [{"name": each} for each in sorted(endpoints)]}
+        for name, endpoints in sorted(planned.services.items())
+    ]
+    return {"placements": placements, "services": services}
+
+
+def planned_on_control(control: Client) -> Planned:
+    """Return the plan that the control cluster has: that of the newest decision. Raises ApiError."""
+    replicas, endpoints = _listed(control, api.ModelReplica), _listed(control, api.ModelEndpoint)
+    serving = {_name(value) for value in replicas if _is_serving(value)}
+    services = {
+        _name(service): frozenset(
+            text(endpoint, "metadata", "name")
+            for endpoint in endpoints
+            if _name(endpoint)[0] == _name(service)[0] and _selects(service, endpoint)
+        )
+        for service in _listed(control, api.ModelService)
+    }
+    unavailable = {
+        _name(value): _unavailable(value)
+        for value in _listed(control, api.ModelDeployment)
+        if fields(value, "spec", "rollout").get("maxUnavailable") is not None
+    }
+    return Planned(_replicas(replicas, serving), unavailable, services)
+
+
+def _listed(control: Client, kind: type[api.Resource]) -> Sequence[Object]:
+    # The definitions of the fleet may not be installed.
+    with contextlib.suppress(NotServed):
+        return control.list(kind.group_version(), kind.KIND).items
+    return ()
+
+
+def _replicas(values: Iterable[Object], serving: Container[Name]) -> dict[Name, PlannedReplica]:
+    return {
+        _name(value): PlannedReplica(
+            label(value, names.DEPLOYMENT_LABEL), text(value, "spec", "clusterName"), _name(value) in serving
+        )
+        for value in values
+    }
+
+
+def _name(value: Object) -> Name:
+    return _label_values(text(value, "metadata", "namespace"), text(value, "metadata", "name"))
+
+
+def _label_values(namespace: str, name: str) -> Name:
+    return names.label_value(namespace), names.label_value(name)
+
+
+def _is_serving(replica: Object) -> bool:
+    """Return whether a replica serves by its last status."""
+    return stated(entries(replica, "status", "conditions"), "Ready") == "True"
+
+
+def _selects(service: Object, endpoint: Object) -> bool:
+    """Return whether a ModelService selects a ModelEndpoint."""
+    labels = fields(endpoint, "metadata", "labels").items()
+    selectors = (fields(entry, "selector", "matchLabels") for entry in entries(service, "spec", "endpoints"))
+    return any(selector.items() <= labels for selector in selectors)
+
+
+def _unavailable(deployment: Object) -> int:
+    """Return how many replicas of a deployment might not serve during its rollout."""
+    bounds = fields(deployment, "spec", "rollout")
+    surge = bounds.get("maxSurge")
+    rollout = api.construct(
+        Rollout,
+        max_unavailable=str(bounds["maxUnavailable"]),
+        max_surge=None if surge is None else str(surge),
+    )
+    return rollout.unavailable(number(deployment, "spec", "replicas", default=1))
