@@ -74,8 +74,8 @@ options:
       - Whether to remove objects that are no longer desired.
       - CustomResourceDefinitions are never removed, since all objects of their kinds would be deleted as well. A
         Namespace with an object of any other owner is kept, and a warning names the object. Objects with an owner
-        reference, and objects that Kubernetes creates in every namespace, do not count. While a route cannot be applied,
-        or gateways do not follow it, for which they get 20 seconds, nothing is removed in its namespace.
+        reference, and objects that Kubernetes creates in every namespace, do not count. While a route cannot be
+        applied, or gateways do not follow it, for which they get 20 seconds, nothing is removed in its namespace.
     type: bool
     default: true
   force:

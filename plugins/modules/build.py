@@ -149,7 +149,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
     warn,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import object_changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, fleet_inputs
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -165,7 +165,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     check_values(module)
-    refused: frozenset[build.Refusable] = frozenset() if module.params["allow_outage"] else frozenset({"outage"})
+    refused: frozenset[fleet_inputs.Refusable] = frozenset() if module.params["allow_outage"] else frozenset({"outage"})
     try:
         outcome = run(module, build.build, replace(settings(module), refuses=refused))
     except build.RefusedError as error:
