@@ -129,9 +129,8 @@ def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
 def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_inventory_has_it() -> None:
     observed = server(TEAM).observed()
     change_plan = plan({}, observed, Scope())
-    assert list(change_plan.reasons()) == [
-        "Namespace team waits until namespace team contains only objects of the fleet"
-    ]
+    reason = "Namespace team waits until namespace team contains only objects of the fleet"
+    assert list(change_plan.reasons()) == [reason]
     shared = Observed(live=observed.live, own=observed.own, others={Key.of(TEAM): "fleet other (east)"})
     change_plan = plan({}, shared, Scope())
     assert list(change_plan.reasons()) == [
