@@ -60,7 +60,7 @@ def test_status_says_what_a_run_does_for_a_deleted_workload(live: LiveFleet) -> 
     done = live.run("reconcile").ok()
     # A run removes the endpoint objects, and creates them again when the replica serves.
     assert f"cluster {only['cluster']}: 1 object created" in counted(status)
-    assert "created again when they serve" in " ".join(status.output.split())
+    assert "created again when their replicas serve" in " ".join(status.output.split())
     assert counted(status)[-1].replace("2 unchanged", "1 would change, 1 unchanged") == counted(checked)[-1]
     created, gone = re.search(r"(\d+) object would be created, (\d+) removed", counted(checked)[-1]).groups()
     assert f"{created} object created, {gone} changed" in counted(done)[-1]

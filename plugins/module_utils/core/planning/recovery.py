@@ -231,7 +231,7 @@ def _invalid_replicas(cluster: ObservedCluster) -> set[tuple[str, str]]:
     """Return the labels of the invalid ModelReplicas that a cluster stores."""
     valid = {(replica.namespace, replica.name) for replica in _stored_replicas(cluster)}
     values = cluster.applied.replicas if cluster.applied else ()
-    keys = {(text(value, "metadata", "namespace"), text(value, "metadata", "name")) for value in values}
+    keys = {(text(seen, "metadata", "namespace"), text(seen, "metadata", "name")) for seen in values}
     return {_labels(*key) for key in keys - valid}
 
 
@@ -281,9 +281,9 @@ def _labels(namespace: str, name: str) -> tuple[str, str]:
 def replicas_of(objects: Iterable[Object]) -> dict[str, list[Object]]:
     """Return the ModelReplicas among objects of the control cluster, by inference cluster."""
     replicas: dict[str, list[Object]] = {}
-    for value in objects:
-        if text(value, "kind") == api.ModelReplica.KIND:
-            replicas.setdefault(text(value, "spec", "clusterName"), []).append(value)
+    for seen in objects:
+        if text(seen, "kind") == api.ModelReplica.KIND:
+            replicas.setdefault(text(seen, "spec", "clusterName"), []).append(seen)
     return replicas
 
 
@@ -291,11 +291,11 @@ def replicas_digest(replicas: Iterable[Object]) -> str:
     """Return the digest of the ModelReplicas of a cluster, without their labels and annotations."""
     lines = sorted(
         json.dumps(
-            [text(replica, "metadata", "namespace"), text(replica, "metadata", "name"), replica["spec"]],
+            [text(seen, "metadata", "namespace"), text(seen, "metadata", "name"), seen["spec"]],
             sort_keys=True,
             separators=(",", ":"),
         )
-        for replica in replicas
+        for seen in replicas
     )
     return sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 
