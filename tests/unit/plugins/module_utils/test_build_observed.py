@@ -679,11 +679,14 @@ def waits(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Return how long who applies the last build, or a decision of it, waits for each cluster."""
     found: dict[str, float] = {}
 
-    def applied(_client: Any, _objects: Any, options: Options) -> Applied:
-        found[options.scope] = options.wait
-        return Applied(())
+    class Recorded:
+        def __init__(self, _client: Any, _objects: Any, options: Options) -> None:
+            found[options.scope] = options.wait
 
-    monkeypatch.setattr(apply, "apply", applied)
+        def apply(self) -> Applied:
+            return Applied(())
+
+    monkeypatch.setattr(apply, "Prepared", Recorded)
     client: Any = SimpleNamespace(close=lambda: None)
     targets = [apply.Target(name, lambda _control: client) for name in ("east", "west")]
     apply.run(apply.Settings(str(fleet.folder / "build"), targets, options=Options(wait=60.0)))
