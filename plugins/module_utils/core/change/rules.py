@@ -2,13 +2,12 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Change rules for each kind: the table RULES. `objects.py` plans steps by these rules.
 
-An object is written after the objects of the kinds in `after`, and deleted before them. With these rows
+An object is written after the objects of the kinds in `after`, and deleted before them. For example, `_WORKLOAD` names
+PodDisruptionBudget in `after`, so a PodDisruptionBudget is created before its Deployment and deleted after it. `after`
+is only an order: the Deployment is written even if the PodDisruptionBudget fails. To prevent that, use `needs`.
 
-    "PodDisruptionBudget": Rule(after=(DEFINITION,)),
-    "Deployment": Rule(after=(…, "PodDisruptionBudget"), why="…"),
-
-a PodDisruptionBudget is created before its Deployment and deleted after it. A kind without a row uses the rule OTHER.
-The rows POLICY, OVERFLOW_ROUTE and ROUTE apply to some objects of a kind. `row` returns the row of an object.
+A kind without a row uses the rule OTHER. The rows POLICY, OVERFLOW_ROUTE and ROUTE apply to some objects of a kind:
+`row` returns the row of an object. Rows ignore the API group.
 
 The other fields of a rule:
 
@@ -63,6 +62,7 @@ NAMESPACE, DEFINITION = "Namespace", "CustomResourceDefinition"
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
 """The namespace of the inventories."""
 POLICY = "policy of a route or gateway"
+"""SecurityPolicy, BackendTrafficPolicy or ClientTrafficPolicy."""
 OVERFLOW_ROUTE = "AIGatewayRoute behind a cluster gateway"
 ROUTE = "route"
 OTHER = "other kind"
@@ -180,7 +180,10 @@ _GUARD = Need(
     holds=_is_unguarded,
     failed="not applied because its policy failed: {}",
 )
-"""A route requires its SecurityPolicy and its BackendTrafficPolicy."""
+"""A route is not written if the write of its SecurityPolicy or BackendTrafficPolicy failed.
+
+The policy is written first. Gateways read both at once, so no step waits until they accept the policy. `compare.py`
+rejects policies of other owners on a new route."""
 
 _WORKLOAD = Rule(
     after=(
