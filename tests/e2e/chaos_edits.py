@@ -20,9 +20,9 @@ UNFIT = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >
 BAD_TAG = "missing"
 DELAY = "2s"
 LOSES_STATE = False
-"""Whether edits delete the build directory, so that runs adopt replicas."""
+"""Switch for edits that delete the build directory, so that runs adopt replicas."""
 STICKS_IN_DELETION = False
-"""Whether edits add finalizers, so that runs report terminating objects."""
+"""Switch for edits that add finalizers, so that runs report terminating objects."""
 
 _CLUSTERS = ("east", "west")
 _POOLS = {"gpu": 3, "large": 2}
