@@ -53,7 +53,7 @@ def backend(name: str, namespace: str) -> Object:
 
 def ai_route(name: str, namespace: str, to: Iterable[str], gateway: str = "gateway") -> Object:
     """Return a route to backends."""
-    rules = [{"backendRefs": [{"name": name}]} for name in to]
+    rules = [{"backendRefs": [{"name": target}]} for target in to]
     return thing(AI, AI_ROUTE, name, namespace, spec={"parentRefs": [{"name": gateway}], "rules": rules})
 
 
@@ -160,7 +160,7 @@ class Server:
                     for kind in ("Accepted", "ResolvedRefs")
                 ]
                 parents = [{"parentRef": parent, "conditions": accepted} for parent in known.parents]
-                rules = [{"backendRefs": [{"kind": "Backend", "name": name} for name in sorted(known.written)]}]
+                rules = [{"backendRefs": [{"kind": "Backend", "name": target} for target in sorted(known.written)]}]
                 yield {
                     "kind": HTTP_ROUTE,
                     "metadata": {"name": name, "namespace": place, "generation": 2},

@@ -71,8 +71,8 @@ class Service:
         yield ai_route(name, namespace, sorted(self.backends))
         yield keys(name, namespace, name, self.keys)
         yield limits(name, namespace, name, () if self.overflows else sorted(self.units))
-        for name in (*self.endpoints, *self.backends):
-            yield backend(name, namespace)
+        for endpoint in (*self.endpoints, *self.backends):
+            yield backend(endpoint, namespace)
         if self.overflows:
             yield from self.overflow_routes()
             yield selecting(keys(f"behind-{name}", namespace, ""), name)
@@ -170,13 +170,13 @@ class Checks:
         service = by_this[-1]
         # A new route serves no requests before its overflow route exists.
         counting = (
-            [route for route in service.overflow_routes() if Key.of(route)[2:] in self.server.followed]
+            [value for value in service.overflow_routes() if Key.of(value)[2:] in self.server.followed]
             if service.overflows
             else [route]
         )
         possible = [service_state.units for service_state in states if service_state.overflows == service.overflows]
-        for policy in counting:
-            counted = self.server.counted(policy)
+        for metered_route in counting:
+            counted = self.server.counted(metered_route)
             assert any(units <= counted for units in possible), f"{place}: only {counted} is counted"
 
     def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
