@@ -323,7 +323,7 @@ def test_it_stays_while_services_are_routed_through_it(control: Control) -> None
 def test_it_stays_unless_the_whole_fleet_goes(control: Control) -> None:
     run = control.run("--limit", "control", playbook="teardown")
     assert run.code != 0
-    assert "--limit control leaves" in " ".join(run.output.split()), run.output
+    assert "--limit control excludes" in " ".join(run.output.split()), run.output
     assert control.there(GATEWAY, "Gateway", "modelplane", SYSTEM)
 
 
