@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import ResourceType
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
@@ -76,6 +76,7 @@ _STANDARD = frozenset(
         ("ServiceAccount", "deployer"),
     }
 )
+_HELM_HOOK = "helm.sh/hook"
 _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
 
 
@@ -229,5 +230,7 @@ def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
         # OpenShift creates the first ones in each namespace, and `secret_access.py` the other ones.
         or (key.kind == "RoleBinding" and key.name.startswith(("system:", "modelplane-secrets-")))
     )
+    # Helm does not delete the objects of hooks with their release.
+    is_hook = _HELM_HOOK in fields(value, "metadata", "annotations")
     has_owner = bool(entries(value, "metadata", "ownerReferences"))
-    return not (is_standard or has_owner or is_being_deleted(value) or key in removed)
+    return not (is_standard or is_hook or has_owner or is_being_deleted(value) or key in removed)

@@ -414,6 +414,16 @@ def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, k
     assert place.get(foreign) is not None
 
 
+def test_a_namespace_with_what_nobody_would_miss_is_deleted(place: Place) -> None:
+    place.apply(place.objects())
+    metadata = {"namespace": place.namespace, "annotations": {"helm.sh/hook": "pre-install"}}
+    for api_version, kind in (("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role")):
+        place.plane.apply({"apiVersion": api_version, "kind": kind, "metadata": {"name": "certgen", **metadata}})
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    place.plane.apply({**lease, "metadata": {"name": "leader", "namespace": place.namespace}})
+    assert only(place.apply([]), "Namespace").action == "deleted"
+
+
 def test_without_prune_all_stays_and_is_not_forgotten(place: Place) -> None:
     objects = place.objects()
     place.apply(objects)
