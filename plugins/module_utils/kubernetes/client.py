@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import FIELD_MANAGER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
     Cache,
@@ -153,19 +153,18 @@ class Client:
     def content_types(self) -> builtins.list[ResourceType]:
         """Return the types of all objects that namespaces can hold, each in one version: those that can be listed and
         deleted. Raises ApiError if an API group does not answer."""
-        groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {})).get("groups")
-        served = [
-            version["groupVersion"]
-            for group in (groups if isinstance(groups, builtins.list) else ())
-            for version in (group["preferredVersion"], *group["versions"])
-        ]
+        groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {}))
+        versions = ["v1"]
+        for group in entries(groups, "groups"):
+            versions += [text(group, "preferredVersion", "groupVersion")]
+            versions += [text(version, "groupVersion") for version in entries(group, "versions")]
         types: dict[tuple[str, str], ResourceType] = {}
-        for api_version in dict.fromkeys(["v1", *served]):
+        for api_version in filter(None, dict.fromkeys(versions)):
             with self._requester.lock:
-                found = self._discover().kinds(api_version)
-            for each in found:
-                if each.namespaced and {"list", "delete"} <= each.verbs:
-                    types.setdefault((api_version.rpartition("/")[0], each.kind), each)
+                served = self._discover().kinds(api_version)
+            for resource_type in served:
+                if resource_type.namespaced and {"list", "delete"} <= resource_type.verbs:
+                    types.setdefault((api_version.rpartition("/")[0], resource_type.kind), resource_type)
         return builtins.list(types.values())
 
     def forget_discovery(self) -> None:
