@@ -325,7 +325,8 @@ def test_clusters_that_answer_nonsense_fail_alone(
         observed = run_module(cluster_info, {**common, "clusters": [*others, west]})
         applied = run_module(apply, {**applying, "clusters": [*others, west]})
     run_module(apply, {**applying, "objects": [], "state": "absent", "clusters": [west]})
-    assert observed["clusters"]["west"] == alone
+    # Namespaces of earlier tests may still be terminating.
+    assert {**observed["clusters"]["west"], "warnings": []} == {**alone, "warnings": []}
     assert not applied["clusters"]["west"]["failed"]
     assert applied["clusters"]["west"]["changed"]
     assert sorted(observed["failed_clusters"]) == sorted(applied["failed_clusters"]) == names
