@@ -35,7 +35,7 @@ SECRET = "the-key-of-the-sender"
 LOST = "eks-us-west"
 PUSH = {"ref": "refs/heads/main"}
 PUSHED = ("Pull the manifests", "Plan the fleet")
-RECOVERED = ("Show the state of the fleet", "Reconcile the fleet")
+RECOVERED = ("Show the state of the fleet", "Reconcile the fleet", "Report the changes of the control cluster")
 NOTIFIED = ("Notify of an event of the fleet",)
 
 pytestmark = pytest.mark.skipif(not shutil.which("java"), reason="ansible-rulebook needs Java")

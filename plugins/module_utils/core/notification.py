@@ -87,7 +87,7 @@ def of_run(
     failed = [name for name, found in sorted(clusters.items()) if found.get("failed")]
     if result.get("failed") and not failed:
         # Its hosts have all failed with it.
-        return Notification(fleet, run, bool(result.get("changed")), [Trouble("failed", "the run", _failure(result))])
+        return Notification(fleet, run, _has_changed(result), [Trouble("failed", "the run", _failure(result))])
     wrong += [Trouble("failed", f"cluster {name}", _cut(clusters[name].get("msg"))) for name in failed]
     wrong += [Trouble("failed", f"cluster {name}", "an earlier step failed") for name in left_out if name not in failed]
     read = _mapping(result, "outcome")
@@ -103,7 +103,12 @@ def of_run(
         "unready": sum(each.event == "unready" for each in wrong),
         "objects": _number(summary, "objects"),
     }
-    return Notification(fleet, run, bool(result.get("changed")), wrong, counts)
+    return Notification(fleet, run, _has_changed(result), wrong, counts)
+
+
+def _has_changed(result: Mapping[str, Any]) -> bool:
+    """Return whether a run changed something. Playbooks clear `changed` of a task whose changes they report by host."""
+    return any(result.get(name) for name in ("changed", "control_changed", "changed_clusters"))
 
 
 def of_event(fleet: str, event: Mapping[str, Any], time: str) -> dict[str, Any]:

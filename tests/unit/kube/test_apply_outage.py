@@ -105,9 +105,9 @@ def refused(folder: Folder, **params: Any) -> str:
 def test_a_build_that_restarts_all_replicas_is_refused_on_all_clusters(served: Replicas) -> None:
     served.write(NEW)
     message = refused(served)
-    assert f"ModelDeployment {served.team}/chat: 3 of 3 replicas that serve would stop serving" in message
+    assert f"ModelDeployment {served.team}/chat: 3 of 3 serving replicas would stop serving" in message
     assert "spec.template.spec.containers[0].image restarts it on cluster east (chat0, chat1)" in message
-    assert f"ModelService {served.team}/talk: The service would lose all endpoints that serve" in message
+    assert f"ModelService {served.team}/talk: The service would lose all serving endpoints" in message
     assert "fleet_allow_outage" in message
     assert served.images() == [OLD] * 3
     served.write(OLD)
@@ -143,10 +143,10 @@ def test_a_decision_that_restarts_all_replicas_is_refused(served: Replicas) -> N
     served.write(NEW)
     publish(served)
     given = {"path": None, "decision": 0, "parts": ["clusters"]}
-    assert f"ModelDeployment {served.team}/chat: 3 of 3 replicas" in refused(served, **given)
+    assert f"ModelDeployment {served.team}/chat: 3 of 3 serving replicas" in refused(served, **given)
     # Replicas on clusters of other slices count by their status.
     east = [served.connection(served.fleet.workloads["east"])]
-    assert "2 of 2 replicas" in refused(served, **given, clusters=east)
+    assert "2 of 2 serving replicas" in refused(served, **given, clusters=east)
     pods = {"containers": [{"name": "engine", "image": NEW}]}
     devices = [{"name": "gpu", "count": 1, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}]
     member = {"role": "Standalone", "nodeSelector": {"devices": devices}, "template": {"spec": pods}}

@@ -134,6 +134,11 @@ def test_events(result: dict[str, Any], before: tuple[str, ...], events: list[st
     assert notification.document(found, found.events(before), "")["outcome"] == (events or ["unchanged"])[0]
 
 
+@pytest.mark.parametrize("changes", [{"control_changed": True}, {"changed_clusters": ["east"]}])
+def test_a_run_whose_changes_are_reported_by_host_has_changed(changes: dict[str, Any]) -> None:
+    assert notification.of_run("prod", RUN, {"changed": False, **changes}).events(()) == ["changed"]
+
+
 def test_much_that_is_wrong_is_counted() -> None:
     clusters = {f"c{index:02}": {"failed": True, "msg": "down " * 999} for index in range(30)}
     found = notification.of_run("prod", RUN, {"clusters": clusters})
