@@ -79,7 +79,7 @@ EDIT = "the edit of spec.template.spec.containers[0].image restarts it on cluste
 
 def test_an_edit_does_not_restart_all_replicas_at_once() -> None:
     assert messages(of(*THREE), EDITED) == [
-        f"ModelDeployment team/chat: 3 of 3 replicas that serve would stop serving: {EDIT} (chat0, chat1, chat2)"
+        f"ModelDeployment team/chat: 3 of 3 serving replicas would stop serving: {EDIT} (chat0, chat1, chat2)"
     ]
 
 
@@ -87,7 +87,7 @@ def test_the_services_that_lose_all_endpoints_are_named() -> None:
     services = {("team", "one"): frozenset(THREE), ("team", "two"): frozenset({"chat0", "external"})}
     found = messages(of(*THREE, services=services), EDITED)
     assert [message.partition(":")[0] for message in found] == ["ModelDeployment team/chat", "ModelService team/one"]
-    assert "would lose all endpoints that serve (chat0, chat1, chat2)" in found[1]
+    assert "would lose all serving endpoints (chat0, chat1, chat2)" in found[1]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_rollout_restarts_as_many_as_it_may(edited: str, planned: Planned, is_
 def test_an_emptied_folder_removes_no_replica_that_the_plan_has() -> None:
     live = [workload(name) for name in THREE]
     assert messages(of(*THREE), seen(live, [])) == [
-        "ModelDeployment team/chat: 3 of 3 replicas that serve would stop serving: it would be removed from cluster "
+        "ModelDeployment team/chat: 3 of 3 serving replicas would stop serving: it would be removed from cluster "
         "east before another replica serves instead (chat0, chat1, chat2)"
     ]
     assert messages(of(*THREE), seen(live, [], prune=False)) == []
