@@ -8,7 +8,7 @@ import builtins
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -339,6 +339,18 @@ class Client:
         answer = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body))
         return (answer.get("status") or {}).get("allowed") is True
 
+    def listable(self, namespace: str, types: Iterable[ResourceType]) -> builtins.list[ResourceType]:
+        """Return the types whose objects the rules of the server allow to list in a namespace; all types if the server
+        does not know all rules (SelfSubjectRulesReview of authorization.k8s.io/v1)."""
+        api_version = "authorization.k8s.io/v1"
+        path = self.resource(api_version, "SelfSubjectRulesReview").path()
+        body = {"apiVersion": api_version, "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+        status = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body)).get("status") or {}
+        if status.get("incomplete") is True:
+            return builtins.list(types)
+        rules = [rule for rule in entries(status, "resourceRules") if not rule.get("resourceNames")]
+        return [each for each in types if any(_allows_list(rule, each) for rule in rules)]
+
     def ask_service(
         self, name: str, namespace: str, port: str, path: str, body: Object, *, codes: Collection[int]
     ) -> Object:
@@ -474,6 +486,12 @@ class Client:
             reason="NotFound",
             hint="Install what defines it",
         )
+
+
+def _allows_list(rule: Mapping[str, Any], resource_type: ResourceType) -> bool:
+    group = resource_type.api_version.rpartition("/")[0]
+    wanted = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
+    return all({"*", value} & set(rule.get(name) or ()) for name, value in wanted.items())
 
 
 def _is_object(value: object) -> bool:

@@ -129,8 +129,10 @@ class Conditions:
         Kinds that the run is not permitted to list are skipped, except the kinds in `_CONTENT`."""
         keys = []
         try:
+            listable = self.client.listable(namespace, self._types)
             for resource_type in self._types:
-                keys += self._foreign(resource_type, namespace, removed)
+                if resource_type in listable or _is_content(resource_type):
+                    keys += self._foreign(resource_type, namespace, removed)
         except Unreachable:
             raise
         except ApiError as error:
@@ -151,7 +153,7 @@ class Conditions:
         except NotServed:
             return []
         except Forbidden:
-            if (resource_type.api_version, resource_type.kind) in _CONTENT:
+            if _is_content(resource_type):
                 raise
             return []
         return [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
@@ -220,6 +222,10 @@ class Conditions:
         if fresh:
             time.sleep(min(SETTLE_SECONDS, self.seconds))
             self._settled |= fresh
+
+
+def _is_content(resource_type: ResourceType) -> bool:
+    return (resource_type.api_version, resource_type.kind) in _CONTENT
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:

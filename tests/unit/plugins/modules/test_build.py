@@ -144,7 +144,7 @@ def test_an_outage_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
     for check_mode in (True, False):
         result = run_module(build, given, check_mode=check_mode)
         assert result["failed"] is True
-        assert "ModelDeployment team/qwen: 2 of 2 replicas that serve would stop serving" in result["msg"]
+        assert "ModelDeployment team/qwen: 2 of 2 serving replicas would stop serving" in result["msg"]
         assert "fleet_allow_outage" in result["msg"]
         assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
     assert run_module(build, {**given, "allow_outage": True})["failed"] is False
