@@ -303,8 +303,12 @@ class ControlPlane:
         return [each for each in desired if each.user in users]
 
     def write_requests(self, since: int = 0, users: Collection[str] | None = None) -> list[audit.Request]:
-        """Those of `requests` that are no reads, dry runs and refused ones included."""
-        return [each for each in self.requests(since, users) if each.verb not in audit.READS]
+        """Return the requests that write, including dry runs and refused requests. Access reviews store nothing."""
+        return [
+            request
+            for request in self.requests(since, users)
+            if request.verb not in audit.READS and request.group != "authorization.k8s.io"
+        ]
 
     # Objects
 
