@@ -199,7 +199,10 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
         assert used(requests) - FOR_EVERYBODY <= given
 
 
-FOR_EVERYBODY = {("authentication.k8s.io", "selfsubjectreviews", "create")}
+FOR_EVERYBODY = {
+    ("authentication.k8s.io", "selfsubjectreviews", "create"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
+}
 
 
 def _given(name: str) -> Iterator[Right]:
