@@ -490,8 +490,8 @@ class Client:
 
 def _allows_list(rule: Mapping[str, Any], resource_type: ResourceType) -> bool:
     group = resource_type.api_version.rpartition("/")[0]
-    wanted = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
-    return all({"*", value} & set(rule.get(name) or ()) for name, value in wanted.items())
+    required = {"verbs": "list", "apiGroups": group, "resources": resource_type.plural}
+    return all({"*", value} & set(rule.get(name) or ()) for name, value in required.items())
 
 
 def _is_object(value: object) -> bool:

@@ -414,7 +414,7 @@ def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, k
     assert place.get(foreign) is not None
 
 
-def test_a_namespace_with_leftovers_of_controllers_is_deleted(place: Place) -> None:
+def test_a_namespace_with_objects_of_controllers_is_deleted(place: Place) -> None:
     place.apply(place.objects())
     metadata = {"namespace": place.namespace, "annotations": {"helm.sh/hook": "pre-install"}}
     for api_version, kind in (("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role")):
