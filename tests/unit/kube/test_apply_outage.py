@@ -82,7 +82,7 @@ def served(tmp_path: Path, fleet: Fleet) -> Any:
     for plane in fleet.workloads.values():
         plane.add_nodes(found.name, 1)
     first = found.run(wait=60.0)
-    assert first["failed_clusters"] == [], first
+    assert first["failed_clusters"] == [], first.get("msg")
     assert all(cluster["ready"] for cluster in first["clusters"].values()), first
     yield found
     found.run(state="absent", path=None)
