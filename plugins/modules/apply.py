@@ -89,7 +89,7 @@ options:
       - Whether O(path) or O(decision) may be applied although models stop serving that the plan keeps.
       - When V(false), the module fails before it changes anything, also in check mode, if a ModelDeployment would lose
         more than half of the replicas that serve, and more than C(spec.rollout.maxUnavailable) of them, or if a
-        ModelService would lose all endpoints that serve. The message names the replicas and the reason.
+        ModelService would lose all serving endpoints. The message names the replicas and the reason.
       - Replicas of O(clusters) are counted as they are now, and others by their last status. A deleted ModelDeployment
         and fewer replicas are no outage.
     type: bool

@@ -97,7 +97,7 @@ def run(
 
 
 def _plan_on_control(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan that the control cluster has; empty without one that answers."""
+    """Return the plan on the control cluster; empty if the control cluster is missing or unreachable."""
     connection = cluster_options.control_connection(params)
     if connection is not None:
         with contextlib.suppress(ApiError), connect(connection, None, write_cache=False) as client:

@@ -183,7 +183,7 @@ _GUARD = Need(
 """A route is not written if the write of its SecurityPolicy or BackendTrafficPolicy failed.
 
 The policy is written first. Gateways read both at once, so no step waits until they accept the policy. `compare.py`
-rejects policies of other owners on a new route."""
+rejects a new route if another owner has a policy for it."""
 
 _WORKLOAD = Rule(
     after=(

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Replicas and services that stop serving by the changes of API servers, for the outage guard of the module apply.
 
-The module applies objects that an earlier run planned. The guard compares them with what serves when they are applied.
+The module applies objects that an earlier run planned. The guard compares them with the live state of the clusters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PlannedReplica:
 class Planned:
     """Plan that is applied.
 
-    unavailable: replicas that might not serve during a rollout, by deployment, for those that set `maxUnavailable`.
+    unavailable: replicas that might not serve during a rollout, by deployment, if the deployment sets `maxUnavailable`.
     services: names of the usable endpoints of each ModelService.
     """
 
@@ -127,7 +127,7 @@ def _replica(value: Object) -> Name:
 def _restart(write: Write) -> str:
     """Return the field whose change stops all pods of a workload for a while, "" if there is none.
 
-    A workload with a surge or with several copies goes on serving while its pods restart, one at a time."""
+    A workload with a surge or with several copies keeps serving while its pods restart one at a time."""
     live, desired = write.live, write.desired
     if live is None or _keeps_serving(desired):
         return ""
@@ -165,8 +165,10 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
     for key, value in live.items():
         service = label(value, names.SERVICE_LABEL)
         if key.kind in routes.KINDS and service:
-            found = routes.ai_backends(value) if key.kind == routes.AI_ROUTE else routes.references(value)
-            backends = frozenset(each if isinstance(each, str) else each[1] for each in found)
+            if key.kind == routes.AI_ROUTE:
+                backends = frozenset(routes.ai_backends(value))
+            else:
+                backends = frozenset(reference[1] for reference in routes.references(value))
             yield ((label(value, names.NAMESPACE_LABEL) or key.namespace, service), key.name), backends
 
 
@@ -174,7 +176,7 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
 class Stops:
     """Replicas and services that stop serving by the changes of `servers`.
 
-    A deployment may restart or replace as many replicas at once as its rollout allows, or one.
+    `maxUnavailable` limits how many replicas of a deployment can restart or be replaced at once. The minimum is 1.
     """
 
     servers: Sequence[Server]
@@ -182,7 +184,7 @@ class Stops:
 
     @cached_property
     def _serving(self) -> dict[Name, str]:
-        """The replicas that serve, each with its deployment; those of other clusters by their last status."""
+        """Serving replicas, each with its deployment. Replicas on other clusters count by their last status."""
         read = {each.cluster for each in self.servers}
         elsewhere = {
             name: each.deployment
@@ -245,11 +247,11 @@ class Stops:
 
     def services(self) -> Iterator[ServiceChange]:
         """Yield the change of each planned ModelService."""
-        known = {*self._serving, *self.planned.replicas}
+        replicas = {*self._serving, *self.planned.replicas}
         for service, endpoints in sorted(self.planned.services.items()):
             targets = {(service[0], names.label_value(name)) for name in endpoints}
             before = {name for name in self._serving if name in targets or self._is_routed(service, name)}
-            after = {name for name in targets if name not in known or name in self._serving} - self._stopping.keys()
+            after = {name for name in targets if name not in replicas or name in self._serving} - self._stopping.keys()
             lost = before - after
             reasons = [
                 f"{self._stopping.get(name, 'the plan has no usable endpoint for it')} ({name[1]})"
@@ -264,7 +266,7 @@ class Stops:
             )
 
     def _is_routed(self, service: Name, replica: Name) -> bool:
-        """Return whether a live route of a service refers to a replica."""
+        """Return whether a live route of the service references the replica."""
         return replica[0] == service[0] and any(
             not backends.isdisjoint({backend_name(replica[1]), names.joined_name(route, replica[1])})
             for each in self.servers
