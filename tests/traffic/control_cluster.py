@@ -159,6 +159,9 @@ class Stream(threading.Thread):
             for line in response:
                 self.lines += line.startswith(b"data: ")
                 self.last = line.strip() or self.last
+            # A response that is cut ends like a whole one, with the last chunk left open.
+            if response.chunked and response.chunk_left is not None:
+                self.error = "the stream was cut"
         except (OSError, http.client.HTTPException) as error:
             self.error = repr(error)
         finally:
@@ -291,13 +294,13 @@ class ControlCluster:
 
         Its routers change all at once, a moment after the verdicts.
         """
-        wait_until(self._settled, why=self._why)
+        wait_until(self._settled, why=self.why)
         self._labels += 1
         mark = service(f"mark-{self._labels}", {"name": "no-pod"})
         objects = Plan({}, {"mark": mark}, routed={"mark"}).objects()
         self.api.add(value for value in objects if value["metadata"].get("namespace") == NAMESPACE)
         path = f"/{NAMESPACE}/mark-{self._labels}/"
-        wait_until(lambda: self.ask(path).status == 503, why=self._why)
+        wait_until(lambda: self.ask(path).status == 503, why=self.why)
 
     def _settled(self) -> bool:
         return all(self.conditions(route) for route in self.api.of_kind("HTTPRoute"))
@@ -311,7 +314,8 @@ class ControlCluster:
                     found[condition["type"]] = condition["status"]
         return found
 
-    def _why(self) -> str:
+    def why(self) -> str:
+        """Return the end of Traefik's log."""
         return self.traefik.tail() if self.traefik else ""
 
     def ask_securely(self, path: str) -> Answer:

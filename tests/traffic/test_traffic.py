@@ -368,7 +368,7 @@ def test_a_stream_outlives_the_rolling_update_of_an_engine_that_is_not_its_own(
         cluster.apply(Plan(plan.endpoints, plan.services, down, plan.routed))
         began = stream.lines
         wait_until(lambda began=began: stream.lines > began or not stream.is_alive())  # type: ignore[misc]
-    assert stream.is_alive()
+        assert stream.is_alive(), f"{stream.last!r} {stream.error} {cluster.why()}"
     held.released.set()
     stream.join(30)
     assert stream.last == LAST
