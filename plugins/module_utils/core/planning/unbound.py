@@ -62,32 +62,34 @@ def mend(
 
     Its pools and those on which it found none before count as full. What others have stays as it is decided.
     """
-    moved: list[Dropped] = []
-    avoided: dict[Key, Pools] = {}
-    left: list[Refusal] = []
+    moves: list[Dropped] = []
+    avoided_pools: dict[Key, Pools] = {}
+    refusals: list[Refusal] = []
     for number, (replica, pod) in enumerate(_unbound(context, decided, capacity)):
-        own = pools_of(replica.engines)
+        pools = pools_of(replica.engines)
         if number >= MAX_TRIES:
-            left.append(_left(replica, pod, f"{MAX_TRIES} others are to get another place first"))
+            refusals.append(_refusal(replica, pod, f"{MAX_TRIES} others are to get another place first"))
             continue
-        places = frozenset((replica.cluster, pool) for pool in own) | _avoided(context.fleet.replicas[_key(replica)])
-        closed = _closed(capacity, places)
-        others = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
-        tried = decide(closed, others)
-        if not _keeps(decided, tried, replica):
-            left.append(_left(replica, pod, "no other pool has room for it"))
+        excluded_pools = frozenset((replica.cluster, pool) for pool in pools) | _avoided(
+            context.fleet.replicas[_key(replica)]
+        )
+        open_capacity = _closed(capacity, excluded_pools)
+        candidates = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
+        attempt = decide(open_capacity, candidates)
+        if not _keeps(decided, attempt, replica):
+            refusals.append(_refusal(replica, pod, "no other pool has room for it"))
             continue
-        capacity, replicas = closed, others
-        decided = replace(tried, overcommitted=decided.overcommitted, pending=decided.pending)
-        where = f"pool {', '.join(sorted(own))} of cluster {replica.cluster}"
-        moved.append(Dropped(replica, f"pod {pod} found no node on {where}, so it gets another place"))
+        capacity, replicas = open_capacity, candidates
+        decided = replace(attempt, overcommitted=decided.overcommitted, pending=decided.pending)
+        location = f"pool {', '.join(sorted(pools))} of cluster {replica.cluster}"
+        moves.append(Dropped(replica, f"pod {pod} found no node on {location}, so it gets another place"))
         owner = (replica.namespace, replica.deployment)
-        avoided[owner] = avoided.get(owner, frozenset()) | places
-    dropped = sorted((*decided.dropped, *moved), key=lambda entry: _key(entry.replica))
-    return Mended(replace(decided, dropped=tuple(dropped)) if moved else decided, avoided, tuple(left))
+        avoided_pools[owner] = avoided_pools.get(owner, frozenset()) | excluded_pools
+    dropped = sorted((*decided.dropped, *moves), key=lambda entry: _key(entry.replica))
+    return Mended(replace(decided, dropped=tuple(dropped)) if moves else decided, avoided_pools, tuple(refusals))
 
 
-def _left(replica: Replica, pod: str, why: str) -> Refusal:
+def _refusal(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
         f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node: its devices are free on "
         f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the "

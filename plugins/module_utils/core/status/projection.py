@@ -83,14 +83,14 @@ def _when(event: Object) -> str:
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 
 
-def _metadata(metadata: Object, kept: Iterable[str]) -> Trimmed:
+def _metadata(metadata: Object, names: Iterable[str]) -> Trimmed:
     # Finalizers are relevant only during a deletion.
-    finalizers = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in kept else ()
-    found = {key: metadata[key] for key in (*kept, *finalizers) if metadata.get(key)}
-    if "annotations" in found:
+    finalizers = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in names else ()
+    values = {key: metadata[key] for key in (*names, *finalizers) if metadata.get(key)}
+    if "annotations" in values:
         annotations = {key: value for key, value in fields(metadata, "annotations").items() if key != LAST_APPLIED}
-        found["annotations"] = annotations
-    return {key: value for key, value in found.items() if value}
+        values["annotations"] = annotations
+    return {key: value for key, value in values.items() if value}
 
 
 def _nothing(_spec: Object) -> Trimmed:
