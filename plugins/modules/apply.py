@@ -72,10 +72,11 @@ options:
   prune:
     description:
       - Whether to remove objects that are no longer desired.
-      - CustomResourceDefinitions are never removed, since all objects of their kinds would be deleted as well. A
-        Namespace with an object of any other owner is kept, and a warning names the object. Objects with an owner
-        reference, and objects that Kubernetes creates in every namespace, do not count. While a route cannot be
-        applied, or gateways do not follow it, for which they get 20 seconds, nothing is removed in its namespace.
+      - CustomResourceDefinitions are never removed, because Kubernetes would delete all their custom resources.
+      - A Namespace is kept, with a warning, if it contains objects that the fleet does not own. Objects with an owner
+        reference, and objects that Kubernetes creates in every namespace, do not count.
+      - If a route cannot be applied, or if gateways do not accept it within 20 seconds, no object in its namespace is
+        removed.
     type: bool
     default: true
   force:
@@ -86,12 +87,12 @@ options:
     default: false
   allow_outage:
     description:
-      - Whether O(path) or O(decision) may be applied although models stop serving that the plan keeps.
-      - When V(false), the module fails before it changes anything, also in check mode, if a ModelDeployment would lose
-        more than half of the replicas that serve, and more than C(spec.rollout.maxUnavailable) of them, or if a
-        ModelService would lose all serving endpoints. The message names the replicas and the reason.
-      - Replicas of O(clusters) are counted as they are now, and others by their last status. A deleted ModelDeployment
-        and fewer replicas are no outage.
+      - Whether O(path) or O(decision) may stop a model from serving although the plan keeps the model.
+      - If V(false), the module fails before any change, also in check mode, if a ModelDeployment would lose more than
+        half of its serving replicas, and more than C(spec.rollout.maxUnavailable), or if a ModelService would lose all
+        serving endpoints. The message contains the replicas and the reason.
+      - Replicas on O(clusters) count by their live state, and all other replicas count by their last status. A deleted
+        ModelDeployment or fewer C(replicas) are never outages.
     type: bool
     default: false
   wait:
@@ -285,9 +286,11 @@ clusters:
       requests: {apply: 1, get: 1, list: 13, replace: 2}
 removal:
   description:
-    - A line for each cluster about what was (in check mode, would be) removed, with numbers of replicas and of
-      objects by kind; then a line for each ModelDeployment that loses replicas, and for each service that loses
-      endpoints, by the last plan in O(path). In check mode without such a plan, O(control) is read instead.
+    - Removed objects (in check mode, objects that would be removed), one line for each cluster, with the number of
+      replicas and the number of objects of each kind.
+    - After these lines, one line for each ModelDeployment that loses replicas, and for each ModelService that loses
+      endpoints, according to the last plan in O(path). In check mode without such a plan, the module reads the plan
+      from O(control).
   returned: when O(state=absent)
   type: list
   elements: str

@@ -390,7 +390,7 @@ _OF_BUILDS = {
     "lease": None,
     "allow_outage": True,
 }
-"""Arguments of the module apply that are the same for all builds. Outages are refused before a build is written."""
+"""Arguments of the module apply that are the same for all builds. The outage guard runs before a build is written."""
 
 
 def work(module: AnsibleModule) -> None:

@@ -100,7 +100,7 @@ def _prefix(rule: Object) -> str:
 
 
 def _replica(reference: Object) -> str:
-    """Return the replica of a route backend, according to its path on the gateway of the cluster."""
+    """Return the replica of a route backend, from its path on the cluster gateway."""
     for entry in reference.get("filters") or ():
         if entry["type"] == "URLRewrite":
             return str(entry["urlRewrite"]["path"]["replacePrefixMatch"]).removeprefix("/team/").strip("/")

@@ -341,7 +341,7 @@ def test_it_goes_and_leaves_definitions_and_rights(control: Control) -> None:
     assert {"gateway.networking.k8s.io", "modelplane.ai"} <= groups
     assert not {"metallb.io", "keda.sh"} & groups
     assert control.there("v1", "ServiceAccount", "modelplane-control-plane", SYSTEM)
-    # Only objects of the fleet change. The gateway is already deleted.
+    # Only fleet objects change, because the gateway is already deleted.
     assert control.run(playbook="teardown").ok().recap["control"]["changed"] == 1
     until("all of the fleet is gone", lambda: control.gone("metallb-system"))
     assert not control.there(fleets.API, "InferenceGateway", "default")

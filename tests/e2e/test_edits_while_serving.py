@@ -19,7 +19,7 @@ OLD, NEW, NEWEST = "v0.23.0", "v0.24.0", "v0.25.0"
 
 
 class Serving:
-    """Watch of the ready pods of a deployment on all clusters. `least`: minimum number of ready pods."""
+    """Watch a deployment on all clusters. `least`: minimum number of ready pods."""
 
     def __init__(self, live: LiveFleet, deployment: str) -> None:
         self._live, self._deployment = live, deployment

@@ -64,7 +64,7 @@ def test_an_object_of_another_user_is_left_alone(live: LiveFleet) -> None:
     assert run.failed == {"west"}
     reported = " ".join(run.output.split())
     assert f"Service {namespace}/{name}" in reported
-    assert "is not ours" in reported
+    assert "does not belong to the fleet" in reported
     assert "kube-tests" in reported
     assert west.get("v1", "Service", name, namespace) == foreign
     assert tags(live, "east") == {NEW}

@@ -68,7 +68,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     changed(first)
-    # The build directory counts on the host of the fleet, and files of a cluster count on its host.
+    # Changes of the build directory count on the fleet's host. Changes of cluster files count on the cluster's host.
     counts = {host: count["changed"] for host, count in recap(first).items()}
     assert counts == {"control": 1, "byo-us-east": 1, "eks-us-west": 1, "gke-us-central": 1}
     assert "research/kimi-k2" in first

@@ -91,12 +91,18 @@ class AppliedReplicas:
 class ObservedCluster:
     """Observed state of one workload cluster.
 
-    `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
-    stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
-    `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
-    `nodes`: number of Ready nodes per pool. `cordoned`: names of the cordoned Ready nodes per pool. `version`: version
-    of Kubernetes. `openshift`: whether the cluster is OpenShift. `budgets`: budgets of its gateway. `applied`: None if
-    the inventory of the cluster was not read.
+    unreachable: reason why the cluster is unreachable, empty if it is reachable. The last observed state of an
+        unreachable cluster stays valid.
+    provisioned: state of the cloud cluster, None if the fleet did not create the cluster.
+    stack: state of the serving stack.
+    objects: observed objects.
+    nodes: number of Ready nodes of each pool.
+    declared: no run observes the cluster, because its objects are files. Its manifest declares its state.
+    version: Kubernetes version.
+    openshift: whether the cluster is an OpenShift cluster.
+    budgets: use of the budgets of its gateway.
+    applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
+    cordoned: names of the cordoned Ready nodes of each pool.
     """
 
     unreachable: str = ""

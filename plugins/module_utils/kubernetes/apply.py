@@ -104,16 +104,16 @@ class Applied:
 
     @property
     def changed(self) -> bool:
-        return any(found.action in CHANGES for found in self.results)
+        return any(result.action in CHANGES for result in self.results)
 
     @property
     def failed(self) -> bool:
-        return any(found.action == "failed" for found in self.results)
+        return any(result.action == "failed" for result in self.results)
 
     @property
     def ready(self) -> bool:
-        """Return True if all desired objects do what they are there for, as far as that was checked."""
-        return not self.failed and all(found.ready is not False for found in self.results)
+        """Return whether no object failed, and no checked object is unready."""
+        return not self.failed and all(result.ready is not False for result in self.results)
 
 
 def apply(client: Client, desired: Sequence[Object], options: Options) -> Applied:
@@ -152,22 +152,22 @@ class Prepared:
                 results = run.execute()
         run.note_kept(results)
         results = run.awaited(results)
-        spent = Counter(self._client.requests)
-        spent.subtract(self._before)
-        requests = {verb: count for verb, count in spent.items() if count}
+        new_requests = Counter(self._client.requests)
+        new_requests.subtract(self._before)
+        requests = {verb: count for verb, count in new_requests.items() if count}
         return Applied(tuple(results), tuple(run.notes), requests, run.plan, run.differs)
 
 
 def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
-    """The objects in order, each once, with our label; with the namespace of the record unless nothing is desired."""
-    found: dict[Key, Object] = {}
+    """Return the distinct objects in order, with our label. Adds the inventory namespace if there are objects."""
+    objects: dict[Key, Object] = {}
     for value in desired:
         metadata = fields(value, "metadata")
         labels = {**fields(metadata, "labels"), names.MANAGED_BY_LABEL: names.MANAGED_BY}
-        found[Key.of(value)] = {**value, "metadata": {**metadata, "labels": labels}}
-    if found:
-        found.setdefault(SYSTEM_KEY, system_namespace())
-    return {Key.of(value): value for value in ordered(found.values())}
+        objects[Key.of(value)] = {**value, "metadata": {**metadata, "labels": labels}}
+    if objects:
+        objects.setdefault(SYSTEM_KEY, system_namespace())
+    return {Key.of(value): value for value in ordered(objects.values())}
 
 
 class _Run:
@@ -241,11 +241,11 @@ class _Run:
             )
 
     def note_kept(self, results: Iterable[Result]) -> None:
-        """Note objects that stay although they are no longer desired, with the reason."""
+        """Add notes about objects that are kept although they are no longer desired, with the reason."""
         conditional = set(self.plan.conditional_deletions)
-        kept = [found for found in results if found.action == "skipped" and found.key in conditional]
-        self._kept = frozenset(found.key for found in kept)
-        self.notes += [f"{found.key} is {found.message}" for found in kept]
+        skipped = [result for result in results if result.action == "skipped" and result.key in conditional]
+        self._kept = frozenset(result.key for result in skipped)
+        self.notes += [f"{result.key} is {result.message}" for result in skipped]
 
     def execute(self) -> list[Result]:
         """Run the plan. Return the results of user namespaces, desired objects and deletions, in this order."""
@@ -276,18 +276,18 @@ class _Run:
         return result(value, "unchanged", message or state.message, before=live, after=live, ready=state.ready)
 
     def awaited(self, results: list[Result]) -> list[Result]:
-        """Return the results once what was written is ready, or the time for that is over."""
+        """Return the results when the written objects are ready, or at the timeout."""
         if self._options.wait <= 0 or self._options.check_mode:
             return results
-        if not any(found.action not in ("deleted", "skipped") for found in results):
+        if not any(result.action not in ("deleted", "skipped") for result in results):
             return self._until_gone(results)
         pending = [
-            found.after
-            for found in results
-            if found.after is not None
-            and found.ready is False
-            and waited_for(found.kind)
-            and (self._options.wait_unchanged or found.action in CHANGES)
+            result.after
+            for result in results
+            if result.after is not None
+            and result.ready is False
+            and waited_for(result.kind)
+            and (self._options.wait_unchanged or result.action in CHANGES)
         ]
         states = wait_ready(self._client, pending, self._options.wait, progress=self._options.progress)
         self.notes += [
@@ -296,17 +296,19 @@ class _Run:
             if state.ready is False
         ]
         return [
-            replace(found, ready=states[found.key].ready, message=states[found.key].message)
-            if found.key in states
-            else found
-            for found in results
+            replace(result, ready=states[result.key].ready, message=states[result.key].message)
+            if result.key in states
+            else result
+            for result in results
         ]
 
     def _until_gone(self, results: list[Result]) -> list[Result]:
-        """Wait for what was deleted and is there for a while yet: a namespace takes as long as what is in it."""
-        deleted = {found.key: found.api_version for found in results if found.action == "deleted"}
-        left = wait_gone(self._client, deleted, self._options.wait, self._options.progress)
+        """Wait until deleted objects are gone. A namespace remains until all objects in it are gone."""
+        deleted = {result.key: result.api_version for result in results if result.action == "deleted"}
+        remaining = wait_gone(self._client, deleted, self._options.wait, self._options.progress)
         return [
-            replace(found, ready=False, message="it is deleted, and still there") if found.key in left else found
-            for found in results
+            replace(result, ready=False, message="it is deleted, and still there")
+            if result.key in remaining
+            else result
+            for result in results
         ]

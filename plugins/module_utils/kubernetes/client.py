@@ -151,8 +151,8 @@ class Client:
         return self._found(api_version, kind) is not None
 
     def content_types(self) -> builtins.list[ResourceType]:
-        """Return the types of all objects that namespaces can hold, each in one version: those that can be listed and
-        deleted. Raises ApiError if an API group does not answer."""
+        """Return the types of namespaced objects that can be listed and deleted, in one version each. Raises ApiError
+        if an API group does not respond."""
         groups = self._requester.json(Call("discovery", "GET", "/apis", "find out what is served", {}))
         versions = ["v1"]
         for group in entries(groups, "groups"):
@@ -340,8 +340,8 @@ class Client:
         return (answer.get("status") or {}).get("allowed") is True
 
     def listable(self, namespace: str, types: Iterable[ResourceType]) -> builtins.list[ResourceType]:
-        """Return the types whose objects the rules of the server allow to list in a namespace; all types if the server
-        does not know all rules (SelfSubjectRulesReview of authorization.k8s.io/v1)."""
+        """Return the types that the client is permitted to list in a namespace, or all types if the server returns
+        incomplete rules (SelfSubjectRulesReview of authorization.k8s.io/v1)."""
         api_version = "authorization.k8s.io/v1"
         path = self.resource(api_version, "SelfSubjectRulesReview").path()
         body = {"apiVersion": api_version, "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}

@@ -220,7 +220,7 @@ class Comparison:
             self.sender.new_kinds.add((key.group, key.kind))
         if (key.group, key.kind) in self.sender.new_kinds:
             return self._namespace_refusal(value)
-        component = "the gateway of the fleet" if self._is_control else "the serving stack"
+        component = "the fleet gateway" if self._is_control else "the serving stack"
         kind = f"{key.kind} ({text(value, 'apiVersion')})"
         return Refusal(f"cluster {self.client.name} does not serve {kind}: install {component} first")
 
@@ -293,7 +293,7 @@ def _is_same_certificate(value: Object, current: Object) -> bool:
 def _foreign(key: Key, current: Object) -> str:
     managers = listed(writers(current), 4)
     return (
-        f"{key} is there already and is not ours (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-        f"{f'; managed by {managers}' if managers else ''}), so it is left alone: remove or rename it, or give it the "
-        "label to hand it over"
+        f"{key} already exists and does not belong to the fleet (no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        f"{f'; managed by {managers}' if managers else ''}), so it is not changed: remove or rename it, or add the "
+        "label so that the fleet manages it"
     )

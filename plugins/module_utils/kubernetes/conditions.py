@@ -137,11 +137,11 @@ class Conditions:
             raise
         except ApiError as error:
             return f"its objects cannot be listed ({error.message})"
-        return f"it contains objects of other owners: {listed(keys)}" if keys else ""
+        return f"it contains objects that the fleet does not own: {listed(keys)}" if keys else ""
 
     @cached_property
     def _types(self) -> Sequence[ResourceType]:
-        return [found for found in self.client.content_types() if found.kind not in _BY_CONTROLLERS]
+        return [candidate for candidate in self.client.content_types() if candidate.kind not in _BY_CONTROLLERS]
 
     def _foreign(self, resource_type: ResourceType, namespace: str, removed: Collection[Key]) -> list[str]:
         """Return the objects of a type in a namespace that have another owner."""
@@ -233,10 +233,10 @@ def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
     key = Key.of(value)
     is_standard = (key.kind, key.name) in _STANDARD or (
         (key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS)
-        # OpenShift creates the first ones in each namespace, and `secret_access.py` the other ones.
+        # OpenShift creates the `system:` RoleBindings in each namespace. `secret_access.py` creates the others.
         or (key.kind == "RoleBinding" and key.name.startswith(("system:", "modelplane-secrets-")))
     )
-    # Helm does not delete the objects of hooks with their release.
+    # Helm does not delete hook objects with their release.
     is_hook = _HELM_HOOK in fields(value, "metadata", "annotations")
     has_owner = bool(entries(value, "metadata", "ownerReferences"))
     return not (is_standard or is_hook or has_owner or is_being_deleted(value) or key in removed)

@@ -146,18 +146,18 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
     owners = inventory.others if inventory else {}
-    found = [value for value in _composed(client) if Key.of(value) not in owners]
-    pods = _pods(client, found)
-    deletable = [*found, *listed_if_allowed(client, "v1", "Namespace")]
+    composed = [value for value in _composed(client) if Key.of(value) not in owners]
+    pods = _pods(client, composed)
+    deletable = [*composed, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
     route = gateway_route(client) if is_routed(gateway) else None
-    of_models = _of_model_gateways(client, cluster, gateway)
+    gateway_objects = _of_model_gateways(client, cluster, gateway)
     policies, unread = _policies(client) if _hosts_gateway(cluster, gateway) else ({}, [])
     missing, warnings = _missing_from_stack(client, cluster, gateway, version)
     if is_routed(gateway) and not admitted_host(route):
-        where = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
-        missing.append(f"{where}: {why_not_admitted(route) if route else 'it is not there'}")
+        route_name = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
+        missing.append(f"{route_name}: {why_not_admitted(route) if route else 'it is not there'}")
     warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
     warnings += deletion_warnings(deletable)
     pools = _pools(nodes)
@@ -170,9 +170,9 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         **({"cordoned": cordoned} if cordoned else {}),
         "objects": sorted(
             [
-                *found,
+                *composed,
                 *pods,
-                *(trim(value) for value in (gateway, route, *of_models) if value),
+                *(trim(value) for value in (gateway, route, *gateway_objects) if value),
                 *(route_policies.trim_policy(value) for values in policies.values() for value in values),
             ],
             key=_order,
@@ -183,10 +183,10 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     if is_openshift(client):
         entry["openshift"] = True
     if cluster.provisioned:
-        # The fleet makes it, and it answers.
+        # The fleet created the cluster, and its API server responds.
         entry["provisioned"] = {"ready": True, "message": ""}
     try:
-        # An invalid observation would fail the build for all clusters; here it fails this cluster alone.
+        # An invalid observation would fail the build for all clusters; here it fails only this cluster.
         observation.parse({"clusters": {client.name: entry}})
     except observation.ObservationError as error:
         raise Unexpected(f"answers with what no API server says: {error}", cluster=client.name) from None
@@ -195,7 +195,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         version=version,
         nodes=pools,
         gateway=admitted_host(route) if is_routed(gateway) else first_address(gateway),
-        workloads=[workload_state(value) for value in found if value["kind"] in (*WORKLOADS, "Job")],
+        workloads=[workload_state(value) for value in composed if value["kind"] in (*WORKLOADS, "Job")],
         failing_pods=failing_pods(pods),
         warnings=[*client.warnings, *warnings],
         requests=sum(client.requests.values()),

@@ -388,37 +388,37 @@ def _apply_all(
     error: ApiError | None = None,
     planned: Callable[[], Planned] | None = None,
 ) -> Outcomes:
-    """Apply to each target what it should have, and to the control cluster its `state`. `error`: why there is no client
-    of the control cluster although it has a connection. `planned`: returns the plan for the outage guard.
+    """Apply the desired state of each target, and `state` to the control cluster. `error`: reason why the control
+    cluster has a connection but no client. `planned`: returns the plan for the outage guard.
 
-    Raises OutageError before anything is written."""
+    Raises OutageError before any write."""
     sources = Sources(control)
     work: dict[str, _Work] = {}
     for target in settings.targets:
-        found = desired[target.name]
-        if isinstance(found, _Desired):
-            copied = copies(found.state.secret_copies, target.name, sources)
-            found = replace(found, copies=copied)
-        work[f"cluster {target.name}"] = _on_cluster(settings, target, found, control, lock)
-    # A control cluster that timed out for a Secret is not tried again.
+        target_state = desired[target.name]
+        if isinstance(target_state, _Desired):
+            secret_copies = copies(target_state.state.secret_copies, target.name, sources)
+            target_state = replace(target_state, copies=secret_copies)
+        work[f"cluster {target.name}"] = _on_cluster(settings, target, target_state, control, lock)
+    # Requests to a control cluster that timed out for a Secret are not retried.
     error = error or (sources.error if isinstance(sources.error, Unreachable) else None)
     if control is not None and settings.on_control and error is None:
         work["control"] = _on_control(settings, control, state)
     if planned is not None and settings.guards:
         work = _guarded(settings, work, planned)
-    done = {
+    outcomes = {
         name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
-        for name, outcome in fan_out({name: each.run for name, each in work.items()}, settings.forks).items()
+        for name, outcome in fan_out({name: job.run for name, job in work.items()}, settings.forks).items()
     }
     return Outcomes(
-        {target.name: done[f"cluster {target.name}"] for target in settings.targets},
-        Failure(str(error)) if error else done.get("control"),
+        {target.name: outcomes[f"cluster {target.name}"] for target in settings.targets},
+        Failure(str(error)) if error else outcomes.get("control"),
     )
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Work on one server: `prepare` reads it, `finish` applies what was prepared, and `close` ends the connection."""
+    """Work on one server: `prepare` reads it, `finish` applies the changes, and `close` ends the connection."""
 
     prepare: Callable[[], Prepared | Failure]
     finish: Callable[[Prepared], Outcome]
@@ -434,23 +434,26 @@ class _Work:
 
 
 def _guarded(settings: Settings, work: Mapping[str, _Work], planned: Callable[[], Planned]) -> dict[str, _Work]:
-    """Read all servers, and return the work on them that is left. Raises OutageError."""
-    read = fan_out({name: each.prepare for name, each in work.items()}, settings.forks)
+    """Read all servers, and return the remaining work on them. Raises OutageError."""
+    preparations = fan_out({name: job.prepare for name, job in work.items()}, settings.forks)
     try:
-        prepared = {name: each for name, each in read.items() if isinstance(each, Prepared)}
-        refuse_outages({name.partition(" ")[2]: each for name, each in prepared.items()}, planned)
+        prepared = {name: result for name, result in preparations.items() if isinstance(result, Prepared)}
+        refuse_outages({name.partition(" ")[2]: result for name, result in prepared.items()}, planned)
     except BaseException:
-        for each in work.values():
-            each.close()
+        for job in work.values():
+            job.close()
         raise
-    return {name: replace(each, prepare=functools.partial(_known, read[name])) for name, each in work.items()}
+    return {
+        name: replace(job, prepare=functools.partial(_result_or_raise, preparations[name]))
+        for name, job in work.items()
+    }
 
 
-def _known(found: Prepared | Failure | ApiError) -> Prepared | Failure:
-    """Return what an earlier reading of a server has found, or raise its error."""
-    if isinstance(found, ApiError):
-        raise found
-    return found
+def _result_or_raise(preparation: Prepared | Failure | ApiError) -> Prepared | Failure:
+    """Return the result of a preparation, or raise its error."""
+    if isinstance(preparation, ApiError):
+        raise preparation
+    return preparation
 
 
 def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
@@ -586,7 +589,7 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> _Work:
         held_labels=desired.state.held,
         notes=desired.notes,
     )
-    before = client.requests.copy()
+    previous_requests = client.requests.copy()
 
     def prepare() -> Prepared | Failure:
         if settings.absent and not settings.record and not options.check_mode:
@@ -603,10 +606,10 @@ def _on_control(settings: Settings, client: Client, desired: _Desired) -> _Work:
         notes = applied.notes
         if not options.check_mode and not settings.absent and not settings.record:
             notes = (*notes, *record_events(client, results, _now(), options.fleet))
-        spent = client.requests.copy()
-        spent.subtract(before)
-        requests = {verb: count for verb, count in spent.items() if count}
-        differs = applied.differs or any(found.action in CHANGES for found in statuses)
+        new_requests = client.requests.copy()
+        new_requests.subtract(previous_requests)
+        requests = {verb: count for verb, count in new_requests.items() if count}
+        differs = applied.differs or any(status.action in CHANGES for status in statuses)
         return replace(applied, results=results, notes=notes, requests=requests, differs=differs)
 
     return _Work(prepare, finish)

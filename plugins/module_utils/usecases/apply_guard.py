@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Outage guard of the use case `apply`: the plan that is applied, from a build folder or from the control cluster."""
+"""Outage guard of the use case `apply`: the applied plan, from a build directory or from the control cluster."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 
 _HINT = (
-    "Plan again, so that the next step follows from what serves now, undo the edit, or set fleet_allow_outage: true "
+    "Plan again to continue from the replicas that serve now, undo the edit, or set fleet_allow_outage: true "
     "(allow_outage of the module) to accept the outage"
 )
 
 
 class OutageError(Exception):
-    """Models that would stop serving, so that nothing is changed; `lines` are the outages."""
+    """Outages that stop a run before any change. `lines`: one line for each outage."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -48,17 +48,17 @@ class OutageError(Exception):
 
 
 def refuse_outages(prepared: Mapping[str, Prepared], planned: Callable[[], Planned]) -> None:
-    """Raise OutageError for the outages that the changes of clusters cause; the control cluster has an empty name.
+    """Raise OutageError if changes of clusters cause outages. The name of the control cluster is empty.
 
-    `planned` is read only if replicas stop serving, or routes change."""
-    servers = [server(cluster, each.plan, each.observed) for cluster, each in prepared.items()]
-    if not any(each.serving and (each.removed or each.restarted or each.routed) for each in servers):
+    `planned` is called only if replicas stop serving, or if routes change."""
+    servers = [server(cluster, changes.plan, changes.observed) for cluster, changes in prepared.items()]
+    if not any(entry.serving and (entry.removed or entry.restarted or entry.routed) for entry in servers):
         return
     stops = Stops(servers, planned())
-    if found := list(outages(stops.deployments(), stops.services())):
+    if refusals := list(outages(stops.deployments(), stops.services())):
         raise OutageError(
-            f"outage: {Problem(each.message, hint=_HINT, ref=Ref(each.kind, each.namespace, each.name))}"
-            for each in found
+            f"outage: {Problem(outage.message, hint=_HINT, ref=Ref(outage.kind, outage.namespace, outage.name))}"
+            for outage in refusals
         )
 
 
@@ -81,20 +81,20 @@ def planned_by_build(build: Build) -> Planned:
 
 
 def plan_document(planned: Planned) -> dict[str, Any]:
-    """Return the replicas and services of a plan as plan.json has them."""
+    """Return the replicas and services of a plan in the format of plan.json."""
     placements = [
-        {"namespace": name[0], "replica": name[1], "deployment": each.deployment, "cluster": each.cluster}
-        for name, each in sorted(planned.replicas.items())
+        {"namespace": name[0], "replica": name[1], "deployment": replica.deployment, "cluster": replica.cluster}
+        for name, replica in sorted(planned.replicas.items())
     ]
     services = [
-        {"namespace": name[0], "name": name[1], "endpoints": [{"name": each} for each in sorted(endpoints)]}
+        {"namespace": name[0], "name": name[1], "endpoints": [{"name": endpoint} for endpoint in sorted(endpoints)]}
         for name, endpoints in sorted(planned.services.items())
     ]
     return {"placements": placements, "services": services}
 
 
 def planned_on_control(control: Client) -> Planned:
-    """Return the plan that the control cluster has: that of the newest decision. Raises ApiError."""
+    """Return the plan of the newest decision on the control cluster. Raises ApiError."""
     replicas, endpoints = _listed(control, api.ModelReplica), _listed(control, api.ModelEndpoint)
     serving = {_name(value) for value in replicas if _is_serving(value)}
     services = {
@@ -114,7 +114,7 @@ def planned_on_control(control: Client) -> Planned:
 
 
 def _listed(control: Client, kind: type[api.Resource]) -> Sequence[Object]:
-    # The definitions of the fleet may not be installed.
+    # The fleet's CRDs might not be installed.
     with contextlib.suppress(NotServed):
         return control.list(kind.group_version(), kind.KIND).items
     return ()
@@ -138,7 +138,7 @@ def _label_values(namespace: str, name: str) -> Name:
 
 
 def _is_serving(replica: Object) -> bool:
-    """Return whether a replica serves by its last status."""
+    """Return whether a replica serves, according to its last status."""
     return stated(entries(replica, "status", "conditions"), "Ready") == "True"
 
 
@@ -150,7 +150,7 @@ def _selects(service: Object, endpoint: Object) -> bool:
 
 
 def _unavailable(deployment: Object) -> int:
-    """Return how many replicas of a deployment might not serve during its rollout."""
+    """Return the maximum number of replicas of a deployment that might not serve during its rollout."""
     bounds = fields(deployment, "spec", "rollout")
     surge = bounds.get("maxSurge")
     rollout = api.construct(

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Inputs of a build: manifests, observations, prices, and the state that earlier runs left."""
+"""Inputs of a build: manifests, observations, prices, and the state of earlier runs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_o
 
 
 class ManifestError(Exception):
-    """Errors in manifests; `problems` are all of them."""
+    """Manifests with errors. `problems`: all errors."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(f"{count(len(problems), 'error')} in the manifests")
@@ -84,7 +84,7 @@ class ManifestError(Exception):
 
 
 class PricesError(StoreError):
-    """Errors in the price catalogue; `problems` are all of them."""
+    """Price catalog with errors. `problems`: all errors."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -92,27 +92,33 @@ class PricesError(StoreError):
 
 
 Refusable = Literal["outage", "survival", "pending"]
-"""Kinds of findings for which a run changes nothing."""
+"""Kinds of findings that stop a run before any change."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run.
 
-    `folder`: the build folder; without it there is no state of earlier runs, and nothing can be written.
-    `observations`: the file with observations of the fleet; without it everything is assumed to be as desired.
-    `rollout`: number of clusters that roll out an edit of a deployment at a time. `state`: location of the fleet's
-    state, in the build folder or on the control cluster (as in `observations`), which may then have resources too.
-    `prices`: the file with the price catalogue.
-    `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
-    `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
-    `control_unread`: the fleet has a control cluster, which this run does not read.
-    `unknown`: what to do about replicas that run and cannot be adopted into the state (`core/planning/recovery.py`):
-    stop, show them and plan without them, or remove them.
-    `progress`: where it is reported that another run holds the folder. `question`: what is asked about the fleet as it
-    is planned. `tries_losses`: whether losses are tried that services, with `survive` all of them, have to survive.
-    `staged`: the steps of rollouts on clusters that are not observed, as in a Context. `refuses`: the kinds of findings
-    for which nothing is written.
+    resources: paths of manifests.
+    folder: build directory. If empty, the run has no state of earlier runs and writes nothing.
+    observations: file with observations of the fleet. If empty, the run assumes that the fleet is in its desired state.
+    rollout: number of clusters that roll out an edit of a deployment at the same time.
+    state: location of the fleet's state: the build directory, or the control cluster as in `observations`. The control
+        cluster can then have additional resources.
+    preview: directory for the built files in check mode.
+    drain: InferenceClusters to drain.
+    prices: file with the price catalog.
+    endpoint_hosts: internal hosts that endpoints may use.
+    hosts: clusters with hosts in the inventory.
+    control_unread: whether the fleet has a control cluster that this run does not read.
+    unknown: action for running replicas that cannot be adopted into the state (`core/planning/recovery.py`): stop, show
+        them and plan without them, or remove them.
+    progress: receives a message while another run holds the lock of the build directory.
+    question: what-if query about the planned fleet.
+    survive: loss that all services must survive.
+    tries_losses: whether the run tries the losses that services must survive.
+    staged: rollout steps on unobserved clusters, as in a Context.
+    refuses: kinds of findings that stop the run before it writes.
     """
 
     resources: tuple[str, ...]
@@ -144,28 +150,29 @@ class Settings:
 def read_manifests(
     paths: Sequence[str],
     folder: str = "",
-    more: Sequence[Source] = (),
+    extra_sources: Sequence[Source] = (),
     *,
     added: Sequence[str] = (),
     endpoint_hosts: AllowedHosts | None = None,
     clouds: Severity | None = None,
 ) -> Loaded:
-    """Return all resources below `paths` and `added`, and in `more`, with all problems. A file of `added` that `paths`
-    name too is one.
+    """Return all resources in `paths`, `added` and `extra_sources`, with all problems. A file in both `paths` and
+    `added` is read once.
 
-    Without `endpoint_hosts`, hosts of endpoints are not checked. `clouds`: the severity of what clouds would refuse of
-    clusters, which is not checked without it. Raises StoreError for manifests in the build folder, as built files must
-    not be read as manifests.
+    endpoint_hosts: internal hosts that endpoints may use. If None, hosts of endpoints are not checked.
+    clouds: severity of problems with clusters that a cloud would reject. If None, clusters are not checked.
+
+    Raises StoreError for manifests in the build directory, because built files must not be read as manifests.
     """
     sources, unread = manifests.read(paths, added)
     if folder:
         _refuse_overlap((*paths, *added), [source.name for source in sources], folder)
-    loaded = load([*sources, *more], all_read=not unread)
+    loaded = load([*sources, *extra_sources], all_read=not unread)
     if endpoint_hosts is not None:
         loaded = loaded.with_problems(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
     if clouds is not None:
-        found = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
-        loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in found)
+        cloud_problems = clusters_in_clouds.problems(api.wire(resource, set_only=True) for resource in loaded.resources)
+        loaded = loaded.with_problems(replace(problem, severity=clouds) for problem in cloud_problems)
     loaded = loaded.with_problems(future_classes(loaded.resources, current_date()))
     return replace(loaded, problems=(*unread, *loaded.problems))
 
@@ -176,36 +183,46 @@ def current_date() -> date:
 
 
 def read_fleet(
-    settings: Settings, before: Mapping[str, str], added: Sequence[str] = ()
+    settings: Settings, built_files: Mapping[str, str], added: Sequence[str] = ()
 ) -> tuple[Loaded, last_run.State, Sequence[Mapping[str, Any]], Observed | None, list[str]]:
-    """Return the manifests of a fleet with those that are `added`, its state, what of it is published on the control
-    cluster, observations, and warnings."""
+    """Return the manifests of a fleet, its state, its published objects on the control cluster, the observations, and
+    warnings.
+
+    built_files: text of each file in the build directory, by path.
+    added: paths of additional manifests.
+    """
     observed, accounts = _observed(settings.observations)
-    files = EarlierObjects(settings.folder, before)
+    earlier_objects = EarlierObjects(settings.folder, built_files)
     if settings.state == "folder":
-        applied = partial(_built, before)
+        applied = partial(_built, built_files)
         loaded = _load(
-            settings, partial(_built_before, before, files), added=added, accounts=accounts, seen=_nodes(observed)
+            settings,
+            partial(_built_before, built_files, earlier_objects),
+            added=added,
+            accounts=accounts,
+            seen=_nodes(observed),
         )
         state = last_run.State(
-            last_run.existing(settings.folder, before),
-            files,
-            _statuses(settings.folder, before),
+            last_run.existing(settings.folder, built_files),
+            earlier_objects,
+            _statuses(settings.folder, built_files),
             applied,
-            objects=object_counts(before),
-            routed=last_run.routed(before),
-            history=_history(before),
+            objects=object_counts(built_files),
+            routed=last_run.routed(built_files),
+            history=_history(built_files),
         )
         state, warnings = _recovered(settings, loaded, state, observed)
         published: Sequence[Object] = ()
         if settings.control_unread:
-            # Without the copies, a plan would take them out of the folder, and the next run would put them back.
-            published = published_copies(loaded, _built_of(loaded.invalid, before))
-            loaded = _scaled(loaded, partial(_last_replicas, state, _replicas_in(before.get(PLAN_FILE, ""))))
+            # Without the copies, a plan would remove them from the build directory, and the next run would add them.
+            published = published_copies(loaded, _built_of(loaded.invalid, built_files))
+            loaded = _scaled(loaded, partial(_last_replicas, state, _replicas_in(built_files.get(PLAN_FILE, ""))))
         return loaded, state, published, observed, warnings
     if observed is None:
-        raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
-    control = ControlCluster(observed, files)
+        raise StoreError(
+            "the state of the fleet is on the control cluster, but there are no observations of the control cluster"
+        )
+    control = ControlCluster(observed, earlier_objects)
     if not settings.resources and (copies := control.copies()):
         raise StoreError(
             f"{len(copies)} resources on the control cluster are copies of manifests (such as {copies[0]}), but no "
@@ -213,19 +230,28 @@ def read_fleet(
             "control cluster should keep without manifests"
         )
     loaded = _load(settings, control.applied, control.sources(), added=added, accounts=accounts, seen=_nodes(observed))
-    published = control.published(loaded, partial(_built, before))
-    lacks = partial(control.lacks, built=partial(_built, before))
-    known = (control.existing(), control.earlier, control.statuses(), control.applied, lacks, control.objects())
-    state = last_run.State(*known, "control", control.routed(), observed.known)
+    published = control.published(loaded, partial(_built, built_files))
+    lacks = partial(control.lacks, built=partial(_built, built_files))
+    state = last_run.State(
+        control.existing(),
+        control.earlier,
+        control.statuses(),
+        control.applied,
+        lacks,
+        control.objects(),
+        "control",
+        control.routed(),
+        observed.known,
+    )
     state, warnings = _recovered(settings, loaded, state, observed, control.replicas)
     return _scaled(loaded, control.replicas), state, published, observed, warnings
 
 
-def _history(before: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the digests of ModelReplicas that runs planned, as the build folder has them."""
+def _history(built_files: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the digests of planned ModelReplicas in the build directory."""
     with contextlib.suppress(ValueError):
-        plan_before = json.loads(before.get(PLAN_FILE, "{}"))
-        return (histories(plan_before) if isinstance(plan_before, dict) else None) or {}
+        last_plan = json.loads(built_files.get(PLAN_FILE, "{}"))
+        return (histories(last_plan) if isinstance(last_plan, dict) else None) or {}
     return {}
 
 
@@ -236,76 +262,80 @@ def _recovered(
     observed: Observed | None,
     scaled: Callable[[Ref], int | None] | None = None,
 ) -> tuple[last_run.State, list[str]]:
-    """Return the state with replicas that only clusters know, and warnings of these. `scaled` returns the number of
-    replicas that the control cluster has for a deployment.
+    """Return the state with the replicas that were adopted from clusters, and warnings about these replicas. `scaled`
+    returns the number of replicas of a deployment on the control cluster.
 
-    Raises StoreError for replicas that cannot be adopted, unless they may be removed."""
+    Raises StoreError for replicas that cannot be adopted, unless the run may remove them."""
     resources = (*loaded.resources, *loaded.unresolved)
-    found = recover(state.existing, state.history, observed, resources, loaded.invalid)
-    problems = [each for each in (found.problem(state.place),) if each]
-    if found.newer and scaled is not None:
-        problems += _lost_numbers(resources, found, scaled)
+    recovery = recover(state.existing, state.history, observed, resources, loaded.invalid)
+    problem = recovery.problem(state.place)
+    problems = [problem] if problem else []
+    if recovery.newer and scaled is not None:
+        problems += _lost_numbers(resources, recovery, scaled)
     if problems and settings.unknown == "stop":
         raise StoreError("\n".join(problems))
-    warnings = found.adopted_lines() + (problems if settings.unknown == "show" else [])
-    return replace(state, existing=found.existing), warnings
+    warnings = recovery.adopted_lines() + (problems if settings.unknown == "show" else [])
+    return replace(state, existing=recovery.existing), warnings
 
 
-def _lost_numbers(resources: Iterable[api.Resource], found: Recovery, scaled: Callable[[Ref], int | None]) -> list[str]:
-    """Return the problems of deployments that run more replicas than the control cluster has.
-
-    These are deployments whose manifests leave the number to the control cluster."""
-    running = replica_counts(found.existing)
+def _lost_numbers(
+    resources: Iterable[api.Resource], recovery: Recovery, scaled: Callable[[Ref], int | None]
+) -> list[str]:
+    """Return a problem for each deployment that runs more replicas than the number on the control cluster, if its
+    manifest does not set the number."""
+    running = replica_counts(recovery.existing)
     problems = []
-    for each in resources:
-        if isinstance(each, api.ModelDeployment) and "replicas" not in each.spec.model_fields_set:
-            number = running[each.namespace, label_value(each.name)]
-            if number > (scaled(each.ref) or 1):
+    for resource in resources:
+        if isinstance(resource, api.ModelDeployment) and "replicas" not in resource.spec.model_fields_set:
+            namespace, name = resource.namespace, resource.name
+            number = running[namespace, label_value(name)]
+            if number > (scaled(resource.ref) or 1):
                 problems.append(
-                    f"deployment {each.namespace}/{each.name} runs {count(number, 'replica')}, a number that its "
-                    "manifest leaves to the control cluster, which lost it. Nothing was changed. Set spec.replicas in "
-                    f"the manifest, run kubectl scale -n {each.namespace} md/{each.name} --replicas={number}, or set "
+                    f"deployment {namespace}/{name} runs {count(number, 'replica')}, but its manifest does not set "
+                    "spec.replicas, and the control cluster lost the number. Nothing was changed. Set spec.replicas in "
+                    f"the manifest, run kubectl scale -n {namespace} md/{name} --replicas={number}, or set "
                     "fleet_remove_unknown to true"
                 )
     return problems
 
 
 def _scaled(loaded: Loaded, replicas: Callable[[Ref], int | None]) -> Loaded:
-    """Return the manifests with the number of replicas that is known of each ModelDeployment that leaves it out."""
-    resources, unresolved = (
-        tuple(as_scaled(each, replicas) for each in found) for found in (loaded.resources, loaded.unresolved)
+    """Return the manifests with the current number of replicas of each ModelDeployment that does not set it."""
+    return replace(
+        loaded,
+        resources=tuple(as_scaled(resource, replicas) for resource in loaded.resources),
+        unresolved=tuple(as_scaled(resource, replicas) for resource in loaded.unresolved),
     )
-    return replace(loaded, resources=resources, unresolved=unresolved)
 
 
 def _last_replicas(state: last_run.State, planned: Mapping[tuple[str, str], int] | None, ref: Ref) -> int | None:
-    """Return how many replicas the last run planned for a ModelDeployment; None for one that it did not know."""
+    """Return the number of replicas that the last run planned for a ModelDeployment, None for a new ModelDeployment."""
     if ref not in state.statuses:
         return None
     if planned is not None:
         return planned.get((ref.namespace, ref.name), 0)
     return sum(
-        isinstance(each, api.ModelReplica)
-        and each.namespace == ref.namespace
-        and each.labels.get(DEPLOYMENT_LABEL) == label_value(ref.name)
-        for each in state.existing
+        isinstance(resource, api.ModelReplica)
+        and resource.namespace == ref.namespace
+        and resource.labels.get(DEPLOYMENT_LABEL) == label_value(ref.name)
+        for resource in state.existing
     )
 
 
 def _replicas_in(text: str) -> dict[tuple[str, str], int] | None:
-    """Return how many replicas each deployment has in a plan, placed or pending; None for a file that was cut off."""
+    """Return the number of replicas of each deployment in a plan, placed or pending. None for a truncated file."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         document = json.loads(text)
-        found = Counter((each["namespace"], each["deployment"]) for each in document["placements"])
-        found.update({(each["namespace"], each["deployment"]): each["replicas"] for each in document["pending"]})
-        return found
+        counts = Counter((entry["namespace"], entry["deployment"]) for entry in document["placements"])
+        counts.update({(entry["namespace"], entry["deployment"]): entry["replicas"] for entry in document["pending"]})
+        return counts
     return None
 
 
 def _load(
     settings: Settings,
     applied: Callable[[Ref], Object | None],
-    more: Sequence[Source] = (),
+    extra_sources: Sequence[Source] = (),
     *,
     added: Sequence[str] = (),
     accounts: Sequence[Account] = (),
@@ -316,15 +346,15 @@ def _load(
     loaded = read_manifests(
         settings.resources,
         settings.folder,
-        more,
+        extra_sources,
         added=added,
         endpoint_hosts=settings.endpoint_hosts,
         clouds="warning",
     )
     if accounts:
-        known = [api.wire(resource, set_only=True) for resource in loaded.resources]
+        resources = [api.wire(resource, set_only=True) for resource in loaded.resources]
         today = current_date().isoformat()
-        loaded = loaded.with_problems(fleet_quotas.problems(known, accounts, seen or {}, today))
+        loaded = loaded.with_problems(fleet_quotas.problems(resources, accounts, seen or {}, today))
     loaded = loaded.with_problems(changed_fields(loaded.resources, applied))
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
@@ -333,15 +363,15 @@ def _load(
 
 
 def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> None:
-    inside = os.path.join(os.path.realpath(folder), "")
+    build_prefix = os.path.join(os.path.realpath(folder), "")
     for path in paths:
-        if os.path.isdir(path) and inside.startswith(os.path.join(os.path.realpath(path), "")):
+        if os.path.isdir(path) and build_prefix.startswith(os.path.join(os.path.realpath(path), "")):
             raise StoreError(
                 f"the build folder {folder} is inside the manifests folder {path}, so built files would be read as "
                 "manifests: choose another fleet_build"
             )
     for name in files:
-        if os.path.realpath(name).startswith(inside):
+        if os.path.realpath(name).startswith(build_prefix):
             raise StoreError(
                 f"{name} would be read as a manifest, but is inside the build folder {folder}: choose another "
                 "fleet_build, or fleet_resources that exclude it"
@@ -349,14 +379,15 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
 
 
 def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
-    """Raise StoreError for hosts that are not clusters of the fleet: a cluster with a misspelt host would be ignored.
+    """Raise StoreError for hosts that are not clusters of the fleet, because a run would ignore the cluster of a
+    misspelled host.
 
     A fleet without any cluster is accepted: its first run installs the CRDs."""
-    refs = {*(each.ref for each in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
-    known = {ref.name for ref in refs if ref.kind in registry.CLUSTER_KINDS}
-    unknown = sorted(set(hosts) - known)
-    if unknown and known:
-        hints = dict.fromkeys(nearest_name(name, known) for name in unknown)
+    refs = {*(resource.ref for resource in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
+    clusters = {ref.name for ref in refs if ref.kind in registry.CLUSTER_KINDS}
+    unknown = sorted(set(hosts) - clusters)
+    if unknown and clusters:
+        hints = dict.fromkeys(nearest_name(name, clusters) for name in unknown)
         raise StoreError(
             f"{', '.join(unknown)}: a host of workload_clusters, but not an InferenceCluster of the fleet. "
             f"{' '.join(hints)} Fix the name, or set fleet_cluster if the host has another name. If the cluster left "
@@ -365,7 +396,7 @@ def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
 
 
 def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
-    """Return the price catalogue in a file that a variable names, None without one. Raises PricesError, StoreError."""
+    """Return the price catalog in the file of a variable, None without a file. Raises PricesError, StoreError."""
     if not path:
         return None
     data = _content(name, path)
@@ -376,7 +407,7 @@ def read_prices(path: str, name: str = "fleet_prices") -> Catalogue | None:
 
 
 def _observed(path: str) -> tuple[Observed | None, tuple[Account, ...]]:
-    """Return the observations in a file, None for one without clusters, and the accounts in it."""
+    """Return the observations and the accounts in a file. The observations are None for a file without clusters."""
     if not path:
         return None, ()
     data = _content("fleet_observations", path)
@@ -389,9 +420,9 @@ def _observed(path: str) -> tuple[Observed | None, tuple[Account, ...]]:
 
 
 def _nodes(observed: Observed | None) -> dict[str, Mapping[str, int]]:
-    """Return the nodes of each pool of the clusters that answered."""
+    """Return the nodes of each pool of the reachable clusters."""
     clusters = observed.clusters if observed else {}
-    return {name: each.nodes for name, each in clusters.items() if not (each.unreachable or each.declared)}
+    return {name: cluster.nodes for name, cluster in clusters.items() if not (cluster.unreachable or cluster.declared)}
 
 
 def _content(name: str, path: str) -> bytes:
@@ -406,36 +437,36 @@ def _content(name: str, path: str) -> bytes:
 
 def _observation(path: str, data: bytes) -> Any:
     if data.startswith(b"{"):
-        # The module cluster_info writes JSON, which is parsed thirty times as fast as YAML.
+        # The module cluster_info writes JSON. Parsing JSON is thirty times as fast as parsing YAML.
         with contextlib.suppress(ValueError):
             return json.loads(data)
-    found = list(documents(Source(path, data)))
-    problems = [str(problem) for document in found for problem in document.problems]
-    if problems or len(found) != 1:
-        raise StoreError("\n".join(problems) or f"{path} must hold one document, and holds {len(found)}")
-    return found[0].value
+    parsed = list(documents(Source(path, data)))
+    problems = [str(problem) for document in parsed for problem in document.problems]
+    if problems or len(parsed) != 1:
+        raise StoreError("\n".join(problems) or f"{path} must contain one document, but contains {len(parsed)}")
+    return parsed[0].value
 
 
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
     """Return the status of each resource as of the last run.
 
     Raises StoreError for unreadable state; other unreadable statuses are skipped."""
-    found: dict[Ref, Mapping[str, Any]] = {}
+    statuses: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
-        place = os.path.join(folder, name)
-        read = [document.value for document in documents(Source(place, text.encode())) if not document.problems]
-        value = read[0] if len(read) == 1 else {}
-        group, kind, namespace, called = identity(value)
-        if group and kind and called and fields(value, "status"):
-            found[Ref(kind, namespace, called)] = fields(value, "status")
+        path = os.path.join(folder, name)
+        values = [document.value for document in documents(Source(path, text.encode())) if not document.problems]
+        value = values[0] if len(values) == 1 else {}
+        group, kind, namespace, resource_name = identity(value)
+        if group and kind and resource_name and fields(value, "status"):
+            statuses[Ref(kind, namespace, resource_name)] = fields(value, "status")
         elif is_state(name):
-            raise StoreError(f"{place} was modified (it has no status); {HOW_TO_RESTORE}")
-    return found
+            raise StoreError(f"{path} was modified (it has no status); {HOW_TO_RESTORE}")
+    return statuses
 
 
 def _built_of(refs: Iterable[Ref], files: Mapping[str, str]) -> list[Object]:
-    """Return what is built of these resources for the control cluster. Unreadable files are skipped."""
-    return [found for ref in refs if (found := _built(files, ref))]
+    """Return the built objects of these resources on the control cluster. Unreadable files are skipped."""
+    return [value for ref in refs if (value := _built(files, ref))]
 
 
 def _built_before(files: Mapping[str, str], earlier: Earlier, ref: Ref) -> Object | None:
@@ -443,7 +474,7 @@ def _built_before(files: Mapping[str, str], earlier: Earlier, ref: Ref) -> Objec
 
 
 def _built(files: Mapping[str, str], ref: Ref) -> Object | None:
-    """Return what is built of a resource for the control cluster; None without a file that can be read."""
+    """Return the built object of a resource on the control cluster, None without a readable file."""
     name = object_path("control", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
-    read = documents(Source(name, files.get(name, "").encode()))
-    return next((document.value for document in read if not document.problems), None)
+    parsed = documents(Source(name, files.get(name, "").encode()))
+    return next((document.value for document in parsed if not document.problems), None)

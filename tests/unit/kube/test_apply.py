@@ -100,7 +100,7 @@ def test_an_object_of_another_user_is_left_alone(place: Place) -> None:
         applied = place.apply(objects)
         found = only(applied, "ConfigMap")
         assert (found.action, applied.failed) == ("failed", True)
-        assert "is not ours" in found.message
+        assert "does not belong to the fleet" in found.message
         assert "kube-tests" in found.message
         assert place.get(objects[3]) is not None
         assert place.get(foreign)["data"] == {"theirs": "yes"}  # type: ignore[index]
@@ -125,7 +125,7 @@ def test_a_certificate_that_is_there_with_the_same_key_is_used_as_it_is(place: P
         assert (found.action, found.message) == ("unchanged", "it already exists and is used without changes")
     other = only(place.apply([namespace, certificate(tls_crt="certificate", tls_key="another key")]), "Secret")
     assert other.action == "failed"
-    assert "is not ours" in other.message
+    assert "does not belong to the fleet" in other.message
     # Nor does it go with the others.
     place.apply([])
     assert place.get(theirs)
@@ -397,7 +397,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, kind: str) -> None:
+def test_a_namespace_with_a_foreign_object_of_any_kind_is_kept(place: Place, kind: str) -> None:
     place.apply(place.objects())
     foreign: Object = {**FOREIGN[kind], "kind": kind, "metadata": {"name": "theirs", "namespace": place.namespace}}
     place.plane.apply(foreign)
@@ -407,8 +407,8 @@ def test_a_namespace_with_any_object_of_others_is_kept_and_noted(place: Place, k
         assert only(applied, "Namespace").action == "skipped"
         (note,) = applied.notes
         assert note == (
-            f"Namespace {place.namespace} is kept, although it is no longer desired, because it contains objects of "
-            f"other owners: {kind} {place.namespace}/theirs"
+            f"Namespace {place.namespace} is kept, although it is no longer desired, because it contains objects that "
+            f"the fleet does not own: {kind} {place.namespace}/theirs"
         )
         assert (applied.changed, applied.differs) == (False, False)
     assert place.get(foreign) is not None

@@ -68,28 +68,28 @@ class Replicas(Folder):
         }
 
     def images(self) -> list[str]:
-        """Return the images of the replicas on their clusters."""
-        found = []
+        """Return the images of the replicas on all clusters."""
+        images = []
         for name, cluster in PLACES.items():
             live = self.fleet.workloads[cluster].get("apps/v1", "Deployment", name, self.workloads)
-            found += [live["spec"]["template"]["spec"]["containers"][0]["image"]] if live else []
-        return found
+            images += [live["spec"]["template"]["spec"]["containers"][0]["image"]] if live else []
+        return images
 
 
 @pytest.fixture
 def served(tmp_path: Path, fleet: Fleet) -> Any:
-    found = Replicas(tmp_path, fleet)
+    replicas = Replicas(tmp_path, fleet)
     for plane in fleet.workloads.values():
-        plane.add_nodes(found.name, 1)
-    first = found.run(wait=60.0)
-    assert first["failed_clusters"] == [], first.get("msg")
-    assert all(cluster["ready"] for cluster in first["clusters"].values()), first
-    yield found
-    found.run(state="absent", path=None)
+        plane.add_nodes(replicas.name, 1)
+    result = replicas.run(wait=60.0)
+    assert result["failed_clusters"] == [], result.get("msg")
+    assert all(cluster["ready"] for cluster in result["clusters"].values()), result
+    yield replicas
+    replicas.run(state="absent", path=None)
 
 
 def refused(folder: Folder, **params: Any) -> str:
-    """Apply a folder with and without check mode; both fail with this message, and nothing is written."""
+    """Apply a directory with and without check mode, and return the message of both failures."""
     since = {plane.name: plane.audit_position() for plane in folder.fleet.all}
     messages = set()
     for check_mode in (True, False):
@@ -142,11 +142,11 @@ def test_a_decision_that_restarts_all_replicas_is_refused(served: Replicas) -> N
     assert not from_decision(served, "east", "west")["changed"]
     served.write(NEW)
     publish(served)
-    given = {"path": None, "decision": 0, "parts": ["clusters"]}
-    assert f"ModelDeployment {served.team}/chat: 3 of 3 serving replicas" in refused(served, **given)
+    arguments = {"path": None, "decision": 0, "parts": ["clusters"]}
+    assert f"ModelDeployment {served.team}/chat: 3 of 3 serving replicas" in refused(served, **arguments)
     # Replicas on clusters of other slices count by their status.
     east = [served.connection(served.fleet.workloads["east"])]
-    assert "2 of 2 serving replicas" in refused(served, **given, clusters=east)
+    assert "2 of 2 serving replicas" in refused(served, **arguments, clusters=east)
     pods = {"containers": [{"name": "engine", "image": NEW}]}
     devices = [{"name": "gpu", "count": 1, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}]
     member = {"role": "Standalone", "nodeSelector": {"devices": devices}, "template": {"spec": pods}}

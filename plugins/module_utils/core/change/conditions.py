@@ -38,13 +38,13 @@ class Established(Condition):
 
 @dataclass(frozen=True)
 class Empty(Condition):
-    """A namespace contains no objects other than the fleet's objects that the run deleted."""
+    """A namespace contains no objects except the fleet objects that the run deletes."""
 
     is_checked = True
     namespace: str
 
     def __str__(self) -> str:
-        return f"namespace {self.namespace} contains only objects of the fleet"
+        return f"namespace {self.namespace} contains only fleet objects"
 
 
 @dataclass(frozen=True)

@@ -371,7 +371,7 @@ class _Planner:
         wait_id = f"{condition} {verb}"
         if wait_id not in self._waits:
             yield self._wait(wait_id, condition, *step.edges)
-        yield replace(step, edges=(*step.edges, Edge("until", wait_id, rule.kept)))
+        yield replace(step, edges=(*step.edges, Edge("until", wait_id, rule.kept_message)))
 
     def _shared_deletions(self) -> Iterator[Delete | Wait]:
         """Yield the deletions of namespaces in the inventory of another fleet, if the other fleet releases them too.

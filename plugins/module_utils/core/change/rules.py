@@ -124,7 +124,7 @@ class Rule:
     deleted_last: bool = False
     kept_unless: Callable[[Object, Sequence[Object]], Condition] | None = None
     """Return the condition for deleting an object. The second argument contains all deleted objects of the row."""
-    kept: str = "kept, although it is no longer desired, because {}"
+    kept_message: str = "kept, although it is no longer desired, because {}"
     keeps_labels: str = ""
     recreated: bool = False
 

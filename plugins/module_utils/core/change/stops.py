@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas and services that stop serving by the changes of API servers, for the outage guard of the module apply.
+"""Replicas and services that stop serving because of changes on API servers, for the outage guard of the module apply.
 
 The module applies objects that an earlier run planned. The guard compares them with the live state of the clusters.
 """
@@ -30,8 +30,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, label, number, text
 
 Name = tuple[str, str]
-"""Namespace and name of a resource of the fleet, as labels have them."""
-_PODS = ("template", "leaderWorkerTemplate")
+"""Namespace and name of a fleet resource, as label values."""
+_POD_TEMPLATES = ("template", "leaderWorkerTemplate")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Server:
 
 @dataclass(frozen=True)
 class PlannedReplica:
-    """ModelReplica that the plan has; `serves` by its last status."""
+    """ModelReplica of the plan. `serves`: whether it serves, according to its last status."""
 
     deployment: str
     cluster: str
@@ -61,7 +61,7 @@ class PlannedReplica:
 
 @dataclass(frozen=True)
 class Planned:
-    """Plan that is applied.
+    """Applied plan.
 
     unavailable: replicas that might not serve during a rollout, by deployment, if the deployment sets `maxUnavailable`.
     services: names of the usable endpoints of each ModelService.
@@ -110,7 +110,7 @@ def server(cluster: str, plan: ChangePlan, observed: Observed) -> Server:
 
 
 def _workload(step: object) -> Object | None:
-    """Return the workload of a replica of a deployment that a step writes or deletes."""
+    """Return the workload that a step writes or deletes, None if it does not belong to a deployment."""
     if isinstance(step, Write) and not step.refusal:
         value: Object = step.desired
     elif isinstance(step, Delete):
@@ -125,20 +125,22 @@ def _replica(value: Object) -> Name:
 
 
 def _restart(write: Write) -> str:
-    """Return the field whose change stops all pods of a workload for a while, "" if there is none.
+    """Return the field whose change stops all pods of a workload during a restart, "" without such a change.
 
     A workload with a surge or with several copies keeps serving while its pods restart one at a time."""
     live, desired = write.live, write.desired
     if live is None or _keeps_serving(desired):
         return ""
-    before, after = (text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in (live, desired))
-    if before == after:
+    live_hash, desired_hash = (
+        text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in (live, desired)
+    )
+    if live_hash == desired_hash:
         return ""
     applied = owned(live, names.FIELD_MANAGER) or live
-    for part in _PODS:
-        old, new = fields(applied, "spec", part), fields(desired, "spec", part)
-        if old != new:
-            return _changed_field(old, new, f"spec.{part}")
+    for name in _POD_TEMPLATES:
+        applied_template, desired_template = fields(applied, "spec", name), fields(desired, "spec", name)
+        if applied_template != desired_template:
+            return _changed_field(applied_template, desired_template, f"spec.{name}")
     return ""
 
 
@@ -148,7 +150,7 @@ def _keeps_serving(workload: Object) -> bool:
 
 
 def _changed_field(old: Any, new: Any, path: str) -> str:
-    """Return the path of the first field that differs, the field above it if there is more than one."""
+    """Return the path of the only field that differs, or of its parent if several fields differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         changed = [key for key in (*new, *(key for key in old if key not in new)) if old.get(key) != new.get(key)]
         if len(changed) == 1:
@@ -174,7 +176,7 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
 
 @dataclass(frozen=True)
 class Stops:
-    """Replicas and services that stop serving by the changes of `servers`.
+    """Replicas and services that stop serving because of the changes on `servers`.
 
     `maxUnavailable` limits how many replicas of a deployment can restart or be replaced at once. The minimum is 1.
     """
@@ -185,25 +187,27 @@ class Stops:
     @cached_property
     def _serving(self) -> dict[Name, str]:
         """Serving replicas, each with its deployment. Replicas on other clusters count by their last status."""
-        read = {each.cluster for each in self.servers}
-        elsewhere = {
-            name: each.deployment
-            for name, each in self.planned.replicas.items()
-            if each.serves and each.deployment and each.cluster not in read
+        observed_clusters = {api_server.cluster for api_server in self.servers}
+        unobserved = {
+            name: replica.deployment
+            for name, replica in self.planned.replicas.items()
+            if replica.serves and replica.deployment and replica.cluster not in observed_clusters
         }
-        return elsewhere | {name: owner for each in self.servers for name, owner in each.serving.items()}
+        observed = {name: owner for api_server in self.servers for name, owner in api_server.serving.items()}
+        return unobserved | observed
 
     @cached_property
     def _removed(self) -> dict[Name, str]:
-        return {name: why for each in self.servers for name, why in each.removed.items()}
+        return {name: reason for api_server in self.servers for name, reason in api_server.removed.items()}
 
     @cached_property
     def _stopping(self) -> dict[Name, str]:
-        return {name: why for each in self.servers for name, why in each.restarted.items()} | self._removed
+        restarted = {name: reason for api_server in self.servers for name, reason in api_server.restarted.items()}
+        return restarted | self._removed
 
     @cached_property
     def _missing(self) -> dict[Name, int]:
-        """The number of planned replicas of each deployment that do not serve once others are removed."""
+        """Number of planned replicas of each deployment that do not serve after the removals."""
         missing: dict[Name, int] = {}
         for name in self.planned.replicas:
             if name not in self._serving or name in self._removed:
@@ -211,31 +215,31 @@ class Stops:
         return missing
 
     @cached_property
-    def _asked(self) -> frozenset[Name]:
-        """The removed replicas that no planned replica replaces, or that others have replaced: their deployment was
-        deleted, has fewer replicas, or serves elsewhere."""
-        asked: set[Name] = set()
+    def _accepted(self) -> frozenset[Name]:
+        """Removed replicas that need no replacement, because their deployment was deleted, has fewer replicas, or
+        serves elsewhere."""
+        accepted: set[Name] = set()
         for owner, names_of_owner in self._by_owner(self._removed).items():
-            asked.update(sorted(names_of_owner)[self._missing.get(owner, 0) :])
-        return frozenset(asked)
+            accepted.update(sorted(names_of_owner)[self._missing.get(owner, 0) :])
+        return frozenset(accepted)
 
     def _by_owner(self, replicas: Iterable[Name]) -> dict[Name, set[Name]]:
-        found: dict[Name, set[Name]] = {}
+        replicas_by_owner: dict[Name, set[Name]] = {}
         for name in replicas:
             if name in self._serving:
-                found.setdefault((name[0], self._serving[name]), set()).add(name)
-        return found
+                replicas_by_owner.setdefault((name[0], self._serving[name]), set()).add(name)
+        return replicas_by_owner
 
     def _allowed(self, owner: Name) -> int:
-        """Return how many replicas of a deployment may stop at once."""
+        """Return the number of replicas of a deployment that may stop at once."""
         planned = sum(self._owner(name) == owner for name in self.planned.replicas)
         return max(1, self.planned.unavailable.get(owner, planned // 4))
 
     def deployments(self) -> Iterator[DeploymentChange]:
-        """Yield the change of each deployment that has a replica which stops."""
+        """Yield the change of each deployment with replicas that stop."""
         serving = self._by_owner(self._serving)
         for owner, stopping in sorted(self._by_owner(self._stopping).items()):
-            accepted = stopping & self._asked
+            accepted = stopping & self._accepted
             if len(stopping - accepted) <= self._allowed(owner):
                 accepted = stopping
             yield DeploymentChange(
@@ -250,38 +254,38 @@ class Stops:
         replicas = {*self._serving, *self.planned.replicas}
         for service, endpoints in sorted(self.planned.services.items()):
             targets = {(service[0], names.label_value(name)) for name in endpoints}
-            before = {name for name in self._serving if name in targets or self._is_routed(service, name)}
-            after = {name for name in targets if name not in replicas or name in self._serving} - self._stopping.keys()
-            lost = before - after
+            live_endpoints = {name for name in self._serving if name in targets or self._is_routed(service, name)}
+            usable_targets = {name for name in targets if name not in replicas or name in self._serving}
+            remaining_endpoints = usable_targets - self._stopping.keys()
             reasons = [
                 f"{self._stopping.get(name, 'the plan has no usable endpoint for it')} ({name[1]})"
-                for name in sorted(lost)
+                for name in sorted(live_endpoints - remaining_endpoints)
             ]
             yield ServiceChange(
                 *service,
-                frozenset(name[1] for name in before),
-                frozenset(name[1] for name in after),
+                frozenset(name[1] for name in live_endpoints),
+                frozenset(name[1] for name in remaining_endpoints),
                 reasons=tuple(reasons),
-                is_accepted=self._is_accepted(before, targets),
+                is_accepted=self._is_accepted(live_endpoints, targets),
             )
 
     def _is_routed(self, service: Name, replica: Name) -> bool:
         """Return whether a live route of the service references the replica."""
         return replica[0] == service[0] and any(
             not backends.isdisjoint({backend_name(replica[1]), names.joined_name(route, replica[1])})
-            for each in self.servers
-            for (owner, route), backends in each.routed.items()
+            for api_server in self.servers
+            for (owner, route), backends in api_server.routed.items()
             if owner == service
         )
 
-    def _is_accepted(self, before: set[Name], targets: set[Name]) -> bool:
+    def _is_accepted(self, endpoints: set[Name], targets: set[Name]) -> bool:
         """Return whether the plan asks for the loss of all endpoints of a service, or a rollout allows it."""
-        owners = self._by_owner(before).keys()
-        coming = {self._owner(name) for name in targets} - owners
-        if before <= self._asked or owners.isdisjoint(map(self._owner, self.planned.replicas)):
-            return not coming
-        allowed = len(owners) == 1 and len(before) <= self._allowed(next(iter(owners)))
-        return before <= self._stopping.keys() and allowed
+        owners = self._by_owner(endpoints).keys()
+        new_owners = {self._owner(name) for name in targets} - owners
+        if endpoints <= self._accepted or owners.isdisjoint(map(self._owner, self.planned.replicas)):
+            return not new_owners
+        allowed = len(owners) == 1 and len(endpoints) <= self._allowed(next(iter(owners)))
+        return endpoints <= self._stopping.keys() and allowed
 
     def _owner(self, replica: Name) -> Name:
         planned = self.planned.replicas.get(replica)

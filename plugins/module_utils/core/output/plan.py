@@ -248,8 +248,8 @@ class PlanDocument(api.Model):
     )
     max_unavailable: dict[str, int] | None = Field(
         default=None,
-        description="Replicas that might not serve during a rollout, by NAMESPACE/NAME of each ModelDeployment that "
-        "sets `maxUnavailable`; absent for none.",
+        description="Maximum number of replicas that might not serve during a rollout, by NAMESPACE/NAME of each "
+        "ModelDeployment that sets `maxUnavailable`. Unset if none does.",
     )
     summary: PlanSummary = Field(description="Counts.")
     cost: FleetCost | None = Field(default=None, description="What it costs; absent for a fleet without prices.")

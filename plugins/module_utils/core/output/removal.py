@@ -87,19 +87,24 @@ def _deployment_lines(plan: Mapping[str, Any], removals: Iterable[ClusterRemoval
         for entry in entries(plan, "placements")
     }
     owners = {replica: (replica[0], label_value(owner)) for replica, owner in {**planned, **lost}.items() if owner}
-    total, gone = Counter(owners.values()), Counter(owners[replica] for replica in lost if replica in owners)
+    planned_counts = Counter(owners.values())
+    lost_counts = Counter(owners[replica] for replica in lost if replica in owners)
     if not planned:
         # Other clusters might have more replicas.
-        return [f"deployment {'/'.join(owner)}: loses {count(gone[owner], 'replica')}" for owner in sorted(gone)]
+        return [
+            f"deployment {'/'.join(owner)}: loses {count(lost_counts[owner], 'replica')}"
+            for owner in sorted(lost_counts)
+        ]
     return [
-        f"deployment {'/'.join(owner)}: loses {_part(gone[owner], total[owner], 'replica')}" for owner in sorted(gone)
+        f"deployment {'/'.join(owner)}: loses {_part(lost_counts[owner], planned_counts[owner], 'replica')}"
+        for owner in sorted(lost_counts)
     ]
 
 
-def _part(gone: int, total: int, noun: str) -> str:
-    if gone < total:
-        return f"{gone} of {count(total, noun)}"
-    return f"all {count(gone, noun)}" if gone > 1 else f"the only {noun}"
+def _part(lost_count: int, total: int, noun: str) -> str:
+    if lost_count < total:
+        return f"{lost_count} of {count(total, noun)}"
+    return f"all {count(lost_count, noun)}" if lost_count > 1 else f"the only {noun}"
 
 
 def _service_lines(plan: Mapping[str, Any], emptied: set[str]) -> list[str]:

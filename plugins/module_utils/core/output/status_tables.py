@@ -33,9 +33,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
     some,
 )
 
-# Reasons that a person reads in a terminal; the document has all.
+# Maximum number of reasons in a terminal. The document contains all reasons.
 _MOST_REASONS = 3
-# Callers of a budget that a terminal shows; the document has more.
+# Maximum number of callers of a budget in a terminal. The document contains more.
 _MOST_CALLERS = 5
 
 _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
@@ -49,55 +49,55 @@ _WHY = "WHY"
 _NEXT = "NEXT RUN"
 
 
-def tables(found: FleetStatus, now: str, width: int = 72) -> list[str]:
-    """Return the tables of a status, with an empty line between two.
+def tables(status: FleetStatus, now: str, width: int = 72) -> list[str]:
+    """Return the tables of a status, with an empty line between tables.
 
     No line is longer than `width`. Clusters show schedulable nodes and used devices. Ages are relative to `now`.
     """
-    parts = [
-        lines(_SERVICES, _service_rows(found), width, _WHY),
-        lines(GATEWAY_TITLES, gateway_rows(found.gateways or ()), width, _WHY),
-        lines(_DEPLOYMENTS, _deployment_rows(found, now), width, _WHY) or ["No replicas are desired or running."],
-        lines(_cluster_titles(found), _cluster_rows(found, now), width, _WHY),
-        lines(_CACHES, _cache_rows(found), width, _WHY),
-        _budget_lines(found, now, width),
-        [_NEXT, *_next_lines(found, width)],
+    sections = [
+        lines(_SERVICES, _service_rows(status), width, _WHY),
+        lines(GATEWAY_TITLES, gateway_rows(status.gateways or ()), width, _WHY),
+        lines(_DEPLOYMENTS, _deployment_rows(status, now), width, _WHY) or ["No replicas are desired or running."],
+        lines(_cluster_titles(status), _cluster_rows(status, now), width, _WHY),
+        lines(_CACHES, _cache_rows(status), width, _WHY),
+        _budget_lines(status, now, width),
+        [_NEXT, *_next_lines(status, width)],
     ]
-    return [line for part in parts if part for line in ("", *part)][1:]
+    return [line for section in sections if section for line in ("", *section)][1:]
 
 
-def _service_rows(found: FleetStatus) -> list[Row]:
+def _service_rows(status: FleetStatus) -> list[Row]:
     return [
         (
             (
-                f"{each.namespace}/{each.name}",
-                f"{each.ready}/{each.desired}",
-                each.address or f"model {each.model}",
-                each.status,
+                f"{service.namespace}/{service.name}",
+                f"{service.ready}/{service.desired}",
+                service.address or f"model {service.model}",
+                service.status,
             ),
-            _service_lines(each),
+            _service_lines(service),
         )
-        for each in found.services
+        for service in status.services
     ]
 
 
 def _service_lines(service: ServiceStatus) -> list[str]:
-    place = serving_place(service.model or "", service.gateways or (), is_path=bool(service.address))
+    location = serving_place(service.model or "", service.gateways or (), is_path=bool(service.address))
     # Without a message, an empty one leaves the column for it empty.
-    return [service.message, place] if service.message or place else []
+    return [service.message, location] if service.message or location else []
 
 
-def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
+def _deployment_rows(status: FleetStatus, now: str) -> list[Row]:
     rows: list[Row] = []
-    for deployment in found.deployments:
+    for deployment in status.deployments:
         label = f"{deployment.namespace}/{deployment.name or '-'}"
         for group in _alike(deployment.replicas):
-            first = group[0]
+            replica = group[0]
             ready = f"{sum(row.ready is True for row in group)}/{len(group)}"
             since = min((row.since for row in group if row.since), default="")
-            where = (first.cluster, ", ".join(first.pools), devices_text(first.devices))
-            cells = (label, ready, *where, age(since, now), first.status)
-            rows.append((cells, [part for part in (first.message, first.command) if part]))
+            location = (replica.cluster, ", ".join(replica.pools), devices_text(replica.devices))
+            cells = (label, ready, *location, age(since, now), replica.status)
+            rows.append((cells, [line for line in (replica.message, replica.command) if line]))
         if rollout := deployment.rollout:
             state = "Stopped" if rollout.stopped else "Outdated" if rollout.outdated else "RollingOut"
             cells = (label, f"{rollout.updated}/{deployment.desired}", "-", "-", "-", "-", state)
@@ -114,7 +114,7 @@ def _deployment_rows(found: FleetStatus, now: str) -> list[Row]:
 
 
 def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
-    """Group the replicas that differ in their names and ages at most, in their order."""
+    """Group replicas that differ only in their names and ages, in their order."""
     groups: dict[tuple[Any, ...], list[ReplicaStatus]] = {}
     for row in replicas:
         key = (row.cluster, tuple(row.pools), tuple(row.devices.items()), row.status)
@@ -122,19 +122,19 @@ def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
     return list(groups.values())
 
 
-def _has_planned(found: FleetStatus) -> bool:
-    return any(pool.planned_devices for cluster in found.clusters for pool in cluster.pools)
+def _has_planned(status: FleetStatus) -> bool:
+    return any(pool.planned_devices for cluster in status.clusters for pool in cluster.pools)
 
 
-def _cluster_titles(found: FleetStatus) -> tuple[str, ...]:
+def _cluster_titles(status: FleetStatus) -> tuple[str, ...]:
     """Return the titles, with a column for planned devices if there are any."""
     devices = _CLUSTERS.index("DEVICES") + 1
-    return (*_CLUSTERS[:devices], _PLANNED, *_CLUSTERS[devices:]) if _has_planned(found) else _CLUSTERS
+    return (*_CLUSTERS[:devices], _PLANNED, *_CLUSTERS[devices:]) if _has_planned(status) else _CLUSTERS
 
 
-def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
+def _cluster_rows(status: FleetStatus, now: str) -> list[Row]:
     rows: list[Row] = []
-    for cluster in found.clusters:
+    for cluster in status.clusters:
         pools = cluster.pools
         ready = [pool.schedulable_nodes for pool in pools if pool.schedulable_nodes is not None]
         nodes = sum(pool.nodes for pool in pools)
@@ -143,7 +143,7 @@ def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
             cluster.state,
             f"{sum(ready)}/{nodes}" if ready else f"-/{nodes}",
             f"{sum(pool.used_devices for pool in pools)}/{sum(pool.devices for pool in pools)}",
-            *([str(sum(pool.planned_devices for pool in pools))] if _has_planned(found) else []),
+            *([str(sum(pool.planned_devices for pool in pools))] if _has_planned(status) else []),
             {True: "ready", False: "incomplete", None: "-"}[cluster.stack_ready],
             age(cluster.last_seen or "", now),
             cluster.version or "-",
@@ -152,9 +152,9 @@ def _cluster_rows(found: FleetStatus, now: str) -> list[Row]:
     return rows
 
 
-def _cache_rows(found: FleetStatus) -> list[Row]:
+def _cache_rows(status: FleetStatus) -> list[Row]:
     rows: list[Row] = []
-    for cache in found.caches:
+    for cache in status.caches:
         waiting = [
             f"{phase.cluster}: {phase.phase}{f': {phase.message}' if phase.message else ''}"
             for phase in cache.clusters
@@ -166,34 +166,36 @@ def _cache_rows(found: FleetStatus) -> list[Row]:
     return rows
 
 
-def _budget_lines(found: FleetStatus, now: str, width: int) -> list[str]:
-    """Return the table of budgets, with a column for gateways where there are several."""
-    gateways = {use.gateway for policy in found.policies for budget in policy.budgets for use in budget.use}
+def _budget_lines(status: FleetStatus, now: str, width: int) -> list[str]:
+    """Return the table of budgets, with a column for gateways if there are several."""
+    gateways = {use.gateway for policy in status.policies for budget in policy.budgets for use in budget.use}
     several = len(gateways) > 1
     rows: list[Row] = []
-    for policy in found.policies:
+    for policy in status.policies:
         for budget in policy.budgets:
             label = (f"{policy.namespace}/{policy.name}", budget.name)
             end = (f"{budget.limit} {budget.unit}/{budget.per}", age(now, budget.resets_at or ""))
-            shown = [(each.caller or "all", str(each.used), each.gateway) for each in budget.use[:_MOST_CALLERS]]
-            for caller, used, gateway in shown or [("-", "-", "-")]:
+            uses = [(use.caller or "all", str(use.used), use.gateway) for use in budget.use[:_MOST_CALLERS]]
+            for caller, used, gateway in uses or [("-", "-", "-")]:
                 rows.append(((*label, caller, used, *end, *([gateway] if several else [])), []))
-            if more := len(budget.use) - len(shown) + (budget.more_callers or 0):
-                rows[-1][1].append(f"{count(more, 'caller')} used less")
+            if omitted := len(budget.use) - len(uses) + (budget.more_callers or 0):
+                rows[-1][1].append(f"{count(omitted, 'caller')} used less")
         if policy.message:
             rows[-1][1].append(policy.message)
     return lines((*_BUDGETS, *([_GATEWAY] if several else [])), rows, width, _WHY)
 
 
-def _next_lines(found: FleetStatus, width: int) -> list[str]:
-    next_run = found.next_run
+def _next_lines(status: FleetStatus, width: int) -> list[str]:
+    next_run = status.next_run
     changes = [
-        f"{each.cluster}: {each.namespace}/{each.replica} {each.action}{f': {each.reason}' if each.reason else ''}"
-        for each in next_run.replicas
+        f"{change.cluster}: {change.namespace}/{change.replica} {change.action}"
+        f"{f': {change.reason}' if change.reason else ''}"
+        for change in next_run.replicas
     ]
-    changes += [f"{place_of(each)}: {changes_text(each)}" for each in next_run.objects]
-    rows = [row for deployment in found.deployments for row in deployment.replicas]
-    if any(each.removed and not each.cluster for each in next_run.objects) and any(row.ready is False for row in rows):
+    changes += [f"{place_of(change)}: {changes_text(change)}" for change in next_run.objects]
+    rows = [row for deployment in status.deployments for row in deployment.replicas]
+    removes_on_control = any(change.removed and not change.cluster for change in next_run.objects)
+    if removes_on_control and any(row.ready is False for row in rows):
         changes.append("control cluster: removed endpoint objects are created again when their replicas serve")
     return [printable(line) for line in wrapped(changes or ["nothing changes"], width)]
 

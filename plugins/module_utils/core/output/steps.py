@@ -44,22 +44,22 @@ class RolloutSteps(api.Model):
 
 
 def rollout_steps(decided: Plan, forecast: Sequence[Plan]) -> list[RolloutSteps]:
-    """Return the steps of each rollout of a plan. `forecast`: the plans that follow it."""
+    """Return the steps of each rollout of a plan. `forecast`: later plans."""
     return [_steps(rollout, decided, forecast) for rollout in decided.rollouts]
 
 
 def _steps(rollout: Rollout, decided: Plan, forecast: Sequence[Plan]) -> RolloutSteps:
     namespace, name = rollout.key
-    steps, last = [], rollout
+    steps, latest = [], rollout
     for plan in (decided, *forecast):
         current = next((candidate for candidate in plan.rollouts if candidate.key == rollout.key), None)
         if current is None:
             break
-        last = current
+        latest = current
         if changes := list(_changes(current, plan)):
             steps.append(changes)
     broken = rollout.stopped_by
-    reasons = sorted(set(last.updating.waiting.values())) if not last.is_step else []
+    reasons = sorted(set(latest.updating.waiting.values())) if not latest.is_step else []
     deployment = decided.context.fleet.deployments[rollout.key]
     services = [
         service.name

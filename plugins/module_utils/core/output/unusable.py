@@ -102,7 +102,7 @@ def _provider_warning(plan: Plan, served: ServedService) -> str:
 
 
 def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: str) -> str:
-    """Return what to do about an endpoint, "" where the reason says it."""
+    """Return a hint for an unusable endpoint, "" if the reason is sufficient."""
     if reason == missing_credential(plan.context, member.endpoint):
         return "Create it on the control cluster; the next run that reads it sends requests."
     if not served.is_path and not served.gateways:
@@ -118,11 +118,11 @@ def _hint(plan: Plan, served: ServedService, member: MatchedEndpoint, reason: st
 def _hint_of_cluster(plan: Plan, cluster: str) -> str:
     copy = _COPY.format(cluster=cluster)
     if plan.context.is_file(cluster):
-        return f"Apply the folder of the cluster, and {copy}"
+        return f"Apply the cluster's build directory, and {copy}"
     if plan.context.declared(cluster):
-        return f"A run that reads the cluster learns it. Where none does, {copy}"
+        return f"The next run that observes the cluster adds it. If no run observes the cluster, {copy}"
     if silence(plan, cluster):
-        return "A run that reads the cluster learns it."
+        return "The next run that observes the cluster adds it."
     return (
         "Wait until Gateway `cluster-gateway` works there. "
         f"`ansible-playbook modelplane.fleet.check --limit {cluster}` reports what is wrong."

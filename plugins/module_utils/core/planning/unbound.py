@@ -62,32 +62,34 @@ def mend(
 
     Its pools and those on which it found none before count as full. What others have stays as it is decided.
     """
-    moved: list[Dropped] = []
-    avoided: dict[Key, Pools] = {}
-    left: list[Refusal] = []
+    moves: list[Dropped] = []
+    avoided_pools: dict[Key, Pools] = {}
+    refusals: list[Refusal] = []
     for number, (replica, pod) in enumerate(_unbound(context, decided, capacity)):
-        own = pools_of(replica.engines)
+        pools = pools_of(replica.engines)
         if number >= MAX_TRIES:
-            left.append(_left(replica, pod, f"{MAX_TRIES} others are to get another place first"))
+            refusals.append(_refusal(replica, pod, f"{MAX_TRIES} others are to get another place first"))
             continue
-        places = frozenset((replica.cluster, pool) for pool in own) | _avoided(context.fleet.replicas[_key(replica)])
-        closed = _closed(capacity, places)
-        others = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
-        tried = decide(closed, others)
-        if not _keeps(decided, tried, replica):
-            left.append(_left(replica, pod, "no other pool has room for it"))
+        excluded_pools = frozenset((replica.cluster, pool) for pool in pools) | _avoided(
+            context.fleet.replicas[_key(replica)]
+        )
+        open_capacity = _closed(capacity, excluded_pools)
+        candidates = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
+        attempt = decide(open_capacity, candidates)
+        if not _keeps(decided, attempt, replica):
+            refusals.append(_refusal(replica, pod, "no other pool has room for it"))
             continue
-        capacity, replicas = closed, others
-        decided = replace(tried, overcommitted=decided.overcommitted, pending=decided.pending)
-        where = f"pool {', '.join(sorted(own))} of cluster {replica.cluster}"
-        moved.append(Dropped(replica, f"pod {pod} found no node on {where}, so it gets another place"))
+        capacity, replicas = open_capacity, candidates
+        decided = replace(attempt, overcommitted=decided.overcommitted, pending=decided.pending)
+        location = f"pool {', '.join(sorted(pools))} of cluster {replica.cluster}"
+        moves.append(Dropped(replica, f"pod {pod} found no node on {location}, so it gets another place"))
         owner = (replica.namespace, replica.deployment)
-        avoided[owner] = avoided.get(owner, frozenset()) | places
-    dropped = sorted((*decided.dropped, *moved), key=lambda entry: _key(entry.replica))
-    return Mended(replace(decided, dropped=tuple(dropped)) if moved else decided, avoided, tuple(left))
+        avoided_pools[owner] = avoided_pools.get(owner, frozenset()) | excluded_pools
+    dropped = sorted((*decided.dropped, *moves), key=lambda entry: _key(entry.replica))
+    return Mended(replace(decided, dropped=tuple(dropped)) if moves else decided, avoided_pools, tuple(refusals))
 
 
-def _left(replica: Replica, pod: str, why: str) -> Refusal:
+def _refusal(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
         f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node: its devices are free on "
         f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the "
@@ -101,31 +103,33 @@ def _key(replica: Replica) -> Key:
 
 
 def marked(replica: api.ModelReplica, existing: api.ModelReplica | None, avoided: Pools) -> api.ModelReplica:
-    """Return a ModelReplica by which later runs know on which pools it found no node."""
-    places = avoided or (_avoided(existing) if existing else frozenset())
-    if not places:
+    """Return a ModelReplica with an annotation that lists the pools without a node for it."""
+    pools = avoided or (_avoided(existing) if existing else frozenset())
+    if not pools:
         return replica
-    written = " ".join("/".join(place) for place in sorted(places))
-    annotations = {**replica.annotations, names.NO_NODE_ANNOTATION: written}
+    annotation = " ".join("/".join(pool) for pool in sorted(pools))
+    annotations = {**replica.annotations, names.NO_NODE_ANNOTATION: annotation}
     return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})
 
 
 def _avoided(replica: api.ModelReplica) -> Pools:
-    places = (place.partition("/") for place in replica.annotations.get(names.NO_NODE_ANNOTATION, "").split())
-    return frozenset((cluster, pool) for cluster, __, pool in places)
+    pairs = (entry.partition("/") for entry in replica.annotations.get(names.NO_NODE_ANNOTATION, "").split())
+    return frozenset((cluster, pool) for cluster, __, pool in pairs)
 
 
 def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -> list[tuple[Replica, str]]:
-    """Return the replicas that stay and have a pod without a node, each with such a pod.
+    """Return the unchanged replicas with an unschedulable pod, each with the name of the pod.
 
-    It had none in an earlier round or run either, all nodes of its pools are Ready and give devices to pods, and
-    nothing leaves the cluster: otherwise it may get a node soon.
+    The pod was also unschedulable in an earlier reconcile pass or run, all nodes of its pools are Ready and assign
+    devices to pods, and no pod on the cluster is terminating. Otherwise, the pod might be scheduled soon.
     """
     nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
     changing = {entry.replica.cluster for entry in decided.dropped}
-    kept = [one for one in decided.placements if one.state == "kept" and one.cluster not in changing]
-    found = []
-    for placement in kept:
+    unchanged = [
+        placement for placement in decided.placements if placement.state == "kept" and placement.cluster not in changing
+    ]
+    unbound = []
+    for placement in unchanged:
         observed = context.observed_cluster(placement.cluster)
         existing = context.fleet.replicas[placement.namespace, placement.replica]
         if observed is None or observed.unreachable or not _was_unbound(context, existing):
@@ -138,19 +142,22 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
         )
         if not pod or not is_full or _leaves(observed) or _serves(context, existing, observed) is not False:
             continue
-        beside = [
-            context.fleet.replicas[one.namespace, one.replica] for one in kept if one.cluster == placement.cluster
+        neighbors = [
+            context.fleet.replicas[other.namespace, other.replica]
+            for other in unchanged
+            if other.cluster == placement.cluster
         ]
         if any(map(_has_node, pods)) or any(
-            pools_of(adapters.replica(one).engines) & pools_of(replica.engines) and _serves(context, one, observed)
-            for one in beside
+            pools_of(adapters.replica(neighbor).engines) & pools_of(replica.engines)
+            and _serves(context, neighbor, observed)
+            for neighbor in neighbors
         ):
-            found.append((replica, pod))
-    return found
+            unbound.append((replica, pod))
+    return unbound
 
 
 def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
-    """Return whether the status of an earlier round or run says that a pod of a replica had no node."""
+    """Return whether a replica had an unschedulable pod in an earlier pass or run, according to its status."""
     status = context.statuses.get(existing.ref)
     return _NO_DEVICES in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
 
@@ -166,7 +173,7 @@ def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
 
 
 def _without_devices(pod: Object) -> bool:
-    return any(one.reason == "Unschedulable" and _NO_DEVICES in one.message for one in failures(pod))
+    return any(failure.reason == "Unschedulable" and _NO_DEVICES in failure.message for failure in failures(pod))
 
 
 def _has_node(pod: Object) -> bool:
@@ -177,28 +184,35 @@ def _has_node(pod: Object) -> bool:
 
 
 def _leaves(observed: ObservedCluster) -> bool:
-    """Return whether a pod is going, whose devices will be free."""
+    """Return whether a pod is terminating and will free its devices."""
     return any(fields(pod, "metadata").get("deletionTimestamp") for pod in observed.objects.of_kind("Pod"))
 
 
-def _closed(clusters: Sequence[Cluster], places: Pools) -> list[Cluster]:
-    """Return the clusters without room on these pools."""
+def _closed(clusters: Sequence[Cluster], closed_pools: Pools) -> list[Cluster]:
+    """Return the clusters without free capacity on these pools."""
     return [
         replace(
             cluster,
             pools=tuple(
-                replace(pool, nodes=0) if (cluster.name, pool.name) in places else pool for pool in cluster.pools
+                replace(pool, nodes=0) if (cluster.name, pool.name) in closed_pools else pool for pool in cluster.pools
             ),
         )
         for cluster in clusters
     ]
 
 
-def _keeps(decided: Schedule, tried: Schedule, replica: Replica) -> bool:
-    """Return whether each deployment has as many replicas as before, and all others are where they were."""
-    before = [one for one in decided.placements if (one.namespace, one.replica) != _key(replica)]
-    counts = [Counter((one.namespace, one.deployment) for one in schedule.placements) for schedule in (decided, tried)]
-    stay = {(one.namespace, one.replica, one.cluster) for one in tried.placements if one.replica}
-    return counts[0] == counts[1] and all(
-        (one.namespace, one.replica, one.cluster) in stay for one in before if one.replica
+def _keeps(decided: Schedule, attempt: Schedule, replica: Replica) -> bool:
+    """Return whether each deployment has the same number of replicas, and all other replicas keep their clusters."""
+    counts, new_counts = (
+        Counter((placement.namespace, placement.deployment) for placement in schedule.placements)
+        for schedule in (decided, attempt)
     )
+    locations, new_locations = (
+        {
+            (placement.namespace, placement.replica, placement.cluster)
+            for placement in schedule.placements
+            if placement.replica and (placement.namespace, placement.replica) != _key(replica)
+        }
+        for schedule in (decided, attempt)
+    )
+    return counts == new_counts and locations <= new_locations

@@ -47,11 +47,11 @@ _EVENTS = frozenset(
 def trim(value: Object) -> Trimmed:
     """Return an object without unused fields. Resources of this collection keep their spec and status unchanged."""
     group, kind, __, __ = identity(value)
-    own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
+    is_own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
     trimmed: Trimmed = {"apiVersion": value.get("apiVersion"), "kind": kind}
-    trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
-    spec = dict(fields(value, "spec")) if own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
-    status = dict(fields(value, "status")) if own else _STATUSES.get(kind, _status)(fields(value, "status"))
+    trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if is_own else _METADATA)
+    spec = dict(fields(value, "spec")) if is_own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
+    status = dict(fields(value, "status")) if is_own else _STATUSES.get(kind, _status)(fields(value, "status"))
     certificates = text(value, "data", CA_KEY) if kind == "ConfigMap" else ""
     return {
         **trimmed,
@@ -83,14 +83,14 @@ def _when(event: Object) -> str:
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 
 
-def _metadata(metadata: Object, kept: Iterable[str]) -> Trimmed:
+def _metadata(metadata: Object, names: Iterable[str]) -> Trimmed:
     # Finalizers are relevant only during a deletion.
-    finalizers = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in kept else ()
-    found = {key: metadata[key] for key in (*kept, *finalizers) if metadata.get(key)}
-    if "annotations" in found:
+    finalizers = ("finalizers",) if metadata.get("deletionTimestamp") and "finalizers" not in names else ()
+    values = {key: metadata[key] for key in (*names, *finalizers) if metadata.get(key)}
+    if "annotations" in values:
         annotations = {key: value for key, value in fields(metadata, "annotations").items() if key != LAST_APPLIED}
-        found["annotations"] = annotations
-    return {key: value for key, value in found.items() if value}
+        values["annotations"] = annotations
+    return {key: value for key, value in values.items() if value}
 
 
 def _nothing(_spec: Object) -> Trimmed:
@@ -106,9 +106,9 @@ def _workload(spec: Object) -> Trimmed:
 
 
 def _gateway(spec: Object) -> Trimmed:
-    found = _picked("gatewayClassName")(spec)
+    trimmed = _picked("gatewayClassName")(spec)
     listeners = [_picked("protocol", "port", "hostname")(entry) for entry in entries(spec, "listeners")]
-    return {**found, "listeners": listeners} if listeners else found
+    return {**trimmed, "listeners": listeners} if listeners else trimmed
 
 
 def _route(spec: Object) -> Trimmed:
@@ -121,11 +121,13 @@ def _route(spec: Object) -> Trimmed:
 
 def _claims(value: Object) -> Trimmed:
     """Return the parts of a spec that name PersistentVolumeClaims of pods, wherever its pod templates are."""
-    found: Trimmed = {
-        key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))
+    trimmed: Trimmed = {
+        key: inner_claims
+        for key, inner in value.items()
+        if isinstance(inner, Mapping) and (inner_claims := _claims(inner))
     }
     claims = [entry for entry in entries(value, "volumes") if fields(entry, "persistentVolumeClaim")]
-    return {**found, "volumes": claims} if claims else found
+    return {**trimmed, "volumes": claims} if claims else trimmed
 
 
 def _status(status: Object) -> Trimmed:
@@ -142,18 +144,18 @@ def _timeless(value: Any) -> Any:
 
 
 def _pod_status(status: Object) -> Trimmed:
-    found = _picked("phase", "reason", "message")(status)
+    trimmed = _picked("phase", "reason", "message")(status)
     if conditions := [_timeless(entry) for entry in entries(status, "conditions")]:
-        found["conditions"] = conditions
+        trimmed["conditions"] = conditions
     for kind in ("initContainerStatuses", "containerStatuses"):
         if containers := [_container(entry) for entry in entries(status, kind)]:
-            found[kind] = containers
-    return found
+            trimmed[kind] = containers
+    return trimmed
 
 
 def _container(status: Object) -> Trimmed:
     """Return a container status without times and counts, which change without an event."""
-    found = _picked("name", "ready")(status)
+    trimmed = _picked("name", "ready")(status)
     for kind in ("state", "lastState"):
         state = {}
         if "waiting" in fields(status, kind):
@@ -161,8 +163,8 @@ def _container(status: Object) -> Trimmed:
         if "terminated" in fields(status, kind):
             state["terminated"] = _picked("reason", "exitCode")(fields(status, kind, "terminated"))
         if state:
-            found[kind] = state
-    return found
+            trimmed[kind] = state
+    return trimmed
 
 
 def _waiting(state: Object) -> Trimmed:

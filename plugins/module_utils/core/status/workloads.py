@@ -79,8 +79,10 @@ _HINTS = tuple(
 class Availability:
     """Availability of a workload.
 
-    `available`: the current revision is available as desired. `answers`: any copy is available, of whatever revision.
-    `message` names what is missing. `is_stalled`: the controller reports no progress.
+    available: all desired copies of the current revision are available.
+    answers: at least one copy of any revision is available.
+    message: reason why the workload is not available.
+    is_stalled: the controller reports no progress.
     """
 
     exists: bool

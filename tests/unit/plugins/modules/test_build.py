@@ -136,15 +136,15 @@ def test_an_outage_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
     fleet.settle()
     seen = tmp_path / "seen.yaml"
     seen.write_text(json.dumps(fleet.observations()))
-    before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+    built_files = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
     fleet.edit("{name: east}", "{name: north}")
     fleet.edit("{name: west}", "{name: south}")
     (tmp_path / "fleet.yaml").write_text(fleet.text)
-    given = {"resources": [str(tmp_path / "fleet.yaml")], "path": str(fleet.built), "observations": str(seen)}
+    arguments = {"resources": [str(tmp_path / "fleet.yaml")], "path": str(fleet.built), "observations": str(seen)}
     for check_mode in (True, False):
-        result = run_module(build, given, check_mode=check_mode)
+        result = run_module(build, arguments, check_mode=check_mode)
         assert result["failed"] is True
         assert "ModelDeployment team/qwen: 2 of 2 serving replicas would stop serving" in result["msg"]
         assert "fleet_allow_outage" in result["msg"]
-        assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
-    assert run_module(build, {**given, "allow_outage": True})["failed"] is False
+        assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == built_files
+    assert run_module(build, {**arguments, "allow_outage": True})["failed"] is False

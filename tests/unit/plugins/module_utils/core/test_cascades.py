@@ -54,7 +54,7 @@ BREAK: Mapping[str, Callable[[str], str]] = {
 def read(texts: Mapping[str, str], together: bool) -> Loaded:
     files = {"all": "---\n".join(texts.values())} if together else texts
     sources = [Source(name, text.encode()) for name, text in files.items()]
-    return read_manifests([], more=sources, endpoint_hosts=AllowedHosts(), clouds="error")
+    return read_manifests([], extra_sources=sources, endpoint_hosts=AllowedHosts(), clouds="error")
 
 
 @pytest.mark.parametrize("how", BREAK)

@@ -232,8 +232,8 @@ def check_case(number: int) -> None:
     before, after = states(chance), states(chance)
     if chance.random() < 0.5:
         # Most changes are small.
-        kept = {place: service for place, service in before.services.items() if chance.random() < 0.7}
-        after = replace(after, services={**after.services, **kept})
+        unchanged = {name: service for name, service in before.services.items() if chance.random() < 0.7}
+        after = replace(after, services={**after.services, **unchanged})
     server = begun(chance, before)
     theirs = {key for key in server.objects if is_theirs(key)}
     change_plan = planned(server, after.objects)

@@ -142,12 +142,12 @@ def test_a_route_is_refused_with_a_policy_that_guards_it() -> None:
 def test_a_namespace_waits_until_it_has_no_objects_of_others_and_no_other_inventory_has_it() -> None:
     observed = server(TEAM).observed()
     change_plan = plan({}, observed, Scope())
-    assert reasons(change_plan) == ["Namespace team waits until namespace team contains only objects of the fleet"]
+    assert reasons(change_plan) == ["Namespace team waits until namespace team contains only fleet objects"]
     shared = Observed(live=observed.live, own=observed.own, others={Key.of(TEAM): "fleet other (east)"})
     change_plan = plan({}, shared, Scope())
     assert reasons(change_plan) == [
         "Namespace team waits until fleet other (east) no longer owns Namespace team",
-        "Namespace team waits until namespace team contains only objects of the fleet",
+        "Namespace team waits until namespace team contains only fleet objects",
     ]
     assert change_plan.steps == ()
 
@@ -158,13 +158,13 @@ def test_a_disruption_budget_exists_before_its_deployment_and_goes_after_it() ->
     objects = by_key(TEAM, deployment, budget)
     chance = random.Random(1)
     created, removed = planned(Server(), objects), planned(server(*objects.values()), {})
-    first = ["write PodDisruptionBudget team/web", "write Deployment team/web"]
-    last = ["delete Deployment team/web", "delete PodDisruptionBudget team/web"]
-    assert texts(created) == ["write Namespace team", *first]
-    assert texts(removed)[:2] == last
-    # The steps say it themselves, whatever the order in which they are planned.
-    for found, steps in ((created, first), (removed, last)) * 20:
-        assert [step for step in map(str, shuffled(found, chance)) if step in steps] == steps
+    writes = ["write PodDisruptionBudget team/web", "write Deployment team/web"]
+    deletions = ["delete Deployment team/web", "delete PodDisruptionBudget team/web"]
+    assert texts(created) == ["write Namespace team", *writes]
+    assert texts(removed)[:2] == deletions
+    # The dependencies of the steps enforce this order, regardless of the order in the plan.
+    for change_plan, steps in ((created, writes), (removed, deletions)) * 20:
+        assert [step for step in map(str, shuffled(change_plan, chance)) if step in steps] == steps
 
 
 def test_an_object_that_cannot_be_written_is_no_change() -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas and services that stop serving by the changes of API servers."""
+"""Replicas and services that stop serving because of changes on API servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ OLD, NEW = "engine:1", "engine:2"
 
 
 def workload(replica: str, image: str = OLD, *, ready: int | None = 1, **spec: Any) -> Object:
-    """Return the Deployment of a replica of the deployment chat. `ready`: its available pods, None as it is desired."""
+    """Return the Deployment of a replica of the deployment chat. `ready`: number of available pods, None for
+    the desired Deployment."""
     labels = {
         names.MANAGED_BY_LABEL: names.MANAGED_BY,
         names.NAMESPACE_LABEL: "team",
@@ -50,16 +51,16 @@ def workload(replica: str, image: str = OLD, *, ready: int | None = 1, **spec: A
     return value if ready is None else {**value, "status": {"availableReplicas": ready}}
 
 
-def seen(live: Iterable[Object], desired: Iterable[Object], cluster: str = "east", **scope: Any) -> Server:
-    """Return what the changes from live to desired objects do."""
+def changed(live: Iterable[Object], desired: Iterable[Object], cluster: str = "east", **scope: Any) -> Server:
+    """Return the replicas of a server that a run changes from live to desired objects."""
     observed = {Key.of(value): value for value in live}
-    own = {key: Entry("apps/v1", "", "") for key in observed}
-    state = Observed(live=observed, own=own)
+    inventory = {key: Entry("apps/v1", "", "") for key in observed}
+    state = Observed(live=observed, own=inventory)
     return server(cluster, plan({Key.of(value): value for value in desired}, state, Scope(**scope)), state)
 
 
 def of(*replicas: str, cluster: str = "east", serves: bool = False, **more: Any) -> Planned:
-    """Return a plan with replicas, each of the deployment that its name begins with."""
+    """Return a plan with replicas. The name of a replica begins with the name of its deployment."""
     return Planned(
         {("team", name): PlannedReplica(name.rstrip("0123456789"), cluster, serves) for name in replicas}, **more
     )
@@ -67,13 +68,13 @@ def of(*replicas: str, cluster: str = "east", serves: bool = False, **more: Any)
 
 def messages(planned: Planned, *servers: Server) -> list[str]:
     stops = Stops(servers, planned)
-    found = outages(stops.deployments(), stops.services())
-    return [f"{outage.kind} {outage.namespace}/{outage.name}: {outage.message}" for outage in found]
+    refusals = outages(stops.deployments(), stops.services())
+    return [f"{outage.kind} {outage.namespace}/{outage.name}: {outage.message}" for outage in refusals]
 
 
 THREE = ("chat0", "chat1", "chat2")
 OTHERS = ("chat3", "chat4", "chat5")
-EDITED = seen([workload(name) for name in THREE], [workload(name, NEW, ready=None) for name in THREE])
+EDITED = changed([workload(name) for name in THREE], [workload(name, NEW, ready=None) for name in THREE])
 EDIT = "the edit of spec.template.spec.containers[0].image restarts it on cluster east"
 
 
@@ -85,9 +86,9 @@ def test_an_edit_does_not_restart_all_replicas_at_once() -> None:
 
 def test_the_services_that_lose_all_endpoints_are_named() -> None:
     services = {("team", "one"): frozenset(THREE), ("team", "two"): frozenset({"chat0", "external"})}
-    found = messages(of(*THREE, services=services), EDITED)
-    assert [message.partition(":")[0] for message in found] == ["ModelDeployment team/chat", "ModelService team/one"]
-    assert "would lose all serving endpoints (chat0, chat1, chat2)" in found[1]
+    lines = messages(of(*THREE, services=services), EDITED)
+    assert [message.partition(":")[0] for message in lines] == ["ModelDeployment team/chat", "ModelService team/one"]
+    assert "would lose all serving endpoints (chat0, chat1, chat2)" in lines[1]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ def test_the_services_that_lose_all_endpoints_are_named() -> None:
     ],
 )
 def test_what_the_manifests_ask_for_is_no_outage(live: list[str], desired: list[str], planned: Planned) -> None:
-    found = seen(map(workload, live), (workload(name, ready=None) for name in desired))
-    assert messages(planned, found) == []
+    east = changed(map(workload, live), (workload(name, ready=None) for name in desired))
+    assert messages(planned, east) == []
 
 
 @pytest.mark.parametrize(
@@ -122,28 +123,28 @@ def test_what_the_manifests_ask_for_is_no_outage(live: list[str], desired: list[
 )
 def test_a_rollout_restarts_as_many_as_it_may(edited: str, planned: Planned, is_outage: bool) -> None:
     desired = [workload(name, NEW if name[-1] in edited else OLD, ready=None) for name in THREE]
-    assert bool(messages(planned, seen(map(workload, THREE), desired))) == is_outage
+    assert bool(messages(planned, changed(map(workload, THREE), desired))) == is_outage
 
 
 def test_an_emptied_folder_removes_no_replica_that_the_plan_has() -> None:
     live = [workload(name) for name in THREE]
-    assert messages(of(*THREE), seen(live, [])) == [
+    assert messages(of(*THREE), changed(live, [])) == [
         "ModelDeployment team/chat: 3 of 3 serving replicas would stop serving: it would be removed from cluster "
         "east before another replica serves instead (chat0, chat1, chat2)"
     ]
-    assert messages(of(*THREE), seen(live, [], prune=False)) == []
+    assert messages(of(*THREE), changed(live, [], prune=False)) == []
 
 
 def test_replicas_do_not_leave_before_their_replacements_serve() -> None:
     west = [workload(name) for name in OTHERS]
-    leaving = seen(map(workload, THREE), [])
+    leaving = changed(map(workload, THREE), [])
     planned = of(*OTHERS, cluster="west")
-    assert messages(planned, leaving, seen([], west, "west"))
-    assert not messages(planned, leaving, seen(west, west, "west"))
+    assert messages(planned, leaving, changed([], west, "west"))
+    assert not messages(planned, leaving, changed(west, west, "west"))
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("live", "desired"),
     [
         (workload("chat0", ready=0), workload("chat0", NEW, ready=None)),
         (workload("chat0", replicas=2), workload("chat0", NEW, ready=None, replicas=2)),
@@ -152,17 +153,17 @@ def test_replicas_do_not_leave_before_their_replacements_serve() -> None:
     ],
     ids=["does not serve", "several copies", "surge", "pods stay"],
 )
-def test_what_goes_on_serving_does_not_stop(before: Object, after: Object) -> None:
-    found = seen([before], [after])
-    assert not found.restarted
-    assert not found.removed
+def test_an_edit_stops_no_serving_pods(live: Object, desired: Object) -> None:
+    east = changed([live], [desired])
+    assert not east.restarted
+    assert not east.removed
 
 
 def test_of_two_deployments_behind_a_service_not_both_restart() -> None:
-    both = ("chat0", "other0")
-    found = seen(map(workload, both), (workload(name, NEW, ready=None) for name in both))
-    planned = of(*both, services={("team", "shared"): frozenset(both)})
-    assert [message.partition(":")[0] for message in messages(planned, found)] == ["ModelService team/shared"]
+    replicas = ("chat0", "other0")
+    east = changed(map(workload, replicas), (workload(name, NEW, ready=None) for name in replicas))
+    planned = of(*replicas, services={("team", "shared"): frozenset(replicas)})
+    assert [message.partition(":")[0] for message in messages(planned, east)] == ["ModelService team/shared"]
 
 
 def http_route(*backends: str) -> Object:
@@ -189,7 +190,7 @@ def http_route(*backends: str) -> Object:
 )
 def test_a_route_keeps_an_endpoint_that_serves(backends: list[str], planned: Planned, is_outage: bool) -> None:
     services: Mapping[tuple[str, str], frozenset[str]] = {("team", "one"): frozenset()}
-    east = seen([workload("chat0")], [workload("chat0", ready=None)])
-    control = seen([http_route(*map(backend_name, backends))], [http_route("one-unavailable")], "")
-    found = messages(Planned(planned.replicas, services=services), east, control)
-    assert [message.partition(":")[0] for message in found] == ["ModelService team/one"] * is_outage
+    east = changed([workload("chat0")], [workload("chat0", ready=None)])
+    control = changed([http_route(*map(backend_name, backends))], [http_route("one-unavailable")], "")
+    lines = messages(Planned(planned.replicas, services=services), east, control)
+    assert [message.partition(":")[0] for message in lines] == ["ModelService team/one"] * is_outage

@@ -42,7 +42,10 @@ def test_endpoints_without_a_way_to_them_are_steps_that_are_left() -> None:
     for reason in reasons:
         assert wrong.count(reason) == 1
         assert reason in plan_table(built).replace("\n      ", " "), "the words of the table"
-    assert "What to do: A run that reads the cluster learns it. Where none does, copy hostname, caCertificate" in wrong
+    hint = (
+        "The next run that observes the cluster adds it. If no run observes the cluster, copy hostname, caCertificate"
+    )
+    assert f"What to do: {hint}" in wrong
     assert "Endpoints that are not usable" not in wrong
     assert not re.search(r"\d problem", drawn(built).replace("<strong>", "").replace("</strong>", ""))
 
@@ -51,13 +54,13 @@ WAYS = {
     "files": (
         ObservedCluster(declared=True),
         "Remaining setup steps",
-        "Apply the folder of the cluster, and copy hostname, caCertificate",
+        "Apply the cluster's build directory, and copy hostname, caCertificate",
     ),
     "answers": (None, "Endpoints that are not usable", "Wait until Gateway cluster-gateway works there."),
     "silent": (
         ObservedCluster(unreachable="timed out"),
         "Endpoints that are not usable",
-        "A run that reads the cluster learns it.",
+        "The next run that observes the cluster adds it.",
     ),
 }
 

@@ -43,9 +43,9 @@ def test_only_answers_of_envoy_itself_are_written(name: str) -> None:
     assert patch["type"] == "type.googleapis.com/envoy.config.listener.v3.Listener"
     operation = patch["operation"]
     assert (operation["op"], operation["path"]) == ("add", "/local_reply_config")
-    # Without formats for all: what none of them fits stays as it is.
-    first = [MISSING_ENDPOINT] if name == "cluster-gateway-https" else []
-    assert operation["value"] == {"mappers": [each.mapper for each in (*first, *REFUSALS)]}
+    # There is no default format, so other responses are unchanged.
+    missing = [MISSING_ENDPOINT] if name == "cluster-gateway-https" else []
+    assert operation["value"] == {"mappers": [refusal.mapper for refusal in (*missing, *REFUSALS)]}
 
 
 def test_a_gateway_ejects_no_detour_that_the_cluster_gateway_does_not_have_yet() -> None:
