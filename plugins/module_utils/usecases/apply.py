@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
     Key,
     Notes,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.stops import Planned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges, counted
@@ -148,16 +149,23 @@ class Outcomes:
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
-    """Return the objects that changed on a cluster, by their first change. An object that was removed and created again
-    counts as changed. Statuses do not count."""
+    """Return the objects that changed on a cluster, by their first change. Statuses do not count.
+
+    An object that was removed and created again counts as changed if its fields changed. If they did not, the run
+    restored the object, and it does not count."""
     first: dict[Key, str] = {}
+    removed: dict[Key, Any] = {}
     for outcome in applied:
         for result in outcome.results:
             if result.action in _COUNTED and not result.subresource:
                 kind = _COUNTED[result.action]
                 earlier = first.setdefault(result.key, kind)
-                if (earlier, kind) == ("removed", "created"):
+                if kind == "removed":
+                    removed[result.key] = owned(result.before, names.FIELD_MANAGER)
+                elif (earlier, kind) == ("removed", "created"):
                     first[result.key] = "changed"
+                    if owned(result.after, names.FIELD_MANAGER) == removed.get(result.key):
+                        del first[result.key]
     return counted(cluster, Counter(first.values()))
 
 

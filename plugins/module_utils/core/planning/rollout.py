@@ -460,9 +460,10 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
         restarted = rollout.restarted
         is_observed = not all(context.declared(view.cluster) for view in rollout.views)
         if restarted and len(restarted) >= serving and is_observed:
+            cause = "no cluster has free devices for a surge replica" if rollout.bounds.surge else "maxSurge is 0"
             yield (
-                f"{deployment}: the edit restarts {_only(len(restarted))} in place because no cluster has free devices "
-                f"for a surge replica. The model does not serve during the restart{_last_start(context, rollout)}"
+                f"{deployment}: the edit restarts {_only(len(restarted))} in place because {cause}. "
+                f"The model does not serve during the restart{_last_start(context, rollout)}"
             )
         unfit = [view for view in rollout.placing.staying if not view.fits]
         if unfit and not rollout.placed:
