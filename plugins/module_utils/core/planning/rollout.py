@@ -295,18 +295,22 @@ def scheduler_inputs(
     rollouts: Mapping[Key, Rollout], deployments: Sequence[Deployment], existing: Sequence[Replica]
 ) -> tuple[list[Deployment], list[Replica]]:
     """Return the inputs of the scheduler for a step of these rollouts."""
-    roles: dict[Key, str] = {}
+    removed, unfit, old = set[Key](), set[Key](), set[Key]()
     for (namespace, __), rollout in rollouts.items():
-        roles |= {(namespace, name): "removed" for name in rollout.placing.removed}
-        roles |= {(namespace, view.name): "stays" for view in rollout.placing.staying if not view.fits}
+        staying = rollout.placing.staying
+        removed |= {(namespace, name) for name in rollout.placing.removed}
+        unfit |= {(namespace, view.name) for view in staying if not view.fits}
+        old |= {(namespace, view.name) for view in staying if not view.is_current}
     desired = [
         replace(deployment, replicas=_target(rollouts[deployment.key])) if deployment.key in rollouts else deployment
         for deployment in deployments
     ]
     replicas = []
     for replica in existing:
-        role = roles.get((replica.namespace, replica.name), "") if replica.deployment else ""
-        replicas.append(replace(replica, stays=role == "stays", leaves=role == "removed") if role else replica)
+        key = (replica.namespace, replica.name)
+        if replica.deployment and key in removed | old:
+            replica = replace(replica, stays=key in unfit, leaves=key in removed, old=key in old)
+        replicas.append(replica)
     return desired, replicas
 
 

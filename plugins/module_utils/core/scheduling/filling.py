@@ -237,9 +237,8 @@ class Filler:
         if not deployment.is_distributed:
             return None
         if deployment.key not in self._distributions:
-            kept = Counter(entry.placement.cluster for entry in state.kept)
             eligible = self._eligible_for(deployment)
-            self._distributions[deployment.key] = Distribution(deployment, self._fleet, eligible, kept)
+            self._distributions[deployment.key] = Distribution(deployment, self._fleet, eligible, state.kept_counts)
         return self._distributions[deployment.key]
 
     def _eligible_for(self, deployment: Deployment) -> dict[str, None]:

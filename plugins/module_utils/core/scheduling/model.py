@@ -344,6 +344,8 @@ class Replica:
         a replica of that deployment serves.
     stays: a replica that no longer fits keeps its devices until its replacement serves.
     leaves: the replica is removed now. Its devices are free, and no new replica uses its name.
+    old: the replica has an old revision. It keeps its devices until the rollout replaces it, and does not count in the
+        distribution of its deployment over clusters.
     serves: False if the replica certainly does not serve. Such a replica is removed first."""
 
     name: str
@@ -355,6 +357,7 @@ class Replica:
     preempted_by: str = ""
     stays: bool = False
     leaves: bool = False
+    old: bool = False
     serves: bool = True
 
 

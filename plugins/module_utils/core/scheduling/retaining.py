@@ -69,10 +69,15 @@ class State:
 
     @property
     def counts(self) -> Counter[str]:
-        """Replicas by cluster."""
-        found = Counter(kept.placement.cluster for kept in self.kept)
+        """Replicas by cluster, without old replicas."""
+        found = self.kept_counts
         found.update({name: len(fits) for name, fits in self.new.items()})
         return found
+
+    @property
+    def kept_counts(self) -> Counter[str]:
+        """Existing replicas by cluster, without old replicas."""
+        return Counter(entry.placement.cluster for entry in self.kept if not entry.replica.old)
 
     def placements(self, fleet: Mapping[str, Cluster]) -> list[Placement]:
         """Return what is kept and what is new, in order. New replicas have the first indices that are free there."""

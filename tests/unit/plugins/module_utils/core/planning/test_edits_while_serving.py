@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -73,6 +74,21 @@ def test_a_forecast_has_all_steps_of_a_setting_that_changes_pods(pace: dict[str,
     changed = {change.replica for step in rollout.steps for change in step if change.action != "create"}
     assert changed == before
     assert not fleet.plan().rollouts
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+@pytest.mark.parametrize("bounds", [{}, {"maxSurge": "100%"}, {"maxUnavailable": 1, "maxSurge": 1}])
+def test_a_rollout_distributes_replicas_as_before(replicas: int, bounds: dict[str, int | str]) -> None:
+    desired = chat(replicas)
+    desired.models["chat"].bounds = bounds
+    fleet = started(desired)
+    for tag in ("v1", "v2", "v3"):
+        desired.models["chat"].tag = tag
+        # A run can end while replicas start.
+        while images(fleet) != {tag} or fleet.plan().rollouts:
+            apply(fleet, desired)
+        clusters = Counter(replica.spec.cluster_name for replica in fleet.plan().composed)
+        assert clusters == dict.fromkeys(("east", "west"), replicas // 2), fleet.log
 
 
 @pytest.mark.parametrize("number", range(3))
