@@ -354,6 +354,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import r
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
     outages,
+    refusals,
     stopped_rollouts,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.fleet_inputs import Refusable
@@ -497,7 +498,9 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
         each.control is not None and not isinstance(each.control, Failure) and each.control.changed
         for each in done.applied
     )
-    objects = reconcile.object_changes(settings, done)
+    is_refused = bool(done.refused or refusals(done.builds[-1], settings.building.refuses))
+    # The run of a refused plan changes nothing.
+    objects = [] if is_refused and module.check_mode else reconcile.object_changes(settings, done)
     found = _outcome(module, done, objects, failed)
     decision = done.decision
     control_changed = control_changed or bool(decision and decision.is_new)
@@ -508,7 +511,7 @@ def _result(module: AnsibleModule, settings: reconcile.Settings, done: reconcile
             {each.cluster for each in objects if each.cluster} | {each.cluster for each in done.sizes.resized}
         ),
         **{name: built[name] for name in ("table", "services", "costs", "summary")},
-        **_shown(module, done, built, found.summary),
+        **_shown(module, done, built, found.summary, is_refused=is_refused),
         "outcome": api.wire(found),
         "refused": list(dict.fromkeys([*done.refused, *refused(found, module.params["strict"])])),
         "clusters": clusters,
@@ -561,7 +564,9 @@ def _outcome(
     )
 
 
-def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any], summary: str) -> dict[str, Any]:
+def _shown(
+    module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any], summary: str, *, is_refused: bool
+) -> dict[str, Any]:
     last, width = done.builds[-1], module.params["table_width"]
     document: Mapping[str, Any]
     if last.answer:
@@ -573,6 +578,7 @@ def _shown(module: AnsibleModule, done: reconcile.Run, built: Mapping[str, Any],
         planned = plan_output.document(last.plan)
         document = api.wire(planned)
         table = [
+            *(["The plan is refused, and nothing changes:", ""] if is_refused else []),
             *built["table"],
             *(line for part in ("services", "costs") if built[part] for line in ("", *built[part])),
         ]

@@ -18,15 +18,40 @@ OTHER = fleets.deployment("other", 1, spec=IN_PLACE)
 MODELS = (fleets.deployment("small", 2, copies=1), OTHER, fleets.service("chat", "small"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def first(live: LiveFleet) -> Run:
-    live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
-    live.write("models.yaml", "".join(MODELS))
-    return live.run("site").ok()
-
-
 def changed(run: Run) -> dict[str, bool]:
     return {host: counts["changed"] > 0 for host, counts in run.recap.items()}
+
+
+def totals(run: Run) -> dict[str, int]:
+    """Return the numbers of objects that a run, or check mode, creates, changes and removes in total."""
+    (line,) = re.findall(r"\d+ clusters?: [^;\n]*; ([^;\n]*object[^;\n]*);", run.output)
+    changes = re.findall(r"(\d+)(?: objects?)?(?: would be)? (created|changed|removed)", line)
+    return {verb: int(number) for number, verb in changes}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first(live: LiveFleet) -> tuple[Run, Run]:
+    """Return the first run, in check mode and without."""
+    live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+    live.write("models.yaml", "".join(MODELS))
+    return live.run("site", "--check").ok(), live.run("site").ok()
+
+
+def test_the_first_run_creates_the_announced_objects(first: tuple[Run, Run]) -> None:
+    checked, done = map(totals, first)
+    assert checked == done
+    assert done.keys() == {"created"}
+
+
+def test_a_rollout_changes_the_announced_objects(live: LiveFleet) -> None:
+    live.edit("models.yaml", MODELS[0], fleets.deployment("small", 2, copies=1, tag="v0.22.0"))
+    checked = live.run("reconcile", "--check").ok()
+    done = live.run("reconcile").ok()
+    assert "team/small: 0 of 2 updated; 3 steps: 2 create, 2 remove; services: chat" in checked.output
+    assert totals(checked) == totals(done)
+    assert changed(checked) == changed(done) == {"control": True, "east": True, "west": True}
+    live.edit("models.yaml", fleets.deployment("small", 2, copies=1, tag="v0.22.0"), MODELS[0])
+    live.run("reconcile").ok()
 
 
 def shown(run: Run, task: str) -> str:
@@ -34,8 +59,8 @@ def shown(run: Run, task: str) -> str:
     return " ".join(run.output.partition(f"TASK [{task}]")[2].partition("\nTASK [")[0].split())
 
 
-def test_changes_count_on_the_host_of_their_cluster(live: LiveFleet, first: Run) -> None:
-    assert changed(first) == {"control": True, "east": True, "west": True}
+def test_changes_count_on_the_host_of_their_cluster(live: LiveFleet, first: tuple[Run, Run]) -> None:
+    assert changed(first[1]) == {"control": True, "east": True, "west": True}
     (only,) = placed(live, "other")
     live.edit("models.yaml", OTHER, fleets.deployment("other", 1, tag="v0.24.0", spec=IN_PLACE))
     checked = live.run("site", "--check").ok()

@@ -14,6 +14,7 @@ from typing import Literal
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.clusters import CloudConnection
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import Packed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import SYSTEM_KEY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import ObjectChanges
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import (
     object_changes as changes_in_build,
@@ -182,10 +183,19 @@ class _Work:
             # There is something to wait for where something is applied, or nodes start.
             starts = any(each.after > each.before for each in resizes)
             with self._locked(applying) as locked:
+                self._note_namespace(compared)
                 if self._decides:
                     self._decide(locked)
                 else:
                     self._rounds(locked, self._settings.wait if differs or starts else 0.0)
+
+    def _note_namespace(self, compared: apply.Outcomes) -> None:
+        """Note that the run created the namespace of the lock. Later comparisons show the namespace as unchanged."""
+        if isinstance(compared.control, Applied):
+            results = compared.control.results
+            created = tuple(found for found in results if found.key == SYSTEM_KEY and found.action == "created")
+            if created:
+                self._done.applied.append(apply.Outcomes({}, replace(compared.control, results=created)))
 
     def _compare(self, applying: apply.Settings) -> None:
         """Compare a plan with the clusters, because a build does not show objects that other managers changed."""

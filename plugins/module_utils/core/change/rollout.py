@@ -112,7 +112,7 @@ class Updating:
     waiting: Mapping[str, str] = field(default_factory=dict)
 
 
-_UNSCHEDULABLE = "it no longer matches its deployment, and its replacement is unschedulable"
+_OUTDATED = "it no longer matches its deployment, and"
 
 
 def failed_replica(views: Sequence[ReplicaView]) -> ReplicaView | None:
@@ -197,7 +197,11 @@ def plan_updates(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) ->
     is_surging = placed > 0 or is_surging
     for view in staying:
         if not view.fits:
-            waiting[view.name] = _reason(broken, is_surging, bounds) if broken or is_surging else _UNSCHEDULABLE
+            cause = (
+                "its replacement is unschedulable" if bounds.surge else "maxSurge is 0, so that no replacement starts"
+            )
+            outdated = f"{_OUTDATED} {cause}"
+            waiting[view.name] = _reason(broken, is_surging, bounds) if broken or is_surging else outdated
     return Updating(frozenset(updated), waiting)
 
 

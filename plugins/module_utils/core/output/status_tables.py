@@ -101,7 +101,7 @@ def _deployment_rows(status: FleetStatus, now: str) -> list[Row]:
         if rollout := deployment.rollout:
             state = "Stopped" if rollout.stopped else "Outdated" if rollout.outdated else "RollingOut"
             cells = (label, f"{rollout.updated}/{deployment.desired}", "-", "-", "-", "-", state)
-            counts = f"{rollout.updated} replicas have the current revision, {rollout.old} an old one"
+            counts = f"current revision: {count(rollout.updated, 'replica')}, old revision: {rollout.old}"
             rows.append((cells, [": ".join(filter(None, (counts, rollout.stopped or rollout.outdated)))]))
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")

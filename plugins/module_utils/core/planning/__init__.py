@@ -270,9 +270,9 @@ MAX_STEPS = 60
 
 def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
     """Return the plans that follow a plan, if all changed replicas start successfully. The last plan is the desired
-    state of the fleet. Raises PlanError."""
+    state of the fleet, unless a failed replica stops a rollout. Raises PlanError."""
     steps: list[Plan] = []
-    current = decided
+    current = replace(decided, context=replace(decided.context, failed=_failed(decided)))
     while len(steps) < MAX_STEPS and (current.rollouts or current.leaving or _lacks_endpoints(current)):
         fleet = replace(
             current.context.fleet,
@@ -286,6 +286,14 @@ def forecast(decided: Plan, options: Options | None = None) -> list[Plan]:
         steps.append(successor)
         current = successor
     return steps
+
+
+def _failed(decided: Plan) -> frozenset[Key]:
+    """Return the failed replicas that a plan does not change."""
+    views = [((step.key[0], view.name), view) for step in decided.rollouts for view in step.views]
+    old = {key for key, view in views if not view.is_current}
+    failed = {key for key, state in decided.states.items() if state.failed}
+    return frozenset((failed & decided.context.fleet.replicas.keys()) - old)
 
 
 def _is_same(successor: Plan, current: Plan) -> bool:

@@ -42,8 +42,8 @@ class Context:
     of clusters that may roll out an edit of one deployment at a time; it needs observations. `catalogue`: the prices
     that the user has beside those of InferenceClasses. `assumed`: the prices of a question. `routed`: the ModelRoutes
     of the last run. `staged`: rollouts on unobserved clusters perform one step (`step`) or no step (`hold`) instead of
-    all steps at once. `forecast` assumes that all replicas serve. `frozen`: in a forecast, the replicas whose pods have
-    an old revision although their ModelReplica is unchanged.
+    all steps at once. `forecast` assumes that all replicas serve except `failed` ones. `frozen`: in a forecast, the
+    replicas whose pods have an old revision although their ModelReplica is unchanged.
     """
 
     fleet: Fleet
@@ -57,6 +57,7 @@ class Context:
     routed: Sequence[api.ModelRoute] = ()
     staged: RolloutStage = ""
     frozen: frozenset[Key] = frozenset()
+    failed: frozenset[Key] = frozenset()
 
     @cached_property
     def prices(self) -> PriceBook:

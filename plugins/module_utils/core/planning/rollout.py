@@ -117,7 +117,10 @@ class Replicas:
 
     def state(self, replica: api.ModelReplica) -> ReplicaState:
         """Return the observed or the last known state of a ModelReplica."""
-        if self._context.staged == "forecast" or self._context.declared(replica.spec.cluster_name):
+        is_assumed = (
+            self._context.staged == "forecast" and (replica.namespace, replica.name) not in self._context.failed
+        )
+        if is_assumed or self._context.declared(replica.spec.cluster_name):
             return DECLARED
         return self._states[self._composed(replica)]
 
@@ -305,12 +308,13 @@ def scheduler_inputs(
         replace(deployment, replicas=_target(rollouts[deployment.key])) if deployment.key in rollouts else deployment
         for deployment in deployments
     ]
+    affected = removed | old
     replicas = []
     for replica in existing:
         key = (replica.namespace, replica.name)
-        if replica.deployment and key in removed | old:
-            replica = replace(replica, stays=key in unfit, leaves=key in removed, old=key in old)
-        replicas.append(replica)
+        is_affected = bool(replica.deployment) and key in affected
+        roles = {"stays": key in unfit, "leaves": key in removed, "old": key in old}
+        replicas.append(replace(replica, **roles) if is_affected else replica)
     return desired, replicas
 
 
@@ -472,7 +476,8 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
         unfit = [view for view in rollout.placing.staying if not view.fits]
         if unfit and not rollout.placed:
             is_starting = any(view.is_current and view.is_broken for view in rollout.views)
-            reason = "until their replacements serve" if is_starting else "because their replacements are unschedulable"
+            cause = "their replacements are unschedulable" if rollout.bounds.surge else "maxSurge is 0"
+            reason = "until their replacements serve" if is_starting else f"because {cause}"
             yield (
                 f"{deployment}: {len(unfit)} of {rollout.bounds.desired} replicas no longer match the deployment and "
                 f"keep serving {reason}"

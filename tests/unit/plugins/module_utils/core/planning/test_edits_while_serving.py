@@ -91,6 +91,40 @@ def test_a_rollout_distributes_replicas_as_before(replicas: int, bounds: dict[st
         assert clusters == dict.fromkeys(("east", "west"), replicas // 2), fleet.log
 
 
+def test_a_forecast_does_not_continue_a_stopped_rollout() -> None:
+    desired = chat()
+    fleet = started(desired)
+    desired.models["chat"].tag = chaos_edits.BAD_TAG
+    apply(fleet, desired)
+    decided = fleet.plan()
+    steps = forecast(decided)
+    (rollout,) = rollout_steps(decided, steps)
+    assert rollout.stopped
+    assert not rollout.steps
+    assert {tuple(map(str, plan.traffic.endpoints)) for plan in (decided, *steps)} == {
+        tuple(map(str, decided.traffic.endpoints))
+    }
+    desired.models["chat"].tag = "v1"
+    fleet.resources = resources(desired.clusters_text() + desired.models_text())
+    decided = fleet.plan()
+    (rollout,) = rollout_steps(decided, forecast(decided))
+    assert rollout.steps, "the next edit replaces the failed replica"
+    assert len(forecast(decided)[-1].composed) == 3
+
+
+def test_an_outdated_replica_without_surge_waits() -> None:
+    desired = chat(1, bounds={"maxSurge": 0})
+    fleet = started(desired)
+    (replica,) = fleet.plan().composed
+    desired.pools[replica.spec.cluster_name] = [("renamed", 3), ("large", 2)]
+    minimum = apply(fleet, desired)
+    assert minimum["chat"] == 1, fleet.log
+    (rollout,) = fleet.plan().rollouts
+    assert set(rollout.updating.waiting.values()) == {
+        "it no longer matches its deployment, and maxSurge is 0, so that no replacement starts"
+    }
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_fewer_replicas_remove_those_that_do_not_serve(number: int) -> None:
     desired = chat()
