@@ -308,14 +308,12 @@ def scheduler_inputs(
         replace(deployment, replicas=_target(rollouts[deployment.key])) if deployment.key in rollouts else deployment
         for deployment in deployments
     ]
-    affected = removed | old
-    replicas = []
-    for replica in existing:
-        key = (replica.namespace, replica.name)
-        is_affected = bool(replica.deployment) and key in affected
-        roles = {"stays": key in unfit, "leaves": key in removed, "old": key in old}
-        replicas.append(replace(replica, **roles) if is_affected else replica)
-    return desired, replicas
+    return desired, [
+        replace(replica, stays=key in unfit, leaves=key in removed, old=key in old)
+        if replica.deployment and (key := (replica.namespace, replica.name)) in removed | old
+        else replica
+        for replica in existing
+    ]
 
 
 def _target(rollout: Rollout) -> int:
