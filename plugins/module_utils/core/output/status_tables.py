@@ -100,8 +100,10 @@ def _deployment_rows(status: FleetStatus, now: str) -> list[Row]:
             rows.append((cells, [line for line in (replica.message, replica.command) if line]))
         if rollout := deployment.rollout:
             state = "Stopped" if rollout.stopped else "Outdated" if rollout.outdated else "RollingOut"
-            cells = (label, f"{rollout.updated}/{deployment.desired}", "-", "-", "-", "-", state)
-            counts = f"current revision: {count(rollout.updated, 'replica')}, old revision: {rollout.old}"
+            cells = (label, "-", "-", "-", "-", "-", state)
+            counts = (
+                f"{count(rollout.updated, 'replica')} with the current revision, {rollout.old} with an old revision"
+            )
             rows.append((cells, [": ".join(filter(None, (counts, rollout.stopped or rollout.outdated)))]))
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
