@@ -102,7 +102,7 @@ overcommitted:
   sample:
     - clusters: [us-west]
       pool: gpu-l4
-      reason: "its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
+      reason: "its replicas do not fit on its 2 nodes: 4 gpu claimed, 2 available"
 warnings_found:
   description: All warnings of manifests and of the plan, one line each. Ansible's own show 20 of each.
   returned: success

@@ -213,7 +213,7 @@ class DeviceLedger:
                 count * sum(max(pod, key=sum)[position] for pod in pods) for (__, pods), count in self._counts.items()
             )
             if charged:
-                parts.append(f"{charged} {device.name} charged, {device.count * self.pool.nodes} there")
+                parts.append(f"{charged} {device.name} claimed, {device.count * self.pool.nodes} available")
         return f"its replicas do not fit on its {_count(self.pool.nodes, 'node')}: {', '.join(parts)}"
 
     def shortage(self, demand: Demand) -> str:

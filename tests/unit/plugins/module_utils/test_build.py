@@ -328,7 +328,7 @@ def test_a_pool_that_shrinks_is_named_and_nothing_is_removed(fleet: Fleet) -> No
     outcome = fleet.run()
     assert states(outcome) == ["kept"] * 3
     assert [str(refusal) for refusal in outcome.plan.schedule.overcommitted] == [
-        "pool gpu on one: its replicas do not fit on its 2 nodes: 3 gpu charged, 2 there"
+        "pool gpu on one: its replicas do not fit on its 2 nodes: 3 gpu claimed, 2 available"
     ]
 
 

@@ -388,7 +388,7 @@ def test_a_pool_that_is_too_small_for_what_runs_is_named_with_numbers() -> None:
     grown = [deployment("m", 1, standalone(copies=4))]
     decided = schedule(grown, fleet, replicas_of(first))
     assert [str(refusal) for refusal in decided.overcommitted] == [
-        "pool gpu on a: its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
+        "pool gpu on a: its replicas do not fit on its 2 nodes: 4 gpu claimed, 2 available"
     ]
     by_nodes = schedule(grown, fleet, replicas_of(first), NODES)
     assert [str(refusal) for refusal in by_nodes.overcommitted] == [
