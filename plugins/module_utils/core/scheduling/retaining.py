@@ -70,9 +70,7 @@ class State:
     @property
     def counts(self) -> Counter[str]:
         """Replicas by cluster, without old replicas."""
-        found = self.kept_counts
-        found.update({name: len(fits) for name, fits in self.new.items()})
-        return found
+        return self.kept_counts + Counter({name: len(fits) for name, fits in self.new.items()})
 
     @property
     def kept_counts(self) -> Counter[str]:
