@@ -100,7 +100,7 @@ class ObservedCluster:
     declared: no run observes the cluster, because its objects are files. Its manifest declares its state.
     version: Kubernetes version.
     openshift: whether the cluster is an OpenShift cluster.
-    budgets: use of the budgets of its gateway.
+    budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
     cordoned: names of the cordoned Ready nodes of each pool.
     """

@@ -120,8 +120,9 @@ def _avoided(replica: api.ModelReplica) -> Pools:
 def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -> list[tuple[Replica, str]]:
     """Return the unchanged replicas with an unschedulable pod, each with the name of the pod.
 
-    The pod was also unschedulable in an earlier reconcile pass or run, all nodes of its pools are Ready and assign
-    devices to pods, and no pod on the cluster is terminating. Otherwise, the pod might be scheduled soon.
+    Include a replica only if its pod was also unschedulable in an earlier reconcile pass or run, all nodes in its pools
+    are Ready and assign devices to pods, and no pod on the cluster is terminating. Otherwise, the pod might be
+    scheduled soon.
     """
     nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
     changing = {entry.replica.cluster for entry in decided.dropped}
