@@ -12,20 +12,22 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+_MAP = (dict, Mapping)
+"""Types of a map. `dict` is first because a check against an abstract class alone takes ten times as long."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def fields(value: Any, *path: str) -> Mapping[str, Any]:
     """The map at a path below a value; empty when there is none."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
+        value = value.get(key) if isinstance(value, _MAP) else None
+    return value if isinstance(value, _MAP) else {}
 
 
 def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
     """The maps in the list at a path below a value."""
     found = fields(value, *path[:-1]).get(path[-1]) if path else value
-    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, (list, tuple)) else []
+    return [entry for entry in found if isinstance(entry, _MAP)] if isinstance(found, (list, tuple)) else []
 
 
 def text(value: Any, *path: str) -> str:
@@ -42,15 +44,15 @@ def number(value: Any, *path: str, default: int = 0) -> int:
 
 def canonical(value: Any) -> Any:
     """Return a value with sorted map keys, so that composed objects equal objects of an API server as text."""
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAP):
         return {key: canonical(value[key]) for key in sorted(value)}
     return [canonical(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def has_all_of(value: Any, subset: Any) -> bool:
     """Return whether a value contains all parts of another value. Its maps can have more keys, such as defaults."""
-    if isinstance(subset, Mapping):
-        return isinstance(value, Mapping) and all(
+    if isinstance(subset, _MAP):
+        return isinstance(value, _MAP) and all(
             key in value and has_all_of(value[key], item) for key, item in subset.items()
         )
     if isinstance(subset, (list, tuple)):
@@ -115,6 +117,11 @@ def identity(value: Object) -> tuple[str, str, str, str]:
 def label(value: Object | None, name: str) -> str:
     """Return the value of a label of an object; empty when it has none."""
     return text(value, "metadata", "labels", name)
+
+
+def is_being_deleted(live: Object | None) -> bool:
+    """Return whether an object has a deletionTimestamp."""
+    return "deletionTimestamp" in fields(live, "metadata")
 
 
 def condition(value: Object | None, kind: str) -> str:

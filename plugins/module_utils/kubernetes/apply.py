@@ -17,7 +17,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.decision import DecisionError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
     deletion,
-    is_being_deleted,
     is_stuck,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
@@ -34,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.compare import USED_MESSAGE, Comparison
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.conditions import FOLLOW_SECONDS, Conditions

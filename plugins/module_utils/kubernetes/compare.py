@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import writers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.difference import (
@@ -37,7 +36,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
     foreign_message,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    Objects,
+    fields,
+    is_being_deleted,
+    text,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import (

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.conditions import (
@@ -22,7 +21,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.steps import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.progress import Progress, unseen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    is_being_deleted,
+    text,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import ResourceType
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (

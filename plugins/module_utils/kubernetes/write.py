@@ -13,15 +13,16 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import (
+    USUAL_SECONDS,
     deletion,
-    is_being_deleted,
+    is_stuck,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers, owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules import is_recreated
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
@@ -43,8 +44,6 @@ CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "dele
 GONE: frozenset[Action] = frozenset({"deleted", "unchanged"})
 """Actions of successful deletions."""
 
-GONE_SECONDS = 60.0
-"""Seconds to wait for an object to be gone that has to be recreated."""
 SERVED_SECONDS = 30.0
 """Seconds that a kind may take to be served after its definition was applied."""
 
@@ -278,15 +277,15 @@ class Sender:
         return result(desired, "created", after=self.client.apply(dict(desired)))
 
     def _wait_deleted(self, desired: Object, uid: str) -> Object | None:
-        """Wait until an object is deleted. Return None, or the object if it still exists at the deadline, which is the
-        same for all objects of a run."""
+        """Wait until an object is deleted. Return None, or the object if it is stuck or still exists at the deadline,
+        which is the same for all objects of a cluster."""
         key = Key.of(desired)
-        self._gone_by = self._gone_by or time.monotonic() + GONE_SECONDS
+        self._gone_by = self._gone_by or time.monotonic() + USUAL_SECONDS
         while True:
             current = self.client.get(text(desired, "apiVersion"), key.kind, key.name, key.namespace)
             if current is None or text(current, "metadata", "uid") != uid:
                 return None
-            if time.monotonic() >= self._gone_by:
+            if time.monotonic() >= self._gone_by or is_stuck(current, datetime.now(UTC)):
                 return current
             time.sleep(_POLL_SECONDS)
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    is_being_deleted,
+    text,
+)
 
 USUAL_SECONDS = 60.0
 """Maximum duration of a normal deletion in seconds."""
@@ -16,11 +22,6 @@ _TERMINATING = "Terminating"
 # Suffixes of namespace conditions that list remaining objects, such as NamespaceContentRemaining,
 # NamespaceFinalizersRemaining and NamespaceDeletionContentFailure.
 _NAMESPACE_ENDINGS = ("Remaining", "Failure")
-
-
-def is_being_deleted(live: Object | None) -> bool:
-    """Return whether an object has a deletionTimestamp."""
-    return "deletionTimestamp" in fields(live, "metadata")
 
 
 def is_stuck(live: Object | None, now: datetime) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     RECORD_LABEL,
     Entry,
@@ -33,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rules
     RULES,
     SYSTEM_KEY,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_being_deleted, text
 
 _ISSUED_FOR = "cert-manager.io/certificate-name"
 _SECRET = ("", "Secret")
@@ -98,7 +97,8 @@ def yielding(value: Object, live: Object | None) -> Object:
 
 def entry(desired: Object, live: Object) -> Entry:
     """Return the inventory entry for an applied object."""
-    return Entry(text(desired, "apiVersion"), _desired_digest(desired), _owned_digest(live))
+    owned_digest = "" if text(live, "kind") == "Secret" else digest(owned(live, names.FIELD_MANAGER))
+    return Entry(text(desired, "apiVersion"), _desired_digest(desired), owned_digest)
 
 
 def _desired_digest(value: Object) -> str:
@@ -108,21 +108,15 @@ def _desired_digest(value: Object) -> str:
     return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
 
 
-def _owned_digest(live: Object) -> str:
-    return "" if text(live, "kind") == "Secret" else digest(owned(live, names.FIELD_MANAGER))
-
-
 def is_as_desired(value: Object, live: Object, known: Entry | None) -> bool:
     """Return whether an object is up to date."""
     if known is None or known.desired != _desired_digest(value) or is_being_deleted(live):
         return False
-    if text(value, "kind") == "Secret":
-        labels = fields(value, "metadata", "labels")
-        live_labels = fields(live, "metadata", "labels")
-        has_labels = all(live_labels.get(name) == label for name, label in labels.items())
-        has_data = fields(live, "data") == fields(value, "data")
-        return has_labels and has_data and owned(live, names.FIELD_MANAGER) is not None
-    return known.owned == _owned_digest(live)
+    labels, live_labels = fields(value, "metadata", "labels"), fields(live, "metadata", "labels")
+    has_same_data = labels.items() <= live_labels.items() and fields(live, "data") == fields(value, "data")
+    is_secret = text(value, "kind") == "Secret"
+    own_fields = owned(live, names.FIELD_MANAGER)
+    return has_same_data and own_fields is not None if is_secret else known.owned == digest(own_fields)
 
 
 def is_certificate(key: Key) -> bool:

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.deletion import is_being_deleted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change import routes
@@ -27,7 +26,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import availability
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, label, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    fields,
+    is_being_deleted,
+    label,
+    number,
+    text,
+)
 
 Name = tuple[str, str]
 """Namespace and name of a fleet resource, as label values."""
