@@ -43,14 +43,19 @@ def test_the_first_run_creates_the_announced_objects(first: tuple[Run, Run]) -> 
     assert done.keys() == {"created"}
 
 
-def test_a_rollout_changes_the_announced_objects(live: LiveFleet) -> None:
-    live.edit("models.yaml", MODELS[0], fleets.deployment("small", 2, copies=1, tag="v0.22.0"))
+@pytest.mark.parametrize(
+    ("bounds", "steps"),
+    [({}, "3 steps: 2 create, 2 remove"), ({"maxSurge": 0}, "2 steps: 2 restart")],
+)
+def test_a_rollout_changes_the_announced_objects(live: LiveFleet, bounds: dict[str, int], steps: str) -> None:
+    edited = fleets.deployment("small", 2, copies=1, tag="v0.22.0", spec={"rollout": bounds} if bounds else {})
+    live.edit("models.yaml", MODELS[0], edited)
     checked = live.run("reconcile", "--check").ok()
     done = live.run("reconcile").ok()
-    assert "team/small: 0 of 2 updated; 3 steps: 2 create, 2 remove; services: chat" in checked.output
+    assert f"team/small: 0 of 2 updated; {steps}; services: chat" in checked.output
     assert totals(checked) == totals(done)
     assert changed(checked) == changed(done) == {"control": True, "east": True, "west": True}
-    live.edit("models.yaml", fleets.deployment("small", 2, copies=1, tag="v0.22.0"), MODELS[0])
+    live.edit("models.yaml", edited, MODELS[0])
     live.run("reconcile").ok()
 
 

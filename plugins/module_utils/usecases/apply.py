@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -54,17 +53,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply_guard import (
     planned_by_build,
     planned_on_control,
     refuse_outages,
-)
-
-_COUNTED: Mapping[str, str] = MappingProxyType(
-    {"created": "created", "updated": "changed", "recreated": "changed", "deleted": "removed"}
 )
 
 Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
@@ -149,24 +144,25 @@ class Outcomes:
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
-    """Return the objects that changed on a cluster, by their first change. Statuses do not count.
+    """Return the objects that differ on a cluster after a run. Statuses do not count.
 
-    An object that was removed and created again counts as changed if its fields changed. If they did not, the run
-    restored the object, and it does not count."""
-    first: dict[Key, str] = {}
-    removed: dict[Key, Any] = {}
+    An object that a step changed, and a later step changed back, does not count."""
+    first: dict[Key, Result] = {}
+    last: dict[Key, Result] = {}
     for outcome in applied:
         for result in outcome.results:
-            if result.action in _COUNTED and not result.subresource:
-                kind = _COUNTED[result.action]
-                earlier = first.setdefault(result.key, kind)
-                if kind == "removed":
-                    removed[result.key] = owned(result.before, names.FIELD_MANAGER)
-                elif (earlier, kind) == ("removed", "created"):
-                    first[result.key] = "changed"
-                    if owned(result.after, names.FIELD_MANAGER) == removed.get(result.key):
-                        del first[result.key]
-    return counted(cluster, Counter(first.values()))
+            if result.action in CHANGES and not result.subresource:
+                first.setdefault(result.key, result)
+                last[result.key] = result
+    kinds = (_net_change(result.before, last[key].after) for key, result in first.items())
+    return counted(cluster, Counter(filter(None, kinds)))
+
+
+def _net_change(before: Object | None, after: Object | None) -> str:
+    """Return how an object changed, given the object before the first change and after the last change."""
+    if before is None or after is None:
+        return "created" if after is not None else "removed" if before is not None else ""
+    return "changed" if owned(before, names.FIELD_MANAGER) != owned(after, names.FIELD_MANAGER) else ""
 
 
 def is_failed(outcome: Outcome) -> bool:
