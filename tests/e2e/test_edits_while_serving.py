@@ -126,13 +126,14 @@ def test_replicas_that_nothing_fits_any_more_keep_serving(live: LiveFleet) -> No
 
 def test_a_renamed_pool_keeps_what_serves(live: LiveFleet) -> None:
     text = (live.manifests / "clusters.yaml").read_text()
-    renamed = text.replace('"name": "gpu"', '"name": "other"').replace("name: gpu\n", "name: gpu\n")
+    renamed = text.replace('"name": "gpu"', '"name": "other"')
     assert renamed != text
     live.write("clusters.yaml", renamed)
     live.settings["fleet_wait"] = 5
     with Serving(live, "solo") as serving, Serving(live, "single") as one:
         run = live.run("reconcile")
     assert (serving.least, one.least) == (3, 1), run.output
+    assert "no node has the label modelplane.ai/pool=other" in " ".join(run.output.split())
     live.write("clusters.yaml", text)
     live.settings["fleet_wait"] = 60
     with Serving(live, "solo") as serving:

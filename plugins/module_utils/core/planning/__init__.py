@@ -28,7 +28,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
     unbound,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.caches import Staged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import (
+    Platform,
+    pools_without_nodes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context, RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
     Earlier,
@@ -148,9 +151,10 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
         that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
-        applied, gateways that are not composed, replicas that leave for fewer places, and gateways on clusters that are
-        drained."""
+        applied, gateways that are not composed, replicas that leave for fewer places, gateways on clusters that are
+        drained, and pools without nodes."""
         return (
+            *pools_without_nodes(self.context),
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.claimless),
             *map(str, self.schedule.may_strand),

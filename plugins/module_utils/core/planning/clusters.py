@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     cluster_objects,
@@ -22,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     gateway_url,
     inference_cluster,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 KINDS = (*registry.KINDS, "ServingStack")
@@ -47,6 +50,25 @@ def held_objects(context: Context) -> list[Object]:
     """Return the objects that earlier runs composed on the control cluster for clusters with invalid manifests."""
     held = sorted(ref for ref in context.fleet.held if ref.kind == "InferenceCluster")
     return [value for ref in held for value in context.kept(ref, "", KINDS)]
+
+
+def pools_without_nodes(context: Context) -> Iterator[str]:
+    """Yield a warning for each pool of an existing cluster whose label no node has, although the pool has nodes."""
+    for name, cluster in sorted(context.fleet.clusters.items()):
+        observed = context.observed_cluster(name)
+        if observed is None or observed.unreachable or cluster.spec.cluster.source != "Existing":
+            continue
+        pools = cluster.spec.node_pools or ()
+        unknown = sorted(set(observed.nodes) - {pool.name for pool in pools})
+        others = f" Other nodes have the label {constants.POOL_LABEL}: {some(unknown)}." if unknown else ""
+        for index, pool in enumerate(pools):
+            label = f"{constants.POOL_LABEL}={pool.name}"
+            if pool.bounds[0] and pool.name not in observed.nodes:
+                yield (
+                    f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
+                    f"and replicas on this pool do not start.{others} Label the nodes of the pool (kubectl label node "
+                    f"NAME {label}), or correct the name of the pool"
+                )
 
 
 def _platform(context: Context, resource: api.InferenceCluster) -> Platform:

@@ -125,6 +125,18 @@ def test_an_outdated_replica_without_surge_waits() -> None:
     }
 
 
+def test_a_renamed_pool_that_no_node_has_the_label_of_is_named() -> None:
+    desired = chat(1)
+    fleet = started(desired)
+    desired.pools["east"] = [("gpu", 3), ("renamed", 2)]
+    fleet.resources = resources(desired.clusters_text() + desired.models_text())
+    (warning,) = [line for line in fleet.plan().warnings if "modelplane.ai/pool" in line]
+    assert warning.startswith("InferenceCluster east: spec.nodePools[1] (renamed): no node has the label ")
+    assert "Other nodes have the label modelplane.ai/pool: large." in warning
+    fleet.silent = {"east"}
+    assert not [line for line in fleet.plan().warnings if "modelplane.ai/pool" in line]
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_fewer_replicas_remove_those_that_do_not_serve(number: int) -> None:
     desired = chat()
