@@ -9,7 +9,7 @@ the next run continues an aborted rollout. The order of preference:
 2. Create surge replicas, at most `surge` above the desired number. An old replica is removed when the desired number of
    replicas serves without it.
 3. Restart in place if no devices are free for a surge replica. At most `unavailable` replicas do not serve at a time.
-4. Stop if a replica of the current revision fails. Serving old replicas are unchanged.
+4. Stop if a replica of the current revision fails. Old replicas are unchanged, even if they do not serve for a moment.
 
 The rules match the rolling update of a Kubernetes Deployment
 (https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment), with one difference:
@@ -77,7 +77,7 @@ class ReplicaView:
         return self.health == "serving"
 
     @property
-    def is_broken(self) -> bool:
+    def is_down(self) -> bool:
         """Return whether the replica certainly does not serve, so that its removal loses no requests."""
         return self.health in ("starting", "failed")
 
@@ -125,8 +125,9 @@ def plan_placing(bounds: Bounds, views: Sequence[ReplicaView]) -> Placing:
     removed = _removed_replicas(bounds, views)
     staying = tuple(view for view in views if view.name not in removed)
     missing = max(0, bounds.desired - len(staying))
-    # A broken old replica is updated in place.
-    current = sum(view.is_current or (view.fits and view.is_broken) for view in staying)
+    # An old replica that does not serve is updated in place.
+    in_place = {view.name for view in _replaceable_at_once(bounds, staying, 0) if view.fits}
+    current = sum(view.is_current or view.name in in_place for view in staying)
     surge = 0 if failed_replica(views) else max(0, bounds.surge - max(0, len(staying) - bounds.desired))
     new = min(max(0, bounds.desired - current), missing + surge)
     return Placing(staying, removed, new, min(new, missing))
@@ -135,17 +136,24 @@ def plan_placing(bounds: Bounds, views: Sequence[ReplicaView]) -> Placing:
 def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str, str]:
     """Return the old replicas that are no longer required, with the reason."""
     removed: dict[str, str] = {}
-    # A replica on an unreachable cluster might serve, but counts as unavailable.
-    unknown = sum(view.health == "unknown" for view in views)
-    spare = sum(view.serves for view in views) - bounds.desired + min(unknown, bounds.unavailable)
+    serving = [view for view in views if view.serves]
+    current = sum(view.is_current for view in serving)
+    # An old replica on an unreachable cluster counts as unavailable, so that the rollout continues elsewhere. It might
+    # serve no request, so each removed replica needs a replica with the current revision that serves.
+    unknown = sum(view.health == "unknown" and not view.is_current for view in views)
+    spare = len(serving) - bounds.desired + min(unknown, bounds.unavailable, current)
     counts = Counter(view.cluster for view in views)
-    surplus = len(views) - bounds.desired
+    is_stopped = failed_replica(views) is not None
+    # In a stopped rollout, only serving replicas of the current revision replace old replicas.
+    surplus = sum(view.serves or not (view.is_current and is_stopped) for view in views) - bounds.desired
+    down = {view.name for view in _replaceable_at_once(bounds, views, 0)}
     order = sorted(
         (view for view in views if not view.is_current),
         key=lambda view: (view.serves, view.fits, -counts[view.cluster], view.cluster, view.name),
     )
     for view in order:
-        if view.is_broken and (surplus > 0 or not view.fits):
+        is_replaceable = view.name in down or (is_stopped and view.is_down)
+        if is_replaceable and (surplus > 0 or (view.name in down and view.health == "failed" and not view.fits)):
             removed[view.name] = "it has an old revision and does not serve"
         elif view.serves and surplus > 0 and spare > 0:
             removed[view.name] = "a replica with the current revision serves instead"
@@ -156,15 +164,35 @@ def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str,
     return removed
 
 
+def _replaceable_at_once(bounds: Bounds, views: Sequence[ReplicaView], placed: int) -> list[ReplicaView]:
+    """Return the old replicas that do not serve and that the next step replaces.
+
+    Failed replicas never serve again. Starting replicas might serve soon, and the new revision might fail. While other
+    replicas might serve, their number is therefore limited as in a Deployment: at most `unavailable` replicas do not serve.
+    A stopped rollout replaces no replica."""
+    if failed_replica(views):
+        return []
+    old = [view for view in views if not view.is_current]
+    failed = [view for view in old if view.health == "failed"]
+    starting = sorted((view for view in old if view.health == "starting"), key=lambda view: (view.cluster, view.name))
+    if not all(view.is_down for view in views):
+        replacements = sum(view.is_current and not view.serves for view in views) + placed
+        limit = len(views) + placed - bounds.least(len(views) + placed) - replacements
+        starting = starting[: max(0, limit)]
+    return [*failed, *starting]
+
+
 def replaceable_replicas(placing: Placing, bounds: Bounds, placed: int) -> tuple[str, ...]:
     """Return the old replicas whose devices a new replica can use, if only `placed` of the new replicas are scheduled.
 
-    Only replicas that no longer match their deployment are replaced. All other replicas restart in place."""
+    Only replicas that no longer match their deployment are replaced, those that do not serve first. All other replicas
+    restart in place."""
     if placed >= placing.missing + int(bool(placing.new)) or failed_replica(placing.staying):
         return ()
-    if _budget(placing.staying, bounds, placed) < 1:
-        return ()
-    return tuple(sorted(view.name for view in placing.staying if not view.fits and view.serves))
+    unfit = sorted((view for view in placing.staying if not view.fits), key=lambda view: (view.serves, view.name))
+    down = {view.name for view in _replaceable_at_once(bounds, placing.staying, placed)}
+    may_stop = _budget(placing.staying, bounds, placed) > 0
+    return tuple(view.name for view in unfit if view.name in down or (view.serves and may_stop))
 
 
 def replace_in_place(placing: Placing, name: str) -> Placing:
@@ -177,32 +205,37 @@ def replace_in_place(placing: Placing, name: str) -> Placing:
 def plan_updates(bounds: Bounds, staying: Sequence[ReplicaView], placed: int) -> Updating:
     """Return the second half of a step. `placed`: number of new replicas in this step."""
     old = [view for view in staying if view.fits and not view.is_current]
-    updated = {view.name for view in old if view.is_broken}
+    updated = {view.name for view in _replaceable_at_once(bounds, staying, placed) if view.fits}
     waiting: dict[str, str] = {}
     broken = failed_replica(staying)
     is_surging = len(staying) + placed > bounds.desired
     budget = 0 if broken or is_surging else _budget(staying, bounds, placed)
-    busy = {view.cluster for view in staying if view.is_broken}
+    busy = {view.cluster for view in staying if view.is_down}
     for view in sorted(old, key=lambda view: (view.cluster not in busy, view.cluster, view.name)):
         if view.name in updated:
             continue
         if view.health == "unknown":
-            waiting[view.name] = f"cluster {view.cluster} is unreachable"
-        elif budget > 0 and (view.cluster in busy or len(busy) < bounds.clusters):
+            waiting[view.name] = _unknown(view)
+        elif view.serves and budget > 0 and (view.cluster in busy or len(busy) < bounds.clusters):
             updated.add(view.name)
             busy.add(view.cluster)
             budget -= 1
         else:
-            waiting[view.name] = _reason(broken, is_surging, bounds)
+            waiting[view.name] = _reason(staying, is_surging, bounds)
     is_surging = placed > 0 or is_surging
     for view in staying:
         if not view.fits:
             cause = (
                 "its replacement is unschedulable" if bounds.surge else "maxSurge is 0, so that no replacement starts"
             )
-            outdated = f"{_OUTDATED} {cause}"
-            waiting[view.name] = _reason(broken, is_surging, bounds) if broken or is_surging else outdated
+            outdated = _unknown(view) if view.health == "unknown" else f"{_OUTDATED} {cause}"
+            is_waiting = view.health != "unknown" and (broken or is_surging)
+            waiting[view.name] = _reason(staying, is_surging, bounds) if is_waiting else outdated
     return Updating(frozenset(updated), waiting)
+
+
+def _unknown(view: ReplicaView) -> str:
+    return f"the state of cluster {view.cluster} is unknown{f': {view.reason}' if view.reason else ''}"
 
 
 def _budget(views: Sequence[ReplicaView], bounds: Bounds, placed: int) -> int:
@@ -210,12 +243,18 @@ def _budget(views: Sequence[ReplicaView], bounds: Bounds, placed: int) -> int:
     return sum(view.serves for view in views) - bounds.least(len(views) + placed)
 
 
-def _reason(broken: ReplicaView | None, is_surging: bool, bounds: Bounds) -> str:
+def _reason(staying: Sequence[ReplicaView], is_surging: bool, bounds: Bounds) -> str:
+    broken = failed_replica(staying)
     if broken:
         reason = f": {broken.reason}" if broken.reason else ""
         return f"the rollout stopped because replica {broken.name} on cluster {broken.cluster} failed{reason}"
-    if is_surging:
+    unknown = [view for view in staying if view.health == "unknown"]
+    if is_surging and not any(view.is_current and view.health == "unknown" for view in staying):
         return "it keeps serving until a replica with the current revision serves"
+    if unknown:
+        return f"it keeps serving because replica {unknown[0].name} on cluster {unknown[0].cluster} might not serve"
     if bounds.unavailable < 1:
         return "no devices are free for a surge replica, and maxUnavailable is 0"
-    return "it waits until the previously updated replicas serve"
+    if any(view.is_current and view.is_down for view in staying):
+        return "it waits until the previously updated replicas serve"
+    return "it waits until other replicas serve"

@@ -341,8 +341,11 @@ def _steps(
         results[id(result.schedule)] = result
         return result.schedule
 
-    rollouts, schedule = rollout.with_replacements(rollouts, first.schedule, decide_steps)
-    rollouts = outage.stagger_restarts(context, rollout.finish(rollouts, schedule), _serving(context, replicas))
+    endpoints = outage.Endpoints(context, _serving(context, replicas))
+    rollouts, schedule = rollout.with_replacements(
+        rollouts, first.schedule, decide_steps, lambda replica, others: not endpoints.last_of(replica, others)
+    )
+    rollouts = endpoints.stagger(rollout.finish(rollouts, schedule))
     decided = rollout.with_removals(rollouts, schedule, first.schedule)
     return replace(results[id(schedule)], schedule=decided), rollouts
 
@@ -536,7 +539,7 @@ def _states(
 
 
 def _serving(context: Context, replicas: rollout.Replicas) -> frozenset[Key]:
-    """Return the serving replicas on observed clusters."""
+    """Return the serving replicas. Replicas on unobserved clusters count as serving."""
     if context.observed is None:
         return frozenset()
     return frozenset(

@@ -157,13 +157,16 @@ class Changes:
     def _is_accepted(self, service: api.ModelService, before: set[Key]) -> bool:
         """Return whether the manifests ask for the loss of all endpoints of a service: all its deployments are deleted,
         scaled to zero or evicted by taints, or all its replicas may restart in place at the same time."""
-        owners = {self._owners[endpoint] for endpoint in before}
         lost = before & self._stopping.keys()
-        is_allowed = len(before) == 1 or self._may_all_stop(owners)
-        if lost and lost <= self._restarted.keys() - self._oversized and is_allowed:
-            return True
-        if not lost or not lost <= self._accepted - self._restarted.keys():
+        restarted = lost & (self._restarted.keys() - self._oversized)
+        asked = lost & (self._accepted - self._restarted.keys())
+        if not lost or lost != restarted | asked:
             return False
+        if restarted:
+            # Without the replicas whose removal the manifests ask for.
+            left = before - asked
+            return len(left) == 1 or self._may_all_stop({self._owners[endpoint] for endpoint in left})
+        owners = {self._owners[endpoint] for endpoint in before}
         remaining = (
             key
             for key, deployment in self.context.fleet.deployments.items()
@@ -186,30 +189,43 @@ def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
     return devices
 
 
-def stagger_restarts(context: Context, rollouts: Mapping[Key, Rollout], serving: Collection[Key]) -> dict[Key, Rollout]:
-    """Return the steps, without restarts that would stop the last serving endpoint of a service with several
-    deployments. These replicas wait until other replicas serve."""
-    steps = dict(rollouts)
-    stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.replaced}
-    shared = None
-    for key, step in sorted(steps.items()):
-        waiting: dict[str, str] = {}
-        for name in sorted(step.restarted & step.updating.updated):
-            shared = _shared_services(context, serving) if shared is None else shared
-            replica = (key[0], name)
-            services = [service for service, endpoints in shared.items() if endpoints - stopping == {replica}]
-            if services:
-                waiting[name] = f"it is the last serving replica of ModelService {'/'.join(services[0])}"
-            else:
-                stopping.add(replica)
-        if waiting:
-            updating = replace(
-                step.updating,
-                updated=step.updating.updated - waiting.keys(),
-                waiting={**step.updating.waiting, **waiting},
-            )
-            steps[key] = replace(step, updating=updating)
-    return steps
+class Endpoints:
+    """Serving endpoints of the ModelServices with several deployments.
+
+    A step does not stop the last serving endpoint of such a service. The replica waits until another replica serves."""
+
+    def __init__(self, context: Context, serving: Collection[Key]) -> None:
+        self._context = context
+        self._serving = serving
+
+    @cached_property
+    def _shared(self) -> dict[Key, set[Key]]:
+        return _shared_services(self._context, self._serving)
+
+    def last_of(self, replica: Key, stopping: Collection[Key]) -> str:
+        """Return the service whose last serving endpoint is a replica, if other replicas stop; "" without one."""
+        left = (service for service, endpoints in self._shared.items() if endpoints.difference(stopping) == {replica})
+        return "/".join(next(left, ()))
+
+    def stagger(self, rollouts: Mapping[Key, Rollout]) -> dict[Key, Rollout]:
+        """Return the steps without restarts in place that would stop the last serving endpoint of a service."""
+        steps = dict(rollouts)
+        stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.replaced}
+        for key, step in sorted(steps.items()):
+            waiting: dict[str, str] = {}
+            for name in sorted(step.restarted & step.updating.updated):
+                if service := self.last_of((key[0], name), stopping):
+                    waiting[name] = f"it is the last serving replica of ModelService {service}"
+                else:
+                    stopping.add((key[0], name))
+            if waiting:
+                updating = replace(
+                    step.updating,
+                    updated=step.updating.updated - waiting.keys(),
+                    waiting={**step.updating.waiting, **waiting},
+                )
+                steps[key] = replace(step, updating=updating)
+        return steps
 
 
 def _shared_services(context: Context, serving: Collection[Key]) -> dict[Key, set[Key]]:

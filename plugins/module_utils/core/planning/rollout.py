@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -51,6 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     remember,
     replica_state,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
 Revision = tuple[str, ...]
@@ -256,7 +257,8 @@ def _health(
     if state.declared:
         return ("unknown", "no run observes its cluster") if context.staged == "hold" else ("serving", "")
     if state.remembered or state.serving is None:
-        return "unknown", state.message
+        observed = context.observed_cluster(replica.spec.cluster_name)
+        return "unknown", observed.unreachable if observed else "it was not observed"
     if state.serving and not (is_current and not state.complete):
         waiting = _without_endpoint(context, replica) if is_current else ""
         return ("starting", waiting) if waiting else ("serving", "")
@@ -305,7 +307,13 @@ def scheduler_inputs(
         unfit |= {(namespace, view.name) for view in staying if not view.fits}
         old |= {(namespace, view.name) for view in staying if not view.is_current}
     desired = [
-        replace(deployment, replicas=_target(rollouts[deployment.key])) if deployment.key in rollouts else deployment
+        replace(
+            deployment,
+            replicas=_target(rollouts[deployment.key]),
+            surge=rollouts[deployment.key].placing.new - rollouts[deployment.key].placing.missing,
+        )
+        if deployment.key in rollouts
+        else deployment
         for deployment in deployments
     ]
     return desired, [
@@ -317,7 +325,11 @@ def scheduler_inputs(
 
 
 def _target(rollout: Rollout) -> int:
-    return sum(view.fits for view in rollout.placing.staying) + rollout.placing.new
+    """Return the number of replicas after a step, without replicas that no longer fit. If fewer replicas are desired,
+    the scheduler removes replicas with the current revision."""
+    staying = rollout.placing.staying
+    surplus = max(0, sum(view.is_current for view in staying) - rollout.bounds.desired)
+    return sum(view.fits for view in staying) - surplus + rollout.placing.new
 
 
 def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:
@@ -363,29 +375,33 @@ def count_placed(rollout: Rollout, decided: Schedule) -> int:
 
 
 Decide = Callable[[Mapping[Key, Rollout]], Schedule]
+MayStop = Callable[[Key, Collection[Key]], bool]
+"""Returns whether a serving replica may stop in the same step as other replicas."""
 
 
 def with_replacements(
-    rollouts: Mapping[Key, Rollout], first: Schedule, decide: Decide
+    rollouts: Mapping[Key, Rollout], first: Schedule, decide: Decide, may_stop: MayStop
 ) -> tuple[dict[Key, Rollout], Schedule]:
     """Return the steps with replacements in place, and the schedule of all steps.
 
-    A replica that no longer fits is replaced in place only if a new replica can then be scheduled."""
+    A replica that no longer fits is replaced in place only if a new replica can then be scheduled. The deployments take
+    turns, so that one of them does not use up all tries."""
     steps, decided, tries = dict(rollouts), decide(rollouts), 0
-    for key in sorted(rollouts):
-        if not count_placed(rollouts[key], first):
-            # The replacement is unschedulable even without any old replica.
-            continue
-        candidates = _candidates(steps[key], decided)
-        while candidates and tries < MAX_TRIES:
+    # The replacement must be schedulable, at least without any old replica.
+    turns = {key: _candidates(steps[key], decided) for key in sorted(rollouts) if count_placed(rollouts[key], first)}
+    while any(turns.values()) and tries < max(MAX_TRIES, len(turns)):
+        for key in [key for key, candidates in turns.items() if candidates]:
+            name = turns[key].pop(0)
+            replaced = {(each[0], gone) for each, step in steps.items() for gone in step.placing.replaced}
+            if not may_stop((key[0], name), replaced):
+                continue
             tries += 1
-            placing = replace_in_place(steps[key].placing, candidates.pop(0))
-            attempt = {**steps, key: replace(steps[key], placing=placing)}
+            attempt = {**steps, key: replace(steps[key], placing=replace_in_place(steps[key].placing, name))}
             schedule = decide(attempt)
             is_better = count_placed(attempt[key], schedule) > count_placed(steps[key], decided)
             if is_better and _has_equal_counts(decided, schedule, key):
                 steps, decided = attempt, schedule
-                candidates = _candidates(steps[key], decided)
+                turns[key] = _candidates(steps[key], decided)
     return steps, decided
 
 
@@ -466,14 +482,19 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
         restarted = rollout.restarted
         is_observed = not all(context.declared(view.cluster) for view in rollout.views)
         if restarted and len(restarted) >= serving and is_observed:
-            cause = "no cluster has free devices for a surge replica" if rollout.bounds.surge else "maxSurge is 0"
+            cause = "no devices are free for a surge replica" if rollout.bounds.surge else "maxSurge is 0"
+            has_copies = restarted.isdisjoint(rollout.placing.replaced) and all(
+                min(engine.copies for engine in context.fleet.replicas[rollout.key[0], name].spec.engines) > 1
+                for name in restarted
+            )
+            effect = "Other copies of its engines serve" if has_copies else "The model does not serve"
             yield (
                 f"{deployment}: the edit restarts {_only(len(restarted))} in place because {cause}. "
-                f"The model does not serve during the restart{_last_start(context, rollout)}"
+                f"{effect} during the restart{_last_start(context, rollout)}"
             )
         unfit = [view for view in rollout.placing.staying if not view.fits]
         if unfit and not rollout.placed:
-            is_starting = any(view.is_current and view.is_broken for view in rollout.views)
+            is_starting = any(view.is_current and view.is_down for view in rollout.views)
             cause = "their replacements are unschedulable" if rollout.bounds.surge else "maxSurge is 0"
             reason = "until their replacements serve" if is_starting else f"because {cause}"
             yield (
@@ -488,10 +509,11 @@ def stopped(rollout: Rollout) -> str:
     if broken is None:
         return ""
     reason = f": {broken.reason}" if broken.reason else ""
+    kept = sum(not view.is_current for view in rollout.placing.staying)
     return (
         f"{'/'.join(rollout.key)}: the rollout stopped with {rollout.current} of {rollout.bounds.desired} replicas "
         f"updated because ModelReplica {broken.name} on cluster {broken.cluster} failed{reason}. Correct the "
-        f"deployment or revert the edit. {rollout.old} replicas keep the old revision"
+        f"deployment or revert the edit. {count(kept, 'replica')} {'keeps' if kept == 1 else 'keep'} the old revision"
     )
 
 

@@ -43,7 +43,7 @@ class Filler:
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
 
     def fill(self, states: Sequence[State]) -> None:
-        """Place replicas until a whole pass over all deployments places nothing.
+        """Place replicas, and then surge replicas, until a whole pass over all deployments places nothing.
 
         A deployment that finds no place makes new replicas of its own priority go elsewhere. After that one pass would
         do if a cluster that refuses a replica always refused it later as well. A search within a bound on work does not
@@ -51,15 +51,21 @@ class Filler:
         """
         for __, equals in itertools.groupby(states, key=lambda state: state.deployment.priority):
             self._fill_priority(list(equals), states)
+        self._fill_rest(states)
+        for state in states:
+            state.surges = True
+        self._fill_rest(states)
+        for state in states:
+            if state.deployment.returns and state.may_change and not state.missing:
+                self._return_one(state)
+
+    def _fill_rest(self, states: Sequence[State]) -> None:
         progress = True
         while progress:
             progress = False
             for state in states:
                 if state.may_grow:
                     progress = self._fill_one(state) or progress
-        for state in states:
-            if state.deployment.returns and state.may_change and not state.missing:
-                self._return_one(state)
 
     def _return_one(self, state: State) -> None:
         """Place a replica on a preferred cluster, for one on a less preferred cluster that leaves when it serves.

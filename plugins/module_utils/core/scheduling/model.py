@@ -239,6 +239,8 @@ class Deployment:
     `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
     `invalid` says why its specification cannot be used at all: then everything of it stays as it is. `cost`: its limits
     on cost; among equal numbers of replicas it then takes the cheapest places.
+    `surge`: number of `replicas` that a rollout creates beside replicas that still serve. They use free devices that no
+    other replica requires, and preempt no replica.
     """
 
     namespace: str
@@ -257,6 +259,7 @@ class Deployment:
     returns: bool = False
     preempts: bool = False
     cost: CostLimits | None = None
+    surge: int = 0
 
     @property
     def key(self) -> tuple[str, str]:

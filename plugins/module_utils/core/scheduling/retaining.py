@@ -53,10 +53,13 @@ class State:
     new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
     # A search for a place ended at the bound on work.
     undecided: bool = False
+    # Surge replicas are placed after all other replicas of the fleet.
+    surges: bool = False
 
     @property
     def missing(self) -> int:
-        return self.deployment.replicas - len(self.kept) - sum(map(len, self.new.values()))
+        desired = self.deployment.replicas - (0 if self.surges else self.deployment.surge)
+        return desired - len(self.kept) - sum(map(len, self.new.values()))
 
     @property
     def may_change(self) -> bool:

@@ -11,6 +11,7 @@ from random import Random
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.change.rollout import (
     Bounds,
+    Health,
     Placing,
     ReplicaView,
     Updating,
@@ -35,6 +36,7 @@ class Simulation:
     starts: bool = True
     log: list[str] = field(default_factory=list)
     _number: int = 0
+    _answers: dict[str, Health] = field(default_factory=dict)
 
     @property
     def serving(self) -> int:
@@ -91,6 +93,19 @@ class Simulation:
                 self.views[index] = replace(
                     view, health="serving" if serves else "failed", reason="" if serves else "ImagePullBackOff"
                 )
+
+    def disturb(self, random: Random) -> None:
+        """Change the state of some replicas for a moment: pods restart, and a cluster does not answer."""
+        for index, view in enumerate(self.views):
+            self.views[index] = replace(view, health=self._answers.pop(view.name, view.health))
+        for index, view in enumerate(self.views):
+            if view.serves and self.serving > 1 and random.random() < 0.2:
+                self.views[index] = replace(view, health="starting")
+        silent = random.choice([*self.free, ""])
+        for index, view in enumerate(self.views):
+            if view.cluster == silent:
+                self._answers[view.name] = view.health
+                self.views[index] = replace(view, health="unknown")
 
     @property
     def is_done(self) -> bool:

@@ -99,6 +99,35 @@ def test_no_step_of_ten_thousand_fleets_takes_more_replicas_out_of_service_than_
     check_seeds(1500, 11500)
 
 
+def check_disturbed_rollouts(first: int, last: int) -> None:
+    """Roll out a revision that fails or starts, on fleets whose replicas and clusters are disturbed."""
+    for seed in range(first, last):
+        random = Random(seed)
+        desired = random.randint(1, 6)
+        clusters = ("a", "b", "c")[: random.randint(1, 3)]
+        fits = random.random() < 0.7
+        surge, unavailable = random.randint(0, 2), random.randint(0, 2)
+        bounds = Bounds(desired, surge, unavailable or int(surge == 0), random.randint(1, 3))
+        free = {name: random.randint(0, 2) for name in clusters}
+        fleet = Simulation(bounds, old(desired, *clusters, fits=fits), free, starts=random.random() < 0.3)
+        for __ in range(20):
+            fleet.disturb(random)
+            for action in fleet.actions(fleet.plan()):
+                (view,) = [view for view in fleet.views if view.name == action[1]] or [None]
+                if action[0] == "remove" and view and view.serves and view.fits:
+                    assert any(each.is_current and each.serves for each in fleet.views), f"seed {seed}: {fleet}"
+                fleet.apply(action)
+            fleet.settle(random)
+        # Only replicas of the new revision that serve replace more old replicas than the bounds allow.
+        kept = sum(not view.is_current for view in fleet.views)
+        started = sum(view.is_current and view.health != "failed" for view in fleet.views)
+        assert kept + (started if fleet.starts else 0) >= desired - bounds.unavailable, f"seed {seed}: {fleet}"
+
+
+def test_disturbances_do_not_replace_old_replicas_before_new_replicas_serve() -> None:
+    check_disturbed_rollouts(0, int(os.environ.get("ROLLOUT_SEEDS", "1500")))
+
+
 def old(count: int, *clusters: str, **more: object) -> list[ReplicaView]:
     places = clusters or ("west",)
     return [
