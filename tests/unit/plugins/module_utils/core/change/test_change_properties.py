@@ -121,11 +121,15 @@ def states(chance: random.Random) -> State:
 
 @dataclass
 class Checks:
-    """Checks of a server during a change."""
+    """Checks of a server during a change.
+
+    serving: services that served requests before the change. An aborted run might have created only a part of the other
+    services."""
 
     server: Server
     before: State
     after: State
+    serving: State
 
     def __call__(self) -> None:
         """Check the server."""
@@ -182,7 +186,7 @@ class Checks:
     def _check_detours(self, route: Object, programmed: frozenset[str]) -> None:
         """Check that the cluster gateway serves the requests of existing routes."""
         key = Key.of(route)
-        if key[2:] not in self.before.services or self._is_held(key):
+        if key[2:] not in self.serving.services or self._is_held(key):
             return
         for name in {"one", "two", "three"}:
             if detour_name(name) in programmed:
@@ -239,28 +243,28 @@ def check_case(number: int) -> None:
     change_plan = planned(server, after.objects)
     assert not graph.problem(change_plan.graph())
     whole = server.copy()
-    run(whole, after.objects, chance, Checks(whole, before, after))
+    run(whole, after.objects, chance, Checks(whole, before, after, before))
     whole = settled(whole, after, chance)
     assert content(whole, after).keys() == after.objects.keys()
     total = sum(not hasattr(step, "condition") for step in change_plan.steps)
     for at in chance.sample(range(total + 1), min(total + 1, 3)):
         killed = server.copy()
         try:
-            run(killed, after.objects, chance, Checks(killed, before, after), writes=at)
+            run(killed, after.objects, chance, Checks(killed, before, after, before), writes=at)
         except KilledError:
-            run(killed, after.objects, chance, Checks(killed, before, after))
+            run(killed, after.objects, chance, Checks(killed, before, after, before))
         assert settled(killed, after, chance).objects == whole.objects
     returned = server.copy()
     with contextlib.suppress(KilledError):
-        run(returned, after.objects, chance, Checks(returned, before, after), writes=chance.randint(0, total))
-    run(returned, before.objects, chance, Checks(returned, after, before))
+        run(returned, after.objects, chance, Checks(returned, before, after, before), writes=chance.randint(0, total))
+    run(returned, before.objects, chance, Checks(returned, after, before, before))
     assert content(settled(returned, before, chance), before) == content(server, before)
     broken = server.copy()
     touched = sorted({*server.objects, *after.objects} - theirs)
     touched += 2 * [key for key in touched if key.kind == AI_ROUTE]
     broken.failing = frozenset(chance.sample(touched, min(len(touched), chance.randint(0, 2))))
     broken.stuck = frozenset(chance.sample(sorted(server.followed), min(len(server.followed), chance.randint(0, 1))))
-    run(broken, after.objects, chance, Checks(broken, before, after))
+    run(broken, after.objects, chance, Checks(broken, before, after, before))
     assert settled(broken, after, chance).objects == whole.objects
     assert theirs <= whole.objects.keys() & broken.objects.keys()
 
