@@ -107,12 +107,12 @@ class ControlCluster:
         What an API server shows is what is there, and a build folder has how it was written. For a cluster that was not
         observed, or that did not answer, it is the build folder alone; nothing is applied there either.
         """
+        built = list(self._built(ref))
         label = OWNER_LABELS.get(ref.kind)
         if label is None:
-            return ()
+            return built
         observed = self._observed.clusters
         shown = {name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared}
-        built = list(self._built(ref))
         written = {(place, *identity(value)): value for place, value in built}
         key = (label, names.label_value(ref.name), names.label_value(ref.namespace))
         composed = [(place, _cleaned(value, _STATE_METADATA)) for place, value in self._composed.get(key, ())]

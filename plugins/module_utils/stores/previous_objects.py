@@ -58,7 +58,7 @@ class EarlierObjects:
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object with its workload cluster, or "" for the control cluster."""
-        label = OWNER_LABELS.get(ref.kind)
+        label = names.REPLICA_LABEL if ref.kind == "ModelReplica" else OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
         value = names.label_value(ref.name)
@@ -73,8 +73,9 @@ class EarlierObjects:
 
     def _places(self, ref: Ref) -> Iterator[tuple[str, Iterable[str]]]:
         """Yield the trees in which a resource has objects, each with the namespaces there."""
-        if ref.kind == "ModelCache":
-            yield "", [names.workload_namespace(ref.namespace)]
+        if ref.kind in ("ModelCache", "ModelReplica"):
+            tree = "" if ref.kind == "ModelCache" else "clusters/"
+            yield tree, [names.workload_namespace(ref.namespace)]
             return
         own = {"", constants.SYSTEM_NAMESPACE} if not ref.namespace else {ref.namespace}
         yield "control/", self._by_namespace if ref.kind == "InferenceGateway" else own

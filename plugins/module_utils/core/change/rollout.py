@@ -168,8 +168,8 @@ def _replaceable_at_once(bounds: Bounds, views: Sequence[ReplicaView], placed: i
     """Return the old replicas that do not serve and that the next step replaces.
 
     Failed replicas never serve again. Starting replicas might serve soon, and the new revision might fail. While other
-    replicas might serve, their number is therefore limited as in a Deployment: at most `unavailable` replicas do not serve.
-    A stopped rollout replaces no replica."""
+    replicas might serve, their number is therefore limited as in a Deployment: at most `unavailable` replicas do not
+    serve. A stopped rollout replaces no replica."""
     if failed_replica(views):
         return []
     old = [view for view in views if not view.is_current]

@@ -243,13 +243,14 @@ def _plan(context: Context, options: Options | None) -> Plan:
         context, _endpoints(context, composed, capacity, states, rollout.withdrawn_replicas(context, rollouts))
     )
     models = model_traffic(context, platforms, composed, flow.endpoints)
+    frozen = rollout.frozen_replicas(context, observed_replicas, (*replicas, *leaving), rollouts)
     return Plan(
         context=context,
         schedule=decided,
         replicas=replicas,
         control=_control(context, composed, platforms, flow, models),
-        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, cached, models),
-        edited=_edited(context, decided, replicas),
+        workloads=Workloads(context, [cluster.name for cluster in capacity], composed, cached, models, frozen),
+        edited=_edited(context, decided, replicas, rollouts),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
         leaving=leaving,
@@ -264,7 +265,7 @@ def _plan(context: Context, options: Options | None) -> Plan:
         states=states,
         rollouts=tuple(rollouts.values()),
         serving=_serving(context, observed_replicas),
-        frozen=rollout.frozen_replicas(context, observed_replicas, (*replicas, *leaving), rollouts),
+        frozen=frozen,
     )
 
 
@@ -443,14 +444,17 @@ def _by_deployment(
     return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
 
 
-def _edited(context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica]) -> frozenset[Key]:
-    """Return the kept replicas with another specification than in the last run."""
+def _edited(
+    context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica], rollouts: Mapping[Key, Rollout]
+) -> frozenset[Key]:
+    """Return the kept replicas with another specification than in the last run, or that a rollout restarts."""
     before = context.fleet.replicas
-    return frozenset(
+    edited = {
         _key(replica)
         for placement, replica in zip(decided.placements, replicas, strict=True)
         if placement.state == "kept" and before[(placement.namespace, placement.replica)] != replica
-    )
+    }
+    return frozenset(edited | {(key[0], name) for key, step in rollouts.items() for name in step.updating.updated})
 
 
 def _key(replica: api.ModelReplica) -> Key:

@@ -52,7 +52,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     replica_state,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    Objects,
+    entries,
+    fields,
+    number,
+    text,
+)
 
 Revision = tuple[str, ...]
 """Digests of the workloads of a replica. Pods restart if a digest changes."""
@@ -130,13 +137,19 @@ class Replicas:
         return self._revisions[self._composed(replica)]
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
-        """Return the live revision of a ModelReplica; None if it is unknown."""
-        if self._context.staged == "forecast":
-            return _FROZEN if (replica.namespace, replica.name) in self._context.frozen else None
-        observed = self._context.observed_cluster(replica.spec.cluster_name)
-        if observed is None or observed.unreachable:
+        """Return the live revision of a ModelReplica; None if it is unknown. On a cluster that no run observes, it is
+        the revision of the last build."""
+        context, cluster = self._context, replica.spec.cluster_name
+        if context.staged == "forecast":
+            return _FROZEN if (replica.namespace, replica.name) in context.frozen else None
+        observed = context.observed_cluster(cluster)
+        if context.declared(cluster):
+            objects = Objects(context.kept(replica.ref, cluster, WORKLOADS))
+        elif observed is None or observed.unreachable:
             return None
-        live = [observed.objects.like(value) for value in self._workloads[self._composed(replica)]]
+        else:
+            objects = observed.objects
+        live = [objects.like(value) for value in self._workloads[self._composed(replica)]]
         return None if None in live else _revision(value for value in live if value is not None)
 
     def _composed(self, replica: api.ModelReplica) -> int:
@@ -466,7 +479,7 @@ def frozen_replicas(
     frozen = []
     for replica in composed:
         key = (replica.namespace, replica.name)
-        if key in updated or key not in context.fleet.replicas:
+        if key in updated or key not in context.fleet.replicas or context.advances(replica.spec.cluster_name):
             continue
         live = replicas.live_revision(replica)
         if live is not None and live != replicas.revision(replica):

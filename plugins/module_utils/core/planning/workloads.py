@@ -34,7 +34,9 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         replicas: Iterable[api.ModelReplica],
         staged: Iterable[Staged],
         models: ModelTraffic | None = None,
+        frozen: Iterable[api.ModelReplica] = (),
     ) -> None:
+        """`frozen`: replicas that keep the objects of the last build on clusters that no run observes."""
         self._composing = context.composing
         self._serves_paths = context.fleet.serves_paths
         self._models = models or ModelTraffic()
@@ -46,13 +48,18 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
             for name, values in cache.objects.items():
                 if name in self._cached:
                     self._cached[name].append((cache.namespace, values))
+        self._frozen = {
+            (replica.namespace, replica.name): context.kept(replica.ref, replica.spec.cluster_name)
+            for replica in frozen
+            if context.declared(replica.spec.cluster_name)
+        }
         seen = ((name, context.observed_cluster(name)) for name in self._replicas)
         self._sizes: dict[str, int] = {}
         self._openshift = frozenset(name for name, cluster in seen if cluster is not None and cluster.openshift)
 
     def __getitem__(self, name: str) -> tuple[Object, ...]:
         replicas, cached = self._replicas[name], self._cached[name]
-        found: list[Object] = [value for each in replicas for value in replica_objects(each, self._composing)]
+        found: list[Object] = [value for each in replicas for value in self._of_replica(each)]
         parents = self._parents(name)
         if parents != (_PATH,):
             found = [each for value in found for each in _attached(value, parents)]
@@ -64,6 +71,10 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         objects = distinct(found)
         self._sizes[name] = len(objects)
         return objects
+
+    def _of_replica(self, replica: api.ModelReplica) -> Sequence[Object]:
+        frozen = self._frozen.get((replica.namespace, replica.name))
+        return frozen if frozen is not None else replica_objects(replica, self._composing)
 
     def _parents(self, name: str) -> tuple[str, ...]:
         """Return the modes of the gateways that send requests to replicas of a cluster. The gateway for those in mode
@@ -93,6 +104,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         yield json.dumps([self._parents(name), list(self._models.objects.get(name, ()))])
         for replica in self._replicas[name]:
             yield replica.model_dump_json(by_alias=True, exclude_unset=True)
+            yield json.dumps(self._frozen.get((replica.namespace, replica.name)))
 
 
 def _attached(value: Object, parents: tuple[str, ...]) -> Iterator[Object]:
