@@ -56,7 +56,9 @@ def _contents(paths: Iterable[Path], own: bool) -> Iterator[tuple[Path, bytes]]:
                 raise StoreError(f"{path} is no file: remove it from the folder")
             yield path, read_text(path).encode() if own else path.read_bytes()
         except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+            raise StoreError(
+                f"{path} cannot be read: {error.strerror}; correct its permissions, and run again"
+            ) from error
 
 
 def _objects(contents: Iterable[tuple[Path, bytes]], own: bool) -> list[Object]:
@@ -79,7 +81,9 @@ def _files(folder: str) -> list[Path]:
     """Return the files below a folder, hidden ones left out."""
 
     def unreadable(error: OSError) -> None:
-        raise StoreError(f"{error.filename} cannot be read: {error.strerror}") from error
+        raise StoreError(
+            f"{error.filename} cannot be read: {error.strerror}; correct its permissions, and run again"
+        ) from error
 
     found = []
     for place, folders, files in os.walk(folder, onerror=unreadable):

@@ -53,6 +53,7 @@ _REPORT_END = "</html>\n"
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters", "status")
 _TEMPORARY = ".modelplane-tmp"
+_FIX = "choose another fleet_build, or correct the rights of this one"
 # Bytes; nearly all files of objects have less.
 _MOST_USUAL = 1 << 14
 _OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")
@@ -151,8 +152,7 @@ class DirectoryStore:
                 at = path if path.exists() else self.folder
                 self._may_only_read = f"{at} cannot be written: {error.strerror}"
                 return self._wait_for_writer(path)
-            hint = "choose another fleet_build, or correct the rights of this one"
-            raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {hint}") from error
+            raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         try:
             # It is truncated, which another name of it would show.
             if os.fstat(descriptor).st_nlink > 1:
@@ -233,7 +233,7 @@ class DirectoryStore:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
+                raise StoreError(f"{self.folder} cannot be written: {error.strerror}; {_FIX}") from error
         removed = set(changes.removed)
         for (gone, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
             folders: set[Path] = set()
@@ -292,7 +292,7 @@ class DirectoryStore:
                             os.fsync(stream.fileno())
                     os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+            raise StoreError(f"{path} cannot be written: {error.strerror}; {_FIX}") from error
 
     def _sync(self, folders: Iterable[Path]) -> None:
         """Have the names in these folders on the disk, and that of the build folder."""
@@ -306,7 +306,7 @@ class DirectoryStore:
             except OSError as error:
                 # Some file systems of networks have nothing to sync of a folder.
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                    raise StoreError(f"{each} cannot be written: {error.strerror}") from error
+                    raise StoreError(f"{each} cannot be written: {error.strerror}; {_FIX}") from error
         with contextlib.suppress(OSError):
             descriptor = os.open(self.folder.resolve().parent, _FOLDER)
             try:

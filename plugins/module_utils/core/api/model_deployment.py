@@ -345,7 +345,7 @@ class CostLimits(Model):
 ReplicaBound = Annotated[
     str, Words("must be a number of replicas such as 2, or a percentage such as 25%"), IntOrString()
 ]
-_BOUND = r"^([0-9]{1,4}|([0-9]|[1-9][0-9]|100)%)$"
+_BOUND = r"^(0|[1-9][0-9]{0,3}|(0|[1-9][0-9]?|100)%)$"
 _NONE = ("0", "0%")
 
 
@@ -376,7 +376,7 @@ class Rollout(Model):
         max_length=4,
         pattern=_BOUND,
         description="Maximum number of replicas that might not serve during a rollout: a number, or a percentage of "
-        "spec.replicas, rounded down. Defaults to 25%, but at least 1.",
+        "spec.replicas, rounded down. If both fields round to 0, it is 1. Defaults to 25%, but at least 1.",
     )
     max_surge: ReplicaBound | None = Field(
         default=None,

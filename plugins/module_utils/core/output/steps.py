@@ -105,7 +105,8 @@ def table(rollouts: Iterable[RolloutSteps], width: int) -> list[str]:
         if len(rollout.steps) > _MOST_STEPS:
             lines.append(f"    and {count(len(rollout.steps) - _MOST_STEPS, 'more step')}")
         if rollout.waiting:
-            lines += wrapped([f"{count(rollout.old, 'old replica')} left unchanged: {rollout.waiting}"], width)
+            reason = rollout.waiting if rollout.old == 1 else f"for each replica, {rollout.waiting}"
+            lines += wrapped([f"{count(rollout.old, 'old replica')} left unchanged: {reason}"], width)
     return ["ROLLOUTS", *lines[1:]] if lines else []
 
 

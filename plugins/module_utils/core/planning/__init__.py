@@ -155,7 +155,10 @@ class Plan:
         drained, and pools without nodes."""
         return (
             *pools_without_nodes(self.context),
-            *map(str, self.schedule.overcommitted),
+            *(
+                f"{claim}. The replicas stay there. Add nodes to the pool, or drain the cluster"
+                for claim in self.schedule.overcommitted
+            ),
             *map(str, self.schedule.claimless),
             *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
