@@ -239,7 +239,7 @@ class Stops:
     def _allowed(self, owner: Name) -> int:
         """Return the number of replicas of a deployment that may stop at once."""
         planned = sum(self._owner(name) == owner for name in self.planned.replicas)
-        return max(1, self.planned.unavailable.get(owner, planned // 4))
+        return self.planned.unavailable.get(owner, max(1, planned // 4))
 
     def deployments(self) -> Iterator[DeploymentChange]:
         """Yield the change of each deployment with replicas that stop."""

@@ -115,6 +115,7 @@ def test_what_the_manifests_ask_for_is_no_outage(live: list[str], desired: list[
     ("edited", "planned", "is_outage"),
     [
         ("2", of(*THREE), False),
+        ("2", of(*THREE, unavailable={("team", "chat"): 0}), False),
         ("12", of(*THREE), True),
         ("12", of(*THREE, unavailable={("team", "chat"): 2}), False),
         ("012", of(*THREE, unavailable={("team", "chat"): 3}), False),
@@ -124,6 +125,14 @@ def test_what_the_manifests_ask_for_is_no_outage(live: list[str], desired: list[
 def test_a_rollout_restarts_as_many_as_it_may(edited: str, planned: Planned, is_outage: bool) -> None:
     desired = [workload(name, NEW if name[-1] in edited else OLD, ready=None) for name in THREE]
     assert bool(messages(planned, changed(map(workload, THREE), desired))) == is_outage
+
+
+def test_a_single_replica_that_must_not_stop_moves_when_its_replacement_serves() -> None:
+    leaving = changed([workload("chat0")], [])
+    planned = of("chat1", cluster="west", unavailable={("team", "chat"): 0})
+    assert messages(planned, leaving)
+    serving = [workload("chat1")]
+    assert not messages(planned, leaving, changed(serving, serving, "west"))
 
 
 def test_an_emptied_folder_removes_no_replica_that_the_plan_has() -> None:
