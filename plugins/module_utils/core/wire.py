@@ -13,7 +13,7 @@ from typing import Any
 Object = Mapping[str, Any]
 
 _MAP = (dict, Mapping)
-"""Types of a map. `dict` is first because a check against an abstract class alone takes ten times as long."""
+"""Types of a map. `dict` is first because a check against only an abstract class takes ten times as long."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 

@@ -277,8 +277,8 @@ class Sender:
         return result(desired, "created", after=self.client.apply(dict(desired)))
 
     def _wait_deleted(self, desired: Object, uid: str) -> Object | None:
-        """Wait until an object is deleted. Return None, or the object if it is stuck or still exists at the deadline,
-        which is the same for all objects of a cluster."""
+        """Wait until an object is deleted. Return None, or the object if it is stuck or still exists at the deadline.
+        All objects of a cluster share the deadline."""
         key = Key.of(desired)
         self._gone_by = self._gone_by or time.monotonic() + USUAL_SECONDS
         while True:

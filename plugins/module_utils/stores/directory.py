@@ -53,7 +53,7 @@ _REPORT_END = "</html>\n"
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters", "status")
 _TEMPORARY = ".modelplane-tmp"
-_FIX = "choose another fleet_build, or correct the rights of this one"
+_FIX = "choose another fleet_build, or correct its permissions"
 # Bytes; nearly all files of objects have less.
 _MOST_USUAL = 1 << 14
 _OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")

@@ -144,9 +144,9 @@ class Outcomes:
 
 
 def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
-    """Return the objects that differ on a cluster after a run. Statuses do not count.
+    """Return the counts of objects that a run changed on a cluster, without statuses.
 
-    An object that a step changed, and a later step changed back, does not count."""
+    An object that a later step changed back does not count."""
     first: dict[Key, Result] = {}
     last: dict[Key, Result] = {}
     for outcome in applied:
@@ -159,7 +159,7 @@ def object_changes(cluster: str, applied: Iterable[Applied]) -> ObjectChanges:
 
 
 def _net_change(before: Object | None, after: Object | None) -> str:
-    """Return how an object changed, given the object before the first change and after the last change."""
+    """Return the net change of an object between its first and its last change; "" without a net change."""
     if before is None or after is None:
         return "created" if after is not None else "removed" if before is not None else ""
     return "changed" if owned(before, names.FIELD_MANAGER) != owned(after, names.FIELD_MANAGER) else ""

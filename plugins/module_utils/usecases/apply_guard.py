@@ -150,7 +150,7 @@ def _selects(service: Object, endpoint: Object) -> bool:
 
 
 def _unavailable(deployment: Object) -> int:
-    """Return the maximum number of replicas of a deployment that might not serve during its rollout."""
+    """Return the maximum number of replicas of a deployment that can be unavailable during its rollout."""
     bounds = fields(deployment, "spec", "rollout")
     surge = bounds.get("maxSurge")
     rollout = api.construct(

@@ -375,8 +375,9 @@ class Rollout(Model):
         default=None,
         max_length=4,
         pattern=_BOUND,
-        description="Maximum number of replicas that might not serve during a rollout: a number, or a percentage of "
-        "spec.replicas, rounded down. If both fields round to 0, it is 1. Defaults to 25%, but at least 1.",
+        description="Maximum number of replicas that can be unavailable during a rollout: a number, or a percentage "
+        "of spec.replicas, rounded down. If maxUnavailable and maxSurge both round to 0, maxUnavailable is 1. Defaults "
+        "to 25%, but at least 1.",
     )
     max_surge: ReplicaBound | None = Field(
         default=None,

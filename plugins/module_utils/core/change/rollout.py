@@ -9,7 +9,7 @@ the next run continues an aborted rollout. The order of preference:
 2. Create surge replicas, at most `surge` above the desired number. An old replica is removed when the desired number of
    replicas serves without it.
 3. Restart in place if no devices are free for a surge replica. At most `unavailable` replicas do not serve at a time.
-4. Stop if a replica of the current revision fails. Old replicas are unchanged, even if they do not serve for a moment.
+4. Stop if a replica of the current revision fails. Old replicas are left unchanged, even if they restart.
 
 The rules match the rolling update of a Kubernetes Deployment
 (https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment), with one difference:
@@ -125,7 +125,7 @@ def plan_placing(bounds: Bounds, views: Sequence[ReplicaView]) -> Placing:
     removed = _removed_replicas(bounds, views)
     staying = tuple(view for view in views if view.name not in removed)
     missing = max(0, bounds.desired - len(staying))
-    # An old replica that does not serve is updated in place.
+    # Old replicas that do not serve are updated in place, so that they require no new replica.
     in_place = {view.name for view in _replaceable_at_once(bounds, staying, 0) if view.fits}
     current = sum(view.is_current or view.name in in_place for view in staying)
     surge = 0 if failed_replica(views) else max(0, bounds.surge - max(0, len(staying) - bounds.desired))
@@ -138,13 +138,13 @@ def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str,
     removed: dict[str, str] = {}
     serving = [view for view in views if view.serves]
     current = sum(view.is_current for view in serving)
-    # An old replica on an unreachable cluster counts as unavailable, so that the rollout continues elsewhere. It might
-    # serve no request, so each removed replica needs a replica with the current revision that serves.
+    # Old replicas on unreachable clusters count as unavailable, so that the rollout continues on other clusters. These
+    # replicas might not serve, so each removed replica requires a serving replica with the current revision.
     unknown = sum(view.health == "unknown" and not view.is_current for view in views)
     spare = len(serving) - bounds.desired + min(unknown, bounds.unavailable, current)
     counts = Counter(view.cluster for view in views)
     is_stopped = failed_replica(views) is not None
-    # In a stopped rollout, only serving replicas of the current revision replace old replicas.
+    # In a stopped rollout, only serving replicas with the current revision replace old replicas.
     surplus = sum(view.serves or not (view.is_current and is_stopped) for view in views) - bounds.desired
     down = {view.name for view in _replaceable_at_once(bounds, views, 0)}
     order = sorted(
@@ -167,9 +167,12 @@ def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str,
 def _replaceable_at_once(bounds: Bounds, views: Sequence[ReplicaView], placed: int) -> list[ReplicaView]:
     """Return the old replicas that do not serve and that the next step replaces.
 
-    Failed replicas never serve again. Starting replicas might serve soon, and the new revision might fail. While other
-    replicas might serve, their number is therefore limited as in a Deployment: at most `unavailable` replicas do not
-    serve. A stopped rollout replaces no replica."""
+    The step replaces all failed replicas because they never serve again. Starting replicas might serve soon, and the
+    new revision might fail. While other replicas might serve, the step therefore limits the replaced starting replicas
+    as in a Kubernetes Deployment: at most `unavailable` replicas do not serve. A stopped rollout replaces no replica.
+
+    placed: number of new replicas in this step.
+    """
     if failed_replica(views):
         return []
     old = [view for view in views if not view.is_current]
@@ -185,8 +188,8 @@ def _replaceable_at_once(bounds: Bounds, views: Sequence[ReplicaView], placed: i
 def replaceable_replicas(placing: Placing, bounds: Bounds, placed: int) -> tuple[str, ...]:
     """Return the old replicas whose devices a new replica can use, if only `placed` of the new replicas are scheduled.
 
-    Only replicas that no longer match their deployment are replaced, those that do not serve first. All other replicas
-    restart in place."""
+    Only replicas that no longer match their deployment are replaced, starting with replicas that do not serve. All
+    other replicas restart in place."""
     if placed >= placing.missing + int(bool(placing.new)) or failed_replica(placing.staying):
         return ()
     unfit = sorted((view for view in placing.staying if not view.fits), key=lambda view: (view.serves, view.name))

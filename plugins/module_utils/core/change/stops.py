@@ -69,7 +69,7 @@ class PlannedReplica:
 class Planned:
     """Applied plan.
 
-    unavailable: replicas that might not serve during a rollout, by deployment, if the deployment sets `maxUnavailable`.
+    unavailable: maximum number of unavailable replicas during a rollout, by deployment that sets `maxUnavailable`.
     services: names of the usable endpoints of each ModelService.
     """
 
@@ -184,7 +184,8 @@ def _routed(live: Mapping[Key, Object]) -> Iterator[tuple[tuple[Name, str], froz
 class Stops:
     """Replicas and services that stop serving because of the changes on `servers`.
 
-    `maxUnavailable` limits how many replicas of a deployment can restart or be replaced at once. The minimum is 1.
+    `maxUnavailable` limits how many replicas of a deployment can restart or be replaced at once. If unset, the limit is
+    25%, but at least 1.
     """
 
     servers: Sequence[Server]
@@ -237,7 +238,7 @@ class Stops:
         return replicas_by_owner
 
     def _allowed(self, owner: Name) -> int:
-        """Return the number of replicas of a deployment that may stop at once."""
+        """Return the maximum number of replicas of a deployment that can stop at once."""
         planned = sum(self._owner(name) == owner for name in self.planned.replicas)
         return self.planned.unavailable.get(owner, max(1, planned // 4))
 

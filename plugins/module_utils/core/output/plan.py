@@ -248,7 +248,7 @@ class PlanDocument(api.Model):
     )
     max_unavailable: dict[str, int] | None = Field(
         default=None,
-        description="Maximum number of replicas that might not serve during a rollout, by NAMESPACE/NAME of each "
+        description="Maximum number of replicas that can be unavailable during a rollout, by NAMESPACE/NAME of each "
         "ModelDeployment that sets `maxUnavailable`. Unset if none does.",
     )
     summary: PlanSummary = Field(description="Counts.")

@@ -149,14 +149,13 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings: overcommitted pools, pods without devices that another pool would provide, pods
-        that the cluster leaves or may leave without a node, devices with too little memory, edits that cannot be
-        applied, gateways that are not composed, replicas that leave for fewer places, gateways on clusters that are
-        drained, and pools without nodes."""
+        """Return the warnings about node pools without nodes, overcommitted node pools, pods without devices that
+        another node pool would provide, pods that are or might be unschedulable, devices with too little memory, edits
+        that cannot be applied, model gateways, rollouts, and drained clusters."""
         return (
             *pools_without_nodes(self.context),
             *(
-                f"{claim}. The replicas stay there. Add nodes to the pool, or drain the cluster"
+                f"{claim}. The replicas are not moved. Add nodes to the pool, or drain the cluster"
                 for claim in self.schedule.overcommitted
             ),
             *map(str, self.schedule.claimless),
@@ -450,7 +449,7 @@ def _by_deployment(
 def _edited(
     context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica], rollouts: Mapping[Key, Rollout]
 ) -> frozenset[Key]:
-    """Return the kept replicas with another specification than in the last run, or that a rollout restarts."""
+    """Return the kept replicas whose specification changed since the last run, or that a rollout restarts."""
     before = context.fleet.replicas
     edited = {
         _key(replica)

@@ -53,7 +53,7 @@ def held_objects(context: Context) -> list[Object]:
 
 
 def pools_without_nodes(context: Context) -> Iterator[str]:
-    """Yield a warning for each pool of an existing cluster whose label no node has, although the pool has nodes."""
+    """Yield a warning for each node pool of an existing cluster that requires nodes, if no node has its label."""
     for name, cluster in sorted(context.fleet.clusters.items()):
         observed = context.observed_cluster(name)
         if observed is None or observed.unreachable or cluster.spec.cluster.source != "Existing":
@@ -66,8 +66,8 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
             if pool.bounds[0] and pool.name not in observed.nodes:
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
-                    f"and replicas on this pool do not start.{others} Label the nodes of the pool (kubectl label node "
-                    f"NAME {label}), or correct the name of the pool"
+                    f"so replicas in this pool do not start.{others} Label the nodes of the pool (kubectl label node "
+                    f"NAME {label}), or correct the pool name"
                 )
 
 

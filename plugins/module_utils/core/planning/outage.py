@@ -163,7 +163,7 @@ class Changes:
         if not lost or lost != restarted | asked:
             return False
         if restarted:
-            # Without the replicas whose removal the manifests ask for.
+            # The manifests ask for the removal of the other replicas, so only these replicas must be able to stop.
             left = before - asked
             return len(left) == 1 or self._may_all_stop({self._owners[endpoint] for endpoint in left})
         owners = {self._owners[endpoint] for endpoint in before}
@@ -190,9 +190,9 @@ def _devices(engines: Iterable[PlacedEngine]) -> Counter[str]:
 
 
 class Endpoints:
-    """Serving endpoints of the ModelServices with several deployments.
+    """Serving endpoints of ModelServices that route to several deployments.
 
-    A step does not stop the last serving endpoint of such a service. The replica waits until another replica serves."""
+    A step never stops the last serving endpoint of such a service. The replica waits until another replica serves."""
 
     def __init__(self, context: Context, serving: Collection[Key]) -> None:
         self._context = context
@@ -203,12 +203,13 @@ class Endpoints:
         return _shared_services(self._context, self._serving)
 
     def last_of(self, replica: Key, stopping: Collection[Key]) -> str:
-        """Return the service whose last serving endpoint is a replica, if other replicas stop; "" without one."""
+        """Return the service that loses its last serving endpoint if a replica stops in addition to the `stopping`
+        replicas; "" if no service does."""
         left = (service for service, endpoints in self._shared.items() if endpoints.difference(stopping) == {replica})
         return "/".join(next(left, ()))
 
     def stagger(self, rollouts: Mapping[Key, Rollout]) -> dict[Key, Rollout]:
-        """Return the steps without restarts in place that would stop the last serving endpoint of a service."""
+        """Return the steps, without restarts in place that would stop the last serving endpoint of a service."""
         steps = dict(rollouts)
         stopping = {(key[0], name) for key, step in steps.items() for name in step.placing.replaced}
         for key, step in sorted(steps.items()):

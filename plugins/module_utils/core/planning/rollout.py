@@ -137,8 +137,8 @@ class Replicas:
         return self._revisions[self._composed(replica)]
 
     def live_revision(self, replica: api.ModelReplica) -> Revision | None:
-        """Return the live revision of a ModelReplica; None if it is unknown. On a cluster that no run observes, it is
-        the revision of the last build."""
+        """Return the live revision of a ModelReplica; None if it is unknown. On a GitOps cluster, return the revision
+        of the last build."""
         context, cluster = self._context, replica.spec.cluster_name
         if context.staged == "forecast":
             return _FROZEN if (replica.namespace, replica.name) in context.frozen else None
@@ -268,7 +268,7 @@ def _health(
 ) -> tuple[Health, str]:
     """Return the health of a replica, and the reason why it does not serve."""
     if state.declared:
-        return ("unknown", "no run observes its cluster") if context.staged == "hold" else ("serving", "")
+        return ("unknown", "no run observes it") if context.staged == "hold" else ("serving", "")
     if state.remembered or state.serving is None:
         observed = context.observed_cluster(replica.spec.cluster_name)
         return "unknown", observed.unreachable if observed else "it was not observed"
@@ -338,8 +338,8 @@ def scheduler_inputs(
 
 
 def _target(rollout: Rollout) -> int:
-    """Return the number of replicas after a step, without replicas that no longer fit. If fewer replicas are desired,
-    the scheduler removes replicas with the current revision."""
+    """Return the number of replicas after a step, without replicas that no longer fit. If more replicas with the
+    current revision exist than desired, the scheduler removes the surplus."""
     staying = rollout.placing.staying
     surplus = max(0, sum(view.is_current for view in staying) - rollout.bounds.desired)
     return sum(view.fits for view in staying) - surplus + rollout.placing.new
@@ -389,7 +389,7 @@ def count_placed(rollout: Rollout, decided: Schedule) -> int:
 
 Decide = Callable[[Mapping[Key, Rollout]], Schedule]
 MayStop = Callable[[Key, Collection[Key]], bool]
-"""Returns whether a serving replica may stop in the same step as other replicas."""
+"""Predicate of a serving replica that can stop in the same step as other replicas."""
 
 
 def with_replacements(
@@ -398,9 +398,9 @@ def with_replacements(
     """Return the steps with replacements in place, and the schedule of all steps.
 
     A replica that no longer fits is replaced in place only if a new replica can then be scheduled. The deployments take
-    turns, so that one of them does not use up all tries."""
+    turns, so that no deployment uses up all tries."""
     steps, decided, tries = dict(rollouts), decide(rollouts), 0
-    # The replacement must be schedulable, at least without any old replica.
+    # Skip deployments whose replacements are unschedulable even without any old replica.
     turns = {key: _candidates(steps[key], decided) for key in sorted(rollouts) if count_placed(rollouts[key], first)}
     while any(turns.values()) and tries < max(MAX_TRIES, len(turns)):
         for key in [key for key, candidates in turns.items() if candidates]:

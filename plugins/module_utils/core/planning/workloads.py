@@ -36,7 +36,7 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         models: ModelTraffic | None = None,
         frozen: Iterable[api.ModelReplica] = (),
     ) -> None:
-        """`frozen`: replicas that keep the objects of the last build on clusters that no run observes."""
+        """`frozen`: replicas that keep the objects of the last build if their cluster is a GitOps cluster."""
         self._composing = context.composing
         self._serves_paths = context.fleet.serves_paths
         self._models = models or ModelTraffic()

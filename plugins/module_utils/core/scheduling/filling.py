@@ -43,11 +43,11 @@ class Filler:
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
 
     def fill(self, states: Sequence[State]) -> None:
-        """Place replicas, and then surge replicas, until a whole pass over all deployments places nothing.
+        """Place replicas, and then surge replicas, until a full pass over all deployments places no replica.
 
-        A deployment that finds no place makes new replicas of its own priority go elsewhere. After that one pass would
-        do if a cluster that refuses a replica always refused it later as well. A search within a bound on work does not
-        promise that, and without the last, empty pass the next run could find a place that this one missed.
+        An unschedulable deployment moves new replicas of the same priority to other clusters. Afterwards, one pass is
+        not enough because a search with a work limit might reject a cluster and accept it later. Without a last pass
+        that places no replica, the next run could find a placement that this run missed.
         """
         for __, equals in itertools.groupby(states, key=lambda state: state.deployment.priority):
             self._fill_priority(list(equals), states)

@@ -239,8 +239,8 @@ class Deployment:
     `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
     `invalid` says why its specification cannot be used at all: then everything of it stays as it is. `cost`: its limits
     on cost; among equal numbers of replicas it then takes the cheapest places.
-    `surge`: number of `replicas` that a rollout creates beside replicas that still serve. They use free devices that no
-    other replica requires, and preempt no replica.
+    `surge`: number of surge replicas in `replicas`. Surge replicas use only free devices that no missing replica
+    requires, and never preempt a replica.
     """
 
     namespace: str

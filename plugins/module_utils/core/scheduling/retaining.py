@@ -53,7 +53,7 @@ class State:
     new: dict[str, list[ReplicaFit]] = field(default_factory=dict)
     # A search for a place ended at the bound on work.
     undecided: bool = False
-    # Surge replicas are placed after all other replicas of the fleet.
+    # True when surge replicas are placed, which is after all other replicas of the fleet.
     surges: bool = False
 
     @property

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Staged rollouts on clusters that no run observes: each run changes as many replicas as the bounds allow."""
+"""Staged rollouts on GitOps clusters: each run changes as many replicas as the bounds allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from observed_fleet import Fleet
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    """A fleet of two file clusters with a replica each."""
+    """Return a fleet with one replica on each of two GitOps clusters."""
     made = Fleet(tmp_path)
     made.declared = {"east", "west"}
     made.settle()

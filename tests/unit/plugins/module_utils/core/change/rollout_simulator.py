@@ -95,7 +95,7 @@ class Simulation:
                 )
 
     def disturb(self, random: Random) -> None:
-        """Change the state of some replicas for a moment: pods restart, and a cluster does not answer."""
+        """Change the state of some replicas temporarily: pods restart, and a cluster is unreachable."""
         for index, view in enumerate(self.views):
             self.views[index] = replace(view, health=self._answers.pop(view.name, view.health))
         for index, view in enumerate(self.views):

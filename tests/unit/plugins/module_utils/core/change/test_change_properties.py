@@ -123,8 +123,8 @@ def states(chance: random.Random) -> State:
 class Checks:
     """Checks of a server during a change.
 
-    serving: services that serve requests. An aborted run might have created or deleted only a part of the other
-    services."""
+    serving: state with the services that must keep serving. An aborted run might have created or deleted only a part of
+    other services."""
 
     server: Server
     before: State

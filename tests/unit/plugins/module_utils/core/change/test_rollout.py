@@ -100,7 +100,7 @@ def test_no_step_of_ten_thousand_fleets_takes_more_replicas_out_of_service_than_
 
 
 def check_disturbed_rollouts(first: int, last: int) -> None:
-    """Roll out a revision that fails or starts, on fleets whose replicas and clusters are disturbed."""
+    """Roll out a starting or failing revision on fleets with temporary failures of replicas and clusters."""
     for seed in range(first, last):
         random = Random(seed)
         desired = random.randint(1, 6)
@@ -118,7 +118,7 @@ def check_disturbed_rollouts(first: int, last: int) -> None:
                     assert any(each.is_current and each.serves for each in fleet.views), f"seed {seed}: {fleet}"
                 fleet.apply(action)
             fleet.settle(random)
-        # Only replicas of the new revision that serve replace more old replicas than the bounds allow.
+        # Only serving replicas of the new revision replace more old replicas than the bounds allow.
         kept = sum(not view.is_current for view in fleet.views)
         started = sum(view.is_current and view.health != "failed" for view in fleet.views)
         assert kept + (started if fleet.starts else 0) >= desired - bounds.unavailable, f"seed {seed}: {fleet}"

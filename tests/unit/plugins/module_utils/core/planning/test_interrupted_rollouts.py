@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rollouts of fleets with unreachable clusters, pods that restart, and deployments that compete for devices."""
+"""Rollouts of fleets with unreachable clusters, restarting pods, and deployments that compete for devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def unchanged(_document: dict[str, Any]) -> None:
 
 
 def rename_engine(document: dict[str, Any]) -> None:
-    """Change a deployment so that its replicas no longer fit."""
+    """Rename an engine, so that the replicas of the deployment no longer fit."""
     document["spec"]["template"]["spec"]["engines"][0]["name"] = "renamed"
 
 
@@ -43,12 +43,12 @@ def write(fleet: SimulatedFleet, desired: Desired, edits: dict[str, Edit] | None
 
 
 def run(fleet: SimulatedFleet) -> int:
-    """Run, and return the minimum number of serving replicas."""
+    """Run the fleet, and return the minimum number of serving replicas during the run."""
     return min([len(fleet.serving()) for __ in fleet.run(Random(1))], default=len(fleet.serving()))
 
 
 def started(desired: Desired, nodes: int, edits: dict[str, Edit] | None = None) -> SimulatedFleet:
-    """Return a fleet whose replicas all serve."""
+    """Return a fleet after its first run."""
     fleet = SimulatedFleet([], nodes={"gpu": nodes, "large": 0})
     write(fleet, desired, edits)
     run(fleet)
@@ -56,7 +56,7 @@ def started(desired: Desired, nodes: int, edits: dict[str, Edit] | None = None) 
 
 
 def one_round(fleet: SimulatedFleet) -> Plan:
-    """Apply one plan. Nothing has started yet."""
+    """Apply and return one plan. No pod has started yet."""
     decided = fleet.plan()
     fleet.apply_control(decided)
     for cluster in fleet.clusters:
@@ -65,7 +65,7 @@ def one_round(fleet: SimulatedFleet) -> Plan:
 
 
 def pause(fleet: SimulatedFleet, replicas: set[str]) -> None:
-    """Make pods not ready until the fleet settles."""
+    """Make the pods of replicas temporarily not ready."""
     fleet.broken = replicas
     fleet.settle()
     fleet.broken = set()
@@ -189,7 +189,7 @@ def test_deployments_take_turns_with_replacements_in_place() -> None:
 
 
 def shared() -> Desired:
-    """Return two deployments of one service. Each fills its cluster."""
+    """Return two deployments of one ModelService. Each deployment fills its cluster."""
     models = {name: Model(name, 1, cluster=name, devices=2) for name in ("east", "west")}
     return Desired(models, {"both": ("east", "west")}, pools=single_gpu("east", "west"))
 
