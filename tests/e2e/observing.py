@@ -128,7 +128,8 @@ def tags(live: LiveFleet, cluster: str, deployment: str = "") -> set[str]:
 
 
 def is_ready(pod: Object) -> bool:
-    return bool(_condition(pod, "Ready").get("status") == "True")
+    """Return whether a pod is an endpoint of its Service, which a terminating pod is not."""
+    return _condition(pod, "Ready").get("status") == "True" and "deletionTimestamp" not in pod["metadata"]
 
 
 def created(pod: Object) -> datetime:
