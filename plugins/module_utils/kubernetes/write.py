@@ -256,7 +256,8 @@ class Sender:
         self.client.delete(
             text(before, "apiVersion"), key.kind, key.name, key.namespace, uid=text(before, "metadata", "uid")
         )
-        return replace(self._after_it_is_gone(desired, before), action="recreated", before=before)
+        created = self._after_it_is_gone(desired, before)
+        return created if created.action == "failed" else replace(created, action="recreated", before=before)
 
     def _would_be_taken(self, desired: Object) -> bool:
         """Return True if the server takes the object as a new one. If not, it would be gone for good."""

@@ -153,7 +153,8 @@ def _removed_replicas(bounds: Bounds, views: Sequence[ReplicaView]) -> dict[str,
     )
     for view in order:
         is_replaceable = view.name in down or (is_stopped and view.is_down)
-        if is_replaceable and (surplus > 0 or (view.name in down and view.health == "failed" and not view.fits)):
+        is_first = view.name in down and not view.fits and (view.health == "failed" or not bounds.surge)
+        if is_replaceable and (surplus > 0 or is_first):
             removed[view.name] = "it has an old revision and does not serve"
         elif view.serves and surplus > 0 and spare > 0:
             removed[view.name] = "a replica with the current revision serves instead"

@@ -82,13 +82,20 @@ class Changes:
         return {**{key: reason for key, reason in self._restarted.items() if key in self._owners}, **removed}
 
     @cached_property
+    def _preempted(self) -> frozenset[Key]:
+        return frozenset(
+            (entry.replica.namespace, entry.replica.name) for entry in self.schedule.dropped if entry.preempted_by
+        )
+
+    @cached_property
     def _accepted(self) -> frozenset[Key]:
         """The replicas that stop because a manifest asks for it, or because other replicas serve instead."""
         accepted = self._restarted.keys() - self._oversized
         for rollout in self.rollouts:
             accepted |= {(rollout.key[0], name) for name in rollout.placing.removed}
+        accepted |= self._preempted
         for entry in self.schedule.dropped:
-            if entry.evicted or entry.preempted_by or entry.reason == SCALED_DOWN:
+            if entry.evicted or entry.reason == SCALED_DOWN:
                 accepted.add((entry.replica.namespace, entry.replica.name))
         deployments = self.context.fleet.deployments
         accepted |= {key for key, owner in self._owners.items() if not self._desired(deployments.get(owner))}
@@ -160,6 +167,9 @@ class Changes:
         lost = before & self._stopping.keys()
         restarted = lost & (self._restarted.keys() - self._oversized)
         asked = lost & (self._accepted - self._restarted.keys())
+        if restarted:
+            # A preempted replica is not removed because the manifests ask for fewer replicas of the service.
+            asked -= self._preempted
         if not lost or lost != restarted | asked:
             return False
         if restarted:

@@ -150,6 +150,9 @@ class Replicas:
         else:
             objects = observed.objects
         live = [objects.like(value) for value in self._workloads[self._composed(replica)]]
+        if context.declared(cluster) and any(live):
+            # A replica with a missing file differs from its desired state.
+            return _revision(value or {} for value in live)
         return None if None in live else _revision(value for value in live if value is not None)
 
     def _composed(self, replica: api.ModelReplica) -> int:
@@ -323,7 +326,7 @@ def scheduler_inputs(
         replace(
             deployment,
             replicas=_target(rollouts[deployment.key]),
-            surge=rollouts[deployment.key].placing.new - rollouts[deployment.key].placing.missing,
+            surge=_surge(rollouts[deployment.key].placing),
         )
         if deployment.key in rollouts
         else deployment
@@ -343,6 +346,12 @@ def _target(rollout: Rollout) -> int:
     staying = rollout.placing.staying
     surplus = max(0, sum(view.is_current for view in staying) - rollout.bounds.desired)
     return sum(view.fits for view in staying) - surplus + rollout.placing.new
+
+
+def _surge(placing: Placing) -> int:
+    """Return the number of new replicas that replace no replica of another place."""
+    unfit = sum(not view.fits for view in placing.staying)
+    return max(0, placing.new - placing.missing - len(placing.replaced) - unfit)
 
 
 def with_removals(rollouts: Mapping[Key, Rollout], decided: Schedule, first: Schedule) -> Schedule:

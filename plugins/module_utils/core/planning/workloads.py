@@ -20,6 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _PATH, _MODEL = "Path", "Model"
 
+_NEVER_FROZEN = frozenset({"Namespace", "HTTPRoute"})
+"""Kinds whose changes restart no pod. A Namespace belongs to all replicas in it, and a route to all gateways."""
+
 
 class Workloads(Mapping[str, tuple[Object, ...]]):
     """The objects of each workload cluster, including clusters without objects.
@@ -73,8 +76,14 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         return objects
 
     def _of_replica(self, replica: api.ModelReplica) -> Sequence[Object]:
+        composed = replica_objects(replica, self._composing)
         frozen = self._frozen.get((replica.namespace, replica.name))
-        return frozen if frozen is not None else replica_objects(replica, self._composing)
+        if frozen is None:
+            return composed
+        return [
+            *(value for value in composed if value["kind"] in _NEVER_FROZEN),
+            *(value for value in frozen if value["kind"] not in _NEVER_FROZEN),
+        ]
 
     def _parents(self, name: str) -> tuple[str, ...]:
         """Return the modes of the gateways that send requests to replicas of a cluster. The gateway for those in mode

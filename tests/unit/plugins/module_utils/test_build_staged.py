@@ -69,3 +69,52 @@ def test_a_revert_during_a_staged_rollout_restarts_one_replica(fleet: Fleet) -> 
     fleet.run(**change_setting(fleet), staged="step")
     fleet.run(staged="step")
     assert engines(fleet) == first
+
+
+def test_a_waiting_replica_keeps_its_namespace(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.declared = {"east", "west"}
+    fleet.edit("      modelCacheRef: {name: weights}\n", "")
+    fleet.text = "\n---".join(part for part in fleet.text.split("\n---") if "kind: ModelCache" not in part)
+    fleet.settle()
+    namespaces = fleet.objects("clusters", "Namespace")
+    for __ in range(3):
+        fleet.run(**change_setting(fleet), staged="step")
+        assert fleet.objects("clusters", "Namespace") == namespaces
+
+
+def test_a_replica_with_a_missing_file_waits_for_its_step(fleet: Fleet) -> None:
+    for path in (fleet.built / "clusters").rglob("deployment-*epp*.yaml"):
+        path.unlink()
+    before = engines(fleet)
+    fleet.run(**change_setting(fleet), staged="step")
+    after = engines(fleet)
+    assert sum(after[key] != before[key] for key in before) == 1
+
+
+GATEWAYS = """
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: edge}
+spec: {mode: Model, clusterName: east}
+status: {clientCACertificate: "-----BEGIN CERTIFICATE-----\\nclients\\n-----END CERTIFICATE-----\\n"}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: default}
+spec: {backend: Traefik, traefik: {version: 40.2.0}}
+"""
+
+
+def test_a_waiting_replica_has_the_same_gateways(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.declared = {"east", "west"}
+    fleet.text += GATEWAYS
+    fleet.settle()
+    routes = {identity(value): value["spec"]["parentRefs"] for value in fleet.objects("clusters", "HTTPRoute")}
+    for stage in ("step", "hold", "step"):
+        fleet.run(**change_setting(fleet), staged=stage)
+        found = {identity(value): value["spec"]["parentRefs"] for value in fleet.objects("clusters", "HTTPRoute")}
+        assert found == routes
+    assert any(len(parents) == 2 for parents in routes.values())

@@ -228,3 +228,69 @@ def test_a_replica_with_copies_serves_during_a_restart_in_place() -> None:
     (warning,) = [line for line in fleet.plan().warnings if "in place" in line]
     assert "Other copies of its engines serve during the restart" in warning
     assert run(fleet) == 1
+
+
+def test_a_restart_in_place_beside_a_preempted_replica_is_an_outage() -> None:
+    desired = shared()
+    fleet = started(desired, 1)
+    desired.models["high"] = Model("high", 1, cluster="east", devices=2)
+    desired.models["west"].tag = "v1"
+    write(fleet, desired, {"high": preempting})
+    for decided in fleet.run(Random(1)):
+        assert fleet.services()["both"], (decided.outages, fleet.log)
+
+
+def important(document: dict[str, Any]) -> None:
+    document["metadata"].setdefault("annotations", {})["modelplane.ai/priority"] = "100"
+
+
+@pytest.mark.parametrize("edit", [important, preempting])
+def test_a_replica_that_moves_is_placed_before_replicas_of_lower_priority(edit: Edit) -> None:
+    pools = {"east": [("gpu", 3), ("large", 1)], "west": [("gpu", 0), ("large", 0)]}
+    desired = Desired({"first": Model("first", 1, cluster="east", devices=2)}, {"first": ("first",)}, pools=pools)
+    fleet = SimulatedFleet([], nodes={"gpu": 3, "large": 1})
+    write(fleet, desired, {"first": edit})
+    run(fleet)
+    desired.models["first"].selector = "large"
+    desired.models["first"].devices = 4
+    desired.models["other"] = Model("other", 1, "large", cluster="east", devices=4)
+    for __ in range(2):
+        write(fleet, desired, {"first": edit})
+        run(fleet)
+    assert fleet.services()["first"], fleet.log
+    assert not fleet.plan().rollouts, fleet.log
+
+
+def test_a_pending_replica_does_not_prevent_replacements_in_place() -> None:
+    models = {
+        "first": Model("first", 2, cluster="east", devices=2),
+        "other": Model("other", 1, cluster="east", devices=2),
+    }
+    desired = Desired(models, {"first": ("first",)}, pools=single_gpu("east", "west", nodes=2))
+    fleet = started(desired, 2)
+    for __ in range(2):
+        write(fleet, desired, {"first": rename_engine})
+        run(fleet)
+    assert not fleet.plan().rollouts, fleet.log
+    assert len(fleet.services()["first"]) == 2
+
+
+def test_without_surge_a_replica_that_cannot_start_is_replaced() -> None:
+    model = Model("chat", 3, bounds={"maxSurge": 0, "maxUnavailable": 1})
+    desired = Desired({"chat": model}, {"chat": ("chat",)}, pools=single_gpu("east", "west"))
+    fleet = started(desired, 1)
+    desired.pools["west"] = [("new", 2), ("large", 0)]
+    fleet.nodes = {"gpu": 1, "new": 2, "large": 0}
+    fleet.pools = ("gpu", "new", "large")
+    # The nodes of the previous pool no longer exist, so its pods are pending.
+    gone = {
+        names.label_value(replica.name) for replica in fleet.replicas.values() if replica.spec.cluster_name == "west"
+    }
+    fleet.broken = gone
+    fleet.settle()
+    desired.models["chat"].tag = "v1"
+    for __ in range(3):
+        write(fleet, desired)
+        run(fleet)
+    assert not fleet.plan().rollouts, fleet.log
+    assert len(fleet.serving()) == 3
