@@ -70,6 +70,16 @@ def ready_pods(live: LiveFleet) -> dict[str, tuple[str, str]]:
     }
 
 
+def existing(live: LiveFleet) -> set[tuple[str, str]]:
+    """Return the cluster and replica of each Deployment. The garbage collector might delete pods much later."""
+    return {
+        (cluster, deployment["metadata"]["labels"][REPLICA_LABEL])
+        for cluster, plane in live.workloads.items()
+        for deployment in plane.objects.list("apps/v1", "Deployment", labels=REPLICA_LABEL)
+        if "deletionTimestamp" not in deployment["metadata"]
+    }
+
+
 def endpoints(live: LiveFleet) -> dict[str, set[tuple[str, str]]]:
     """Return the cluster and replica of each endpoint in the routes of the control gateway, by ModelService."""
     clusters = {address: name for name, address in live.addresses.items()}
@@ -215,7 +225,8 @@ class Chaos:
         elif disturbance < KILLED_RUNS + KILLED_SERVERS + SILENT_SERVERS:
             self.run_without_server()
         checked = self.run("--check")
-        pods = ready_pods(self.live)
+        replicas = existing(self.live)
+        pods = {uid: place for uid, place in ready_pods(self.live).items() if place in replicas}
         run = self.run()
         self.compare(checked, run, pods)
         if is_refused(run):
