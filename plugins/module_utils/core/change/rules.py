@@ -125,6 +125,7 @@ class Rule:
     kept_unless: Callable[[Object, Sequence[Object]], Condition] | None = None
     """Return the condition for deleting an object. The second argument contains all deleted objects of the row."""
     kept_message: str = "kept, although it is no longer desired, because {}"
+    """Message for a condition that does not hold. The executor adds the reason that it finds on the server."""
     keeps_labels: str = ""
     recreated: bool = False
 
