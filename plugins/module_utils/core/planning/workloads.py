@@ -81,8 +81,8 @@ class Workloads(Mapping[str, tuple[Object, ...]]):
         if frozen is None:
             return composed
         return [
-            *(value for value in composed if value["kind"] in _NEVER_FROZEN),
-            *(value for value in frozen if value["kind"] not in _NEVER_FROZEN),
+            *(value for value in composed if identity(value)[1] in _NEVER_FROZEN),
+            *(value for value in frozen if identity(value)[1] not in _NEVER_FROZEN),
         ]
 
     def _parents(self, name: str) -> tuple[str, ...]:
