@@ -17,28 +17,33 @@ _MAP = (dict, Mapping)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def fields(value: Any, *path: str) -> Mapping[str, Any]:
-    """The map at a path below a value; empty when there is none."""
+def _value(value: Any, path: Iterable[str]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, _MAP) else None
-    return value if isinstance(value, _MAP) else {}
+    return value
+
+
+def fields(value: Any, *path: str) -> Mapping[str, Any]:
+    """The map at a path below a value; empty when there is none."""
+    found = _value(value, path)
+    return found if isinstance(found, _MAP) else {}
 
 
 def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
     """The maps in the list at a path below a value."""
-    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    found = _value(value, path)
     return [entry for entry in found if isinstance(entry, _MAP)] if isinstance(found, (list, tuple)) else []
 
 
 def text(value: Any, *path: str) -> str:
     """The text at a path below a value; empty when there is none."""
-    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    found = _value(value, path)
     return found if isinstance(found, str) else ""
 
 
 def number(value: Any, *path: str, default: int = 0) -> int:
     """The whole number at a path below a value."""
-    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    found = _value(value, path)
     return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 

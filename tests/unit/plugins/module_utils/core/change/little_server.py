@@ -129,26 +129,29 @@ class Server:
         self.objects[Key.of(value)] = stored
         return stored
 
-    def follow(self, route: tuple[str, str]) -> None:
-        """Advance a route by one step: the AI gateway writes the HTTPRoute, or the gateway programs the HTTPRoute."""
+    def follow(self, route: tuple[str, str]) -> bool:
+        """Advance a route by one step: the AI gateway writes the HTTPRoute, or the gateway programs the HTTPRoute.
+        Return whether the route has changed."""
         if route in self.stuck:
-            return
+            return False
         live = next((value for key, value in self.objects.items() if key[1:] == (AI_ROUTE, *route)), None)
         known = self.followed.get(route)
         if live is None:
-            self.followed.pop(route, None)
-        elif known is None:
+            return self.followed.pop(route, None) is not None
+        if known is None:
             self.followed[route] = Followed(frozenset(ai_backends(live)), entries(live, "spec", "parentRefs"))
         elif known.programmed != known.written:
             known.programmed = known.written
         else:
-            known.written = frozenset(ai_backends(live))
+            before, known.written = known.written, frozenset(ai_backends(live))
+            return known.written != before
+        return True
 
     def follow_all(self) -> None:
         """Advance all routes until gateways have programmed them."""
         for route in {key[2:] for key in self.objects if key.kind == AI_ROUTE} | set(self.followed):
-            for _ in range(4):
-                self.follow(route)
+            while self.follow(route):
+                pass
 
     def http_routes(self, namespace: str) -> Iterator[Object]:
         """Yield the HTTPRoutes of a namespace."""
@@ -215,8 +218,8 @@ class Sender:
         self.check()
         routes = sorted({key[2:] for key in self.server.objects if key.kind == AI_ROUTE} | set(self.server.followed))
         for route in self.chance.sample(routes, min(len(routes), self.chance.randrange(3))):
-            self.server.follow(route)
-            self.check()
+            if self.server.follow(route):
+                self.check()
 
 
 @dataclass
