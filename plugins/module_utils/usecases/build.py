@@ -231,19 +231,16 @@ def _forecast(decided: Plan, options: Options) -> list[Plan]:
 
 
 def outages(outcome: Outcome) -> list[str]:
-    """Return the outages that a run causes although no manifest asks for them, each with its place and what to do.
-
-    In check mode, they include the outages of later steps, which a run refuses after the first steps."""
-    plans = (outcome.plan, *outcome.forecast)
+    """Return the outages that a run causes although no manifest asks for them, each with its place and what to do."""
     problems = (
         Problem(
             each.message,
             hint="Undo the edit that causes it, make room for replacements first, or set fleet_allow_outage: true",
             ref=Ref(each.kind, each.namespace, each.name),
         )
-        for each in (outage for step in plans for outage in step.outages)
+        for each in outcome.plan.outages
     )
-    return list(dict.fromkeys(str(outcome.loaded.locate(problem)) for problem in problems))
+    return [str(outcome.loaded.locate(problem)) for problem in problems]
 
 
 def stopped_rollouts(outcome: Outcome) -> list[str]:
