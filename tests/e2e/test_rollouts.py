@@ -100,7 +100,9 @@ def test_a_limit_to_one_cluster_leaves_the_others_alone(live: LiveFleet) -> None
             assert before[key] == after.get(key), key
     assert {entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "east"} == there
     assert {key for key in before if key.startswith("east: ")} == {key for key in after if key.startswith("east: ")}
-    assert (tags(live, "west"), tags(live, "east")) == ({NEWEST}, {NEW})
+    # A replica on west that might be the last serving replica of its deployment waits.
+    assert NEWEST in tags(live, "west")
+    assert tags(live, "east") == {NEW}
     live.run("reconcile").ok()
     assert len(placed(live, "elastic")) == 1
     check_placement(live)
