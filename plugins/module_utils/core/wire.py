@@ -25,26 +25,30 @@ def _value(value: Any, path: Iterable[str]) -> Any:
 
 def fields(value: Any, *path: str) -> Mapping[str, Any]:
     """The map at a path below a value; empty when there is none."""
-    found = _value(value, path)
-    return found if isinstance(found, _MAP) else {}
+    value_at_path = _value(value, path)
+    return value_at_path if isinstance(value_at_path, _MAP) else {}
 
 
 def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
     """The maps in the list at a path below a value."""
-    found = _value(value, path)
-    return [entry for entry in found if isinstance(entry, _MAP)] if isinstance(found, (list, tuple)) else []
+    value_at_path = _value(value, path)
+    return (
+        [entry for entry in value_at_path if isinstance(entry, _MAP)]
+        if isinstance(value_at_path, (list, tuple))
+        else []
+    )
 
 
 def text(value: Any, *path: str) -> str:
     """The text at a path below a value; empty when there is none."""
-    found = _value(value, path)
-    return found if isinstance(found, str) else ""
+    value_at_path = _value(value, path)
+    return value_at_path if isinstance(value_at_path, str) else ""
 
 
 def number(value: Any, *path: str, default: int = 0) -> int:
     """The whole number at a path below a value."""
-    found = _value(value, path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else default
+    value_at_path = _value(value, path)
+    return value_at_path if isinstance(value_at_path, int) and not isinstance(value_at_path, bool) else default
 
 
 def canonical(value: Any) -> Any:

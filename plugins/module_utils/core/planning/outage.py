@@ -166,16 +166,18 @@ class Changes:
         scaled to zero or evicted by taints, or all its replicas may restart in place at the same time."""
         lost = before & self._stopping.keys()
         restarted = lost & (self._restarted.keys() - self._oversized)
-        asked = lost & (self._accepted - self._restarted.keys())
+        requested_removals = lost & (self._accepted - self._restarted.keys())
         if restarted:
             # A preempted replica is not removed because the manifests ask for fewer replicas of the service.
-            asked -= self._preempted
-        if not lost or lost != restarted | asked:
+            requested_removals -= self._preempted
+        if not lost or lost != restarted | requested_removals:
             return False
         if restarted:
             # The manifests ask for the removal of the other replicas, so only these replicas must be able to stop.
-            left = before - asked
-            return len(left) == 1 or self._may_all_stop({self._owners[endpoint] for endpoint in left})
+            remaining_endpoints = before - requested_removals
+            return len(remaining_endpoints) == 1 or self._may_all_stop(
+                {self._owners[endpoint] for endpoint in remaining_endpoints}
+            )
         owners = {self._owners[endpoint] for endpoint in before}
         remaining = (
             key
@@ -215,8 +217,8 @@ class Endpoints:
     def last_of(self, replica: Key, stopping: Collection[Key]) -> str:
         """Return the service that loses its last serving endpoint if a replica stops in addition to the `stopping`
         replicas; "" if no service does."""
-        left = (service for service, endpoints in self._shared.items() if endpoints.difference(stopping) == {replica})
-        return "/".join(next(left, ()))
+        services = (key for key, endpoints in self._shared.items() if endpoints.difference(stopping) == {replica})
+        return "/".join(next(services, ()))
 
     def stagger(self, rollouts: Mapping[Key, Rollout]) -> dict[Key, Rollout]:
         """Return the steps, without restarts in place that would stop the last serving endpoint of a service."""
