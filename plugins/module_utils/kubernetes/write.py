@@ -279,7 +279,7 @@ class Sender:
 
     def _wait_deleted(self, desired: Object, uid: str) -> Object | None:
         """Wait until an object is deleted. Return None, or the object if it is stuck or still exists at the deadline.
-        All objects of a cluster share the deadline."""
+        A cluster's objects all share the deadline."""
         key = Key.of(desired)
         self._gone_by = self._gone_by or time.monotonic() + USUAL_SECONDS
         while True:

@@ -66,7 +66,7 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
             if pool.bounds[0] and pool.name not in observed.nodes:
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
-                    f"so replicas in this pool do not start.{others} Label the nodes of the pool (kubectl label node "
+                    f"so replicas in this pool do not start.{others} Label the pool's nodes (kubectl label node "
                     f"NAME {label}), or correct the pool name"
                 )
 

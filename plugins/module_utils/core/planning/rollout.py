@@ -509,7 +509,7 @@ def warnings(context: Context, rollouts: Iterable[Rollout]) -> Iterator[str]:
                 min(engine.copies for engine in context.fleet.replicas[rollout.key[0], name].spec.engines) > 1
                 for name in restarted
             )
-            effect = "Other copies of its engines serve" if has_copies else "The model does not serve"
+            effect = "Other engine copies serve" if has_copies else "The model does not serve"
             yield (
                 f"{deployment}: the edit restarts {_only(len(restarted))} in place because {cause}. "
                 f"{effect} during the restart{_last_start(context, rollout)}"

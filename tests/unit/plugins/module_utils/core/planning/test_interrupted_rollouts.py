@@ -226,7 +226,7 @@ def test_a_replica_with_copies_serves_during_a_restart_in_place() -> None:
     desired.models["chat"].tag = "v1"
     write(fleet, desired)
     (warning,) = [line for line in fleet.plan().warnings if "in place" in line]
-    assert "Other copies of its engines serve during the restart" in warning
+    assert "Other engine copies serve during the restart" in warning
     assert run(fleet) == 1
 
 
