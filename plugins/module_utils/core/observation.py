@@ -19,6 +19,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
         cordoned: {<pool>: [gpu-0]}              # cordoned Ready nodes; only if there are any
+        unavailable: {<pool>: [{name: gpu-0, reason: cordoned, devices: {gpu: 2}}]}  # missing if it was not read
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
         applied: {digest: ..., replicas: [...]}  # last applied ModelReplicas; {} without inventory, missing if unread
@@ -52,6 +53,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     identity,
 )
 
+NOT_READY = "not Ready"
+"""Reason of an unavailable node that is not Ready."""
 NOT_THIS_RUN = "not part of this run"
 """Message about a cluster that was not to be read."""
 
@@ -88,6 +91,21 @@ class AppliedReplicas:
 
 
 @dataclass(frozen=True)
+class UnavailableNode:
+    """Node with devices that are free but unavailable for new pods, and why. `devices`: their number by name in the
+    InferenceClass."""
+
+    name: str
+    reason: str
+    devices: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """The written form."""
+        return {"name": self.name, "reason": self.reason, "devices": dict(sorted(self.devices.items()))}
+
+
+@dataclass(frozen=True)
 class ObservedCluster:
     """Observed state of one workload cluster.
 
@@ -103,6 +121,7 @@ class ObservedCluster:
     budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
     cordoned: names of the cordoned Ready nodes of each pool.
+    unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
     """
 
     unreachable: str = ""
@@ -116,10 +135,16 @@ class ObservedCluster:
     budgets: tuple[ObservedBudget, ...] = ()
     applied: AppliedReplicas | None = None
     cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None
 
     def schedulable(self, pool: str) -> int:
         """Return the number of Ready nodes in a pool that are not cordoned."""
         return max(0, self.nodes.get(pool, 0) - len(self.cordoned.get(pool, ())))
+
+    def existing(self, pool: str) -> int:
+        """Return the number of nodes of a pool, Ready or not."""
+        unavailable = (self.unavailable or {}).get(pool, ())
+        return self.nodes.get(pool, 0) + sum(node.reason == NOT_READY for node in unavailable)
 
     @property
     def cordoned_message(self) -> str:
@@ -268,6 +293,15 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
             if cluster.cordoned
             else {}
         ),
+        **(
+            {}
+            if cluster.unavailable is None
+            else {
+                "unavailable": {
+                    pool: [node.wire for node in nodes] for pool, nodes in sorted(cluster.unavailable.items())
+                }
+            }
+        ),
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
         **({"budgets": [budget_wire(budget) for budget in cluster.budgets]} if cluster.budgets else {}),
@@ -350,7 +384,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         value,
         path,
         *("unreachable", "declared", "provisioned", "stack", "nodes", "cordoned", "version", "openshift", "budgets"),
-        *("applied", "objects"),
+        *("applied", "objects", "unavailable"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -370,6 +404,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
         cordoned=_cordoned(found.get("cordoned"), f"{path}.cordoned"),
+        unavailable=_unavailable(found["unavailable"], f"{path}.unavailable") if "unavailable" in found else None,
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
         budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
@@ -390,6 +425,25 @@ def _cordoned(value: Any, path: str) -> dict[str, tuple[str, ...]]:
             _text(name, f"{pool_path}[{index}]", required=True) for index, name in enumerate(_list(names, pool_path))
         )
     return cordoned
+
+
+def _unavailable(value: Any, path: str) -> dict[str, tuple[UnavailableNode, ...]]:
+    return {
+        pool: tuple(
+            _unavailable_node(node, f"{entry_path(path, pool)}[{index}]")
+            for index, node in enumerate(_list(nodes, entry_path(path, pool)))
+        )
+        for pool, nodes in _map(value, path).items()
+    }
+
+
+def _unavailable_node(value: Any, path: str) -> UnavailableNode:
+    node = _map(value, path, "name", "reason", "devices")
+    devices = _map(node.get("devices"), f"{path}.devices")
+    for device, number in devices.items():
+        _number(number, entry_path(f"{path}.devices", device), "a number of devices")
+    name, reason = (_text(node.get(key), f"{path}.{key}", required=True) for key in ("name", "reason"))
+    return UnavailableNode(name, reason, dict(devices))
 
 
 def _applied(value: Any, path: str) -> AppliedReplicas:

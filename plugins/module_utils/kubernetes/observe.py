@@ -21,13 +21,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import route_policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
     admitted_host,
     is_routed,
     why_not_admitted,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
+    allocated,
+    unavailable_nodes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
@@ -63,6 +67,9 @@ _AI_ROUTE = (f"{constants.AI_GROUP}/v1beta1", "AIGatewayRoute")
 _GANG = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 _DEVICE_CLASS = ("resource.k8s.io/v1", "DeviceClass")
 _SLICE = ("resource.k8s.io/v1", "ResourceSlice")
+_CLAIM = ("resource.k8s.io/v1", "ResourceClaim")
+_TAINT_RULES = (("resource.k8s.io/v1", "DeviceTaintRule"), ("resource.k8s.io/v1beta2", "DeviceTaintRule"))
+"""Kind of Kubernetes 1.37, and of 1.36 with its feature gate. Both have the same selector."""
 _KINDS = (
     ("apps/v1", "Deployment"),
     _GANG,
@@ -158,9 +165,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     if is_routed(gateway) and not admitted_host(route):
         route_name = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{route_name}: {why_not_admitted(route) if route else 'it is not there'}")
-    warnings += [*_device_warnings(client, cluster, nodes), *unread, *unread_inventory]
+    published, unread_devices = _published_devices(client, cluster)
+    unavailable, unread_claims = _unavailable(client, cluster, nodes, published)
+    warnings += [*_mismatches(cluster, nodes, published), *unread_devices, *unread_claims, *unread, *unread_inventory]
     warnings += deletion_warnings(deletable)
-    pools = _pools(nodes)
+    pools = {pool: _nodes(members) for pool, members in sorted(_by_pool(nodes).items())}
     cordoned = {pool: list(counts.cordoned) for pool, counts in pools.items() if counts.cordoned}
     entry: dict[str, Any] = {
         "unreachable": "",
@@ -168,6 +177,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
         **({"cordoned": cordoned} if cordoned else {}),
+        **({} if unavailable is None else {"unavailable": unavailable}),
         "objects": sorted(
             [
                 *composed,
@@ -385,14 +395,15 @@ def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
     return troubled_pods(client, desired, clock)
 
 
-def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
+def _by_pool(nodes: Iterable[Object]) -> dict[str, list[Object]]:
+    """Return the nodes of each pool."""
     by_pool: dict[str, list[Object]] = {}
     for node in nodes:
         pool = text(node, "metadata", "labels", constants.POOL_LABEL)
         # A label may be empty, and a pool has a name.
         if pool:
             by_pool.setdefault(pool, []).append(node)
-    return {pool: _nodes(members) for pool, members in sorted(by_pool.items())}
+    return by_pool
 
 
 def _nodes(nodes: Sequence[Object]) -> Nodes:
@@ -445,22 +456,60 @@ def condition_message(value: Object, kind: str, *statuses: str) -> str:
     return ""
 
 
-def _device_warnings(client: Client, cluster: ExpectedCluster, nodes: Iterable[Object]) -> list[str]:
-    """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
-    ready: dict[str, list[str]] = {}
-    for node in nodes:
-        if is_true(node, "Ready"):
-            pool = text(node, "metadata", "labels", constants.POOL_LABEL)
-            ready.setdefault(pool, []).append(text(node, "metadata", "name"))
-    if not ready or not client.serves(*_SLICE):
-        return []
+def taint_rules(client: Client) -> Sequence[Object]:
+    """Return the DeviceTaintRules of a cluster, none if it does not serve them. Raises Forbidden."""
+    served = next((kind for kind in _TAINT_RULES if client.serves(*kind)), None)
+    return client.list(*served).items if served else ()
+
+
+def _published_devices(client: Client, cluster: ExpectedCluster) -> tuple[PublishedDevices | None, list[str]]:
+    """Return the devices that the drivers publish, None if they were not read, and warnings."""
+    if not client.serves(*_SLICE):
+        return None, []
     try:
         slices = [
             value for driver in cluster.drivers for value in listed(client, *_SLICE, fields=f"spec.driver={driver}")
         ]
     except Forbidden as error:
-        return [f"devices were not compared with the classes: {reason(error)}"]
-    return [str(mismatch) for mismatch in mismatches(cluster.promises, ready, slices)]
+        return None, [f"devices were not compared with the classes: {reason(error)}"]
+    try:
+        return PublishedDevices(slices, taint_rules(client) if slices else ()), []
+    except Forbidden as error:
+        return PublishedDevices(slices), [f"DeviceTaintRules were not read: {reason(error)}"]
+
+
+def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None) -> list[str]:
+    """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
+    if published is None:
+        return []
+    ready = {
+        pool: [text(node, "metadata", "name") for node in members if is_true(node, "Ready")]
+        for pool, members in _by_pool(nodes).items()
+    }
+    return [str(mismatch) for mismatch in mismatches(cluster.promises, ready, published)]
+
+
+def _unavailable(
+    client: Client, cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None
+) -> tuple[dict[str, list[dict[str, Any]]] | None, list[str]]:
+    """Return the unavailable nodes of each pool, None if the devices were not read, and warnings.
+
+    The ResourceClaims of replicas are read only if a node is unavailable."""
+    if published is None:
+        return None, []
+    pools, warnings = _by_pool(nodes), list[str]()
+    found = unavailable_nodes(cluster.promises, pools, published, ())
+    if any(node.devices for members in found.values() for node in members):
+        try:
+            claims = [
+                claim
+                for claim in client.list(*_CLAIM).items
+                if names.is_fleet_namespace(text(claim, "metadata", "namespace"))
+            ]
+            found = unavailable_nodes(cluster.promises, pools, published, allocated(claims))
+        except Forbidden as error:
+            warnings.append(f"devices of replicas on unavailable nodes were not read: {reason(error)}")
+    return {pool: [node.wire for node in members] for pool, members in sorted(found.items())}, warnings
 
 
 def _order(value: Object) -> tuple[str, str, str]:

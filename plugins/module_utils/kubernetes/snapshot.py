@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason, taint_rules
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import (
     constraint_names,
     is_openshift,
@@ -62,6 +62,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         gateway_classes=read.all(_GATEWAYS, "GatewayClass"),
         device_classes=read.all(_DEVICES, "DeviceClass"),
         slices=slices,
+        taint_rules=read.try_to("DeviceTaintRule", lambda: taint_rules(client), ()),
         namespaces=read.all("v1", "Namespace"),
         policies=read.all(_POLICIES, "ValidatingAdmissionPolicy"),
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),

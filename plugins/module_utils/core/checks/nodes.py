@@ -15,9 +15,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
+    taints_of,
+    tolerations_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, nearest_key, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
@@ -30,9 +32,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 LABEL = constants.POOL_LABEL
 _CHECK = "nodes"
-_OF_CONDITIONS = "node.kubernetes.io/"
-"""Taints that the control plane sets for the state of a node, which has findings of its own (Kubernetes, "Well-Known
-Labels, Annotations and Taints")."""
 _GPU_LABELS = (
     "nvidia.com/gpu.present",
     "feature.node.kubernetes.io/pci-10de.present",
@@ -126,8 +125,8 @@ def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterat
         yield warning(
             _CHECK,
             place,
-            f"{field} is {most}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas are "
-            "placed on the others as well, and stay pending",
+            f"{field} is {most}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas use "
+            "these only",
             f"Add nodes, label them ({label}), or set nodeCount to {len(nodes)}",
         )
     elif len(nodes) < most:
@@ -135,7 +134,7 @@ def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterat
             _CHECK,
             place,
             f"{field} is {most}, and {are(len(nodes), 'node')} there: replicas are placed on the others as well, and "
-            "stay pending unless an autoscaler of yours adds nodes with the label",
+            "wait until your autoscaler adds nodes with the label",
             f"Make sure that it does, or set {field} to {max(len(nodes), 1)}",
         )
 
@@ -166,10 +165,10 @@ def _kubelet(node: Object) -> tuple[int, ...]:
 
 def _taints(name: str, nodes: list[Object], desired: Desired) -> Iterator[Finding]:
     classes = [each for promise in desired.expected.promises if promise.pool == name for each in promise.device_classes]
-    tolerations = [Toleration(**entry) for entry in gpu_tolerations(classes)]  # type: ignore[arg-type]
+    tolerations = tolerations_of(classes)
     found: dict[str, list[str]] = {}
     for node in nodes:
-        for taint in _keeping_away(node):
+        for taint in taints_of(node):
             if not any(toleration.covers(taint) for toleration in tolerations):
                 found.setdefault(str(taint), []).append(text(node, "metadata", "name"))
     for taint_text, places in sorted(found.items()):
@@ -182,18 +181,9 @@ def _taints(name: str, nodes: list[Object], desired: Desired) -> Iterator[Findin
         )
 
 
-def _keeping_away(node: Object) -> list[Taint]:
-    return [
-        Taint(text(entry, "key"), effect, text(entry, "value"))
-        for entry in entries(node, "spec", "taints")
-        for effect in ("NoSchedule", "NoExecute")
-        if text(entry, "effect") == effect and not text(entry, "key").startswith(_OF_CONDITIONS)
-    ]
-
-
 def _room_for_the_stack(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Controllers and the gateway tolerate nothing."""
-    free = [node for node in snapshot.nodes if not _keeping_away(node)]
+    free = [node for node in snapshot.nodes if not taints_of(node)]
     if not any(entry.get("chart") for entry in desired.managed) or any(_takes_pods(node) for node in free):
         return
     why = "every node has a taint" if snapshot.nodes else "there is no node"

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
 
@@ -172,12 +172,12 @@ def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     for node in snapshot.nodes:
         if is_true(node, "Ready"):
             ready.setdefault(pool_of(node), []).append(text(node, "metadata", "name"))
-    for mismatch in mismatches(promises, ready, snapshot.slices):
+    for mismatch in mismatches(promises, ready, PublishedDevices(snapshot.slices, snapshot.taint_rules)):
         yield warning(
             "devices",
             f"Node {some(mismatch.nodes)} (pool {mismatch.pool})",
             mismatch.message,
-            "Correct the InferenceClass or the label of the node: replicas are placed there and do not start",
+            "Correct the InferenceClass or the label of the node: new replicas do not use these devices",
         )
     if "DeviceClass" in snapshot.unread or not snapshot.devices or desired.problems:
         return

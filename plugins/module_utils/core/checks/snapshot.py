@@ -83,10 +83,10 @@ class Snapshot:
     """Observed state of a cluster; objects in their wire form.
 
     `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
-    and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `releases`,
-    `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info returns them. `objects`: single
-    CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: names of
-    the SecurityContextConstraints; None on clusters that are not OpenShift.
+    and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `taint_rules`:
+    DeviceTaintRules. `releases`, `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info
+    returns them. `objects`: single CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and
+    EVERYTHING. `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
     `unread`: kinds that could not be read, and why.
     """
 
@@ -99,6 +99,7 @@ class Snapshot:
     gateway_classes: Sequence[Object] = ()
     device_classes: Sequence[Object] = ()
     slices: Sequence[Object] = ()
+    taint_rules: Sequence[Object] = ()
     namespaces: Sequence[Object] = ()
     policies: Sequence[Object] = ()
     releases: Sequence[Mapping[str, Any]] = ()

@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.cac
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import (
     Platform,
     pools_without_nodes,
+    with_observed_nodes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context, RolloutStage
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import (
@@ -481,12 +482,15 @@ def scheduler_inputs(context: Context, platforms: Mapping[str, Platform]) -> tup
     catalogue = adapters.DeviceCatalogue()
     capacity = [
         replace(
-            adapters.cluster(
-                platform.resource,
-                fleet.classes,
-                catalogue,
-                assumed_gateway=context.declared_gateway if context.declared(name) else None,
-                prices=context.prices,
+            with_observed_nodes(
+                context,
+                adapters.cluster(
+                    platform.resource,
+                    fleet.classes,
+                    catalogue,
+                    assumed_gateway=context.declared_gateway if context.declared(name) else None,
+                    prices=context.prices,
+                ),
             ),
             silent=_silent(context, name),
         )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
@@ -17,14 +17,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
     gateway_url,
     inference_cluster,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 KINDS = (*registry.KINDS, "ServingStack")
@@ -66,9 +68,44 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
             if pool.bounds[0] and pool.name not in observed.nodes:
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
-                    f"so replicas in this pool do not start.{others} Label the pool's nodes (kubectl label node "
+                    f"so the pool takes no new replicas.{others} Label the pool's nodes (kubectl label node "
                     f"NAME {label}), or correct the pool name"
                 )
+
+
+def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
+    """Return a cluster whose pools offer only the devices of observed nodes and of nodes that an autoscaler or a cloud
+    might add, if the nodes of the cluster were read."""
+    observed = context.observed_cluster(cluster.name)
+    resource = context.fleet.clusters[cluster.name]
+    if observed is None or observed.unavailable is None:
+        return cluster
+    declared = {pool.name: pool for pool in resource.spec.node_pools or ()}
+    is_provisioned = resource.spec.cluster.source != "Existing"
+
+    def may_grow(pool: Pool) -> bool:
+        return is_provisioned or (pool.name in declared and declared[pool.name].max_node_count is not None)
+
+    return replace(
+        cluster,
+        pools=tuple(_with_observed_nodes(pool, observed, may_grow=may_grow(pool)) for pool in cluster.pools),
+    )
+
+
+def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: bool) -> Pool:
+    unavailable = (observed.unavailable or {}).get(pool.name, ())
+    existing = observed.existing(pool.name)
+    nodes = pool.nodes if may_grow else min(existing, pool.nodes)
+    shortfall = [] if nodes == pool.nodes else [f"{existing} of {count(pool.nodes, 'declared node')} exist"]
+    if unavailable:
+        reasons = some([f"{node.name} ({node.reason})" for node in unavailable])
+        shortfall.append(f"{are(len(unavailable), 'node')} unavailable or partly so: {reasons}")
+    vectors = sorted(
+        (tuple(node.devices.get(device.name, 0) for device in pool.devices) for node in unavailable), key=sum
+    )
+    # Existing nodes that are more than declared take the place of unavailable ones.
+    counted = len(vectors) - max(0, existing - pool.nodes)
+    return replace(pool, nodes=nodes, unavailable=tuple(vectors[: max(0, counted)]), shortfall="; ".join(shortfall))
 
 
 def _platform(context: Context, resource: api.InferenceCluster) -> Platform:

@@ -155,7 +155,7 @@ def _left(cluster: Cluster, lost: Loss) -> Cluster:
     if not any(name == cluster.name for name, __ in lost.nodes):
         return cluster
     pools = [
-        replace(pool, nodes=pool.nodes - lost.nodes.get((cluster.name, pool.name), 0))
+        pool.with_nodes(pool.nodes - lost.nodes.get((cluster.name, pool.name), 0))
         for pool in cluster.pools
         if lost.nodes.get((cluster.name, pool.name), -1) < pool.nodes
     ]

@@ -558,11 +558,10 @@ def _with(scenario: Scenario, addition: Addition) -> Scenario:
     if addition.is_new_cluster:
         taken = {cluster.name for cluster in scenario.clusters}
         name = next(name for number in itertools.count(2) if (name := f"{given.name}-{number}") not in taken)
-        pools = tuple(replace(pool, nodes=addition.nodes) for pool in given.pools if pool.name in addition.pools)
+        pools = tuple(pool.with_nodes(addition.nodes) for pool in given.pools if pool.name in addition.pools)
         return replace(scenario, clusters=(*scenario.clusters, replace(given, name=name, pools=pools)))
     pools = tuple(
-        replace(pool, nodes=pool.nodes + addition.nodes) if pool.name in addition.pools else pool
-        for pool in given.pools
+        pool.with_nodes(pool.nodes + addition.nodes) if pool.name in addition.pools else pool for pool in given.pools
     )
     changed = replace(given, pools=pools)
     return replace(scenario, clusters=tuple(changed if each is given else each for each in scenario.clusters))

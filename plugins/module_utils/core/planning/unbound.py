@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas with a pod that finds no node although their pool has the devices: another place for each.
+"""Replicas with a pod that finds no node: another place for each.
 
-Free devices may be on several nodes where the plan counts them on one, or pods of others hold them. Only a replica that
-does not serve gets another place, and nothing else moves for it.
+Nodes may be missing or cordoned, free devices may be on several nodes where the plan counts them on one, or pods of
+others hold them. Only a replica that does not serve gets another place, and nothing else moves for it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import conditions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, is_true, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 
 MAX_TRIES = 8
 """Replicas for which a plan tries to find another place, at most: each costs as much as the plan."""
 
 _READY = "ModelReady"
 
-_NO_DEVICES = "cannot allocate all claims"
-"""Message of kube-scheduler about nodes without free devices for a claim (kube-scheduler 1.34 to 1.36)."""
+_UNSCHEDULABLE = "Unschedulable"
+"""Reason of the condition PodScheduled of a pod that no node takes (Kubernetes, "Pod Lifecycle")."""
 
 Decide = Callable[[Sequence[Cluster], Sequence[Replica]], Schedule]
 Pools = frozenset[tuple[str, str]]
@@ -91,9 +91,8 @@ def mend(
 
 def _refusal(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
-        f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node: its devices are free on "
-        f"different nodes, or pods of others hold them, and {why}. Add a node, or delete a smaller ModelReplica of the "
-        "pool to have that placed again"
+        f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node, and {why}. kubectl describe pod "
+        "shows the reason. Add a node to the pool, or delete a smaller ModelReplica of the pool to have it placed again"
     )
     return Refusal(reason, min(pools_of(replica.engines)), (replica.cluster,))
 
@@ -120,9 +119,9 @@ def _avoided(replica: api.ModelReplica) -> Pools:
 def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -> list[tuple[Replica, str]]:
     """Return the unchanged replicas with an unschedulable pod, each with the name of the pod.
 
-    Include a replica only if its pod was also unschedulable in an earlier reconcile pass or run, all nodes in its pools
-    are Ready and assign devices to pods, and no pod on the cluster is terminating. Otherwise, the pod might be
-    scheduled soon.
+    Include a replica only if its pod was also unschedulable in an earlier reconcile pass or run, and no pod on the
+    cluster is terminating. Otherwise, the pod might be scheduled soon. While its pools might grow, a replica has until
+    its progress deadline.
     """
     nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
     changing = {entry.replica.cluster for entry in decided.dropped}
@@ -137,22 +136,14 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
             continue
         replica = adapters.replica(existing)
         pods = _pods(existing, observed)
-        pod = next((text(pod, "metadata", "name") for pod in pods if _without_devices(pod)), "")
-        is_full = all(
-            observed.nodes.get(pool, 0) >= nodes.get((placement.cluster, pool), 0) for pool in pools_of(replica.engines)
-        )
-        if not pod or not is_full or _leaves(observed) or _serves(context, existing, observed) is not False:
+        pod = next((text(pod, "metadata", "name") for pod in pods if _is_unschedulable(pod)), "")
+        if not pod or _leaves(observed):
             continue
-        neighbors = [
-            context.fleet.replicas[other.namespace, other.replica]
-            for other in unchanged
-            if other.cluster == placement.cluster
-        ]
-        if any(map(_has_node, pods)) or any(
-            pools_of(adapters.replica(neighbor).engines) & pools_of(replica.engines)
-            and _serves(context, neighbor, observed)
-            for neighbor in neighbors
-        ):
+        state = replica_state(existing, replica_objects(existing, context.composing), observed)
+        grows = any(
+            observed.existing(pool) < nodes.get((placement.cluster, pool), 0) for pool in pools_of(replica.engines)
+        )
+        if state.serving is False and (state.failed or not grows):
             unbound.append((replica, pod))
     return unbound
 
@@ -160,11 +151,7 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
 def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
     """Return whether a replica had an unschedulable pod in an earlier pass or run, according to its status."""
     status = context.statuses.get(existing.ref)
-    return _NO_DEVICES in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
-
-
-def _serves(context: Context, replica: api.ModelReplica, observed: ObservedCluster) -> bool | None:
-    return replica_state(replica, replica_objects(replica, context.composing), observed).serving
+    return _UNSCHEDULABLE in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
 
 
 def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
@@ -173,15 +160,10 @@ def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
     return list(observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label))
 
 
-def _without_devices(pod: Object) -> bool:
-    return any(failure.reason == "Unschedulable" and _NO_DEVICES in failure.message for failure in failures(pod))
-
-
-def _has_node(pod: Object) -> bool:
-    """Return whether a pod of an engine has a node; those of pickers claim no devices."""
-    if constants.PICKER_LABEL in fields(pod, "metadata", "labels"):
-        return False
-    return is_true(pod, "PodScheduled")
+def _is_unschedulable(pod: Object) -> bool:
+    """Return whether a pod of an engine finds no node. Pods of pickers run on nodes of any pool."""
+    is_picker = constants.PICKER_LABEL in fields(pod, "metadata", "labels")
+    return not is_picker and any(failure.reason == _UNSCHEDULABLE for failure in failures(pod))
 
 
 def _leaves(observed: ObservedCluster) -> bool:
@@ -195,7 +177,7 @@ def _closed(clusters: Sequence[Cluster], closed_pools: Pools) -> list[Cluster]:
         replace(
             cluster,
             pools=tuple(
-                replace(pool, nodes=0) if (cluster.name, pool.name) in closed_pools else pool for pool in cluster.pools
+                pool.with_nodes(0) if (cluster.name, pool.name) in closed_pools else pool for pool in cluster.pools
             ),
         )
         for cluster in clusters

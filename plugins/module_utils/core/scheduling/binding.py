@@ -243,7 +243,7 @@ class _Binder:
         for same in engines.values():
             demand = Demand(same[0].copies, tuple(PodSet(part.pods, part.vectors) for part in same))
             load[demand.group] += demand.copies
-        return pack(node, pool.nodes, tuple(sorted(load.items())), self._work).free is not None
+        return pack(node, pool.open_nodes, tuple(sorted(load.items())), self._work).free is not None
 
     # Planned nodes
 
@@ -263,9 +263,9 @@ class _Binder:
             for part in parts
         ]
         numbered = any(part.member.planned_nodes and not part.open for part in parts)
-        if not numbered and not may_strand(node, pool.nodes, pods):
+        if not numbered and not may_strand(node, pool.open_nodes, pods):
             return True
-        planned = plan_pool(node, pool.nodes, pods, taken, self._work)
+        planned = plan_pool(node, pool.open_nodes, pods, taken, self._work)
         found = planned is not None
         if planned is None:
             if not numbered:
@@ -299,7 +299,7 @@ def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:
     )
     pools = len(member.shares)
     most = (member.pods + (pools - 1) * skew(pods for __, pods in member.shares)) // pools
-    return min(pool.nodes - leaders, most if member.planned_nodes == ANYWHERE else member.pods)
+    return min(pool.open_nodes - leaders, most if member.planned_nodes == ANYWHERE else member.pods)
 
 
 def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:

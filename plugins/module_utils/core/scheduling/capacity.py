@@ -77,7 +77,7 @@ class NodeLedger:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.used = 0
+        self.used = pool.closed_nodes
 
     def copy(self) -> NodeLedger:
         """Return a ledger with the same charges."""
@@ -106,19 +106,22 @@ class NodeLedger:
     @property
     def occupied(self) -> int:
         """Return how many nodes what is charged takes, at most all of the pool."""
-        return min(self.used, self.pool.nodes)
+        return min(self.used - self.pool.closed_nodes, self.pool.nodes)
 
     @property
     def overcommitted(self) -> str:
         """Return why what is charged already cannot all be there, with numbers; empty when it can."""
         if self.used <= self.pool.nodes:
             return ""
-        return f"its replicas need {_count(self.used, 'node')}, and it has {self.pool.nodes}"
+        used = self.used - self.pool.closed_nodes
+        return f"its replicas need {_count(used, 'node')}, and it has {self.pool.open_nodes}{_shortfall(self.pool)}"
 
     def shortage(self, demand: Demand) -> str:
         """Return why a demand does not fit, with numbers."""
         free = max(0, self.pool.nodes - self.used)
-        return f"{free} of {_count(self.pool.nodes, 'node')} free, engine needs {demand.nodes}"
+        return (
+            f"{free} of {_count(self.pool.open_nodes, 'node')} free, engine needs {demand.nodes}{_shortfall(self.pool)}"
+        )
 
 
 class DeviceLedger:
@@ -133,13 +136,17 @@ class DeviceLedger:
         self._work = work
         self._memo = memo
         self._greedy = greedy
-        self._node: Vector = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
+        self._node: Vector = pool.claimable
         self._counts: dict[Group, int] = {}
         self._order: list[Group] = []
         self._known: Packing | None = None
         self._kinds = tuple(range(len(self._node)))
         # Devices that are left at most, by their kinds.
         self._left = {self._kinds: sum(self._node) * pool.nodes}
+        # Pods of one copy are on different nodes, so each unavailable part is on a node of its own.
+        parts = Counter(vector for vector in pool.unavailable if any(vector))
+        self._unavailable = Demand(1, tuple(PodSet(nodes, (vector,)) for vector, nodes in sorted(parts.items())))
+        self.add(self._unavailable)
 
     def copy(self) -> DeviceLedger:
         """Return a ledger with the same charges."""
@@ -196,7 +203,7 @@ class DeviceLedger:
     def occupied(self) -> int:
         """Return how many nodes what is charged takes when it is packed; all of the pool when it does not fit."""
         free = self._packed().free
-        return self.pool.nodes - (free.get(self._node, 0) if free is not None else 0)
+        return self.pool.open_nodes - (free.get(self._node, 0) if free is not None else 0)
 
     @property
     def overcommitted(self) -> str:
@@ -212,9 +219,11 @@ class DeviceLedger:
             charged = sum(
                 count * sum(max(pod, key=sum)[position] for pod in pods) for (__, pods), count in self._counts.items()
             )
-            if charged:
-                parts.append(f"{charged} {device.name} claimed, {device.count * self.pool.nodes} available")
-        return f"its replicas do not fit on its {_count(self.pool.nodes, 'node')}: {', '.join(parts)}"
+            claimed = charged - sum(vector[position] for vector in self.pool.unavailable)
+            if claimed:
+                parts.append(f"{claimed} {device.name} claimed, {self._available(position)} available")
+        nodes = _count(self.pool.nodes, "node")
+        return f"its replicas do not fit on its {nodes}: {', '.join(parts)}{_shortfall(self.pool)}"
 
     def shortage(self, demand: Demand) -> str:
         """Return why a demand does not fit, with numbers."""
@@ -234,13 +243,18 @@ class DeviceLedger:
                 best, total = self._free_of(position, packed.free)
                 most = "" if best is None else f"at most {best} on one node, "
                 parts.append(
-                    f"{total} of {device.count * self.pool.nodes} {device.name} free, {most}"
+                    f"{total} of {self._available(position)} {device.name} free, {most}"
                     f"engine needs {_pods(desired, device.name)}"
                 )
         text = "; ".join(parts)
         if len(pods) > 1:
             text += f", each pod of a copy on its own node (of {self.pool.nodes})"
-        return text
+        return text + _shortfall(self.pool)
+
+    def _available(self, position: int) -> int:
+        """Return how many devices of a kind the pool has for pods."""
+        unavailable = sum(vector[position] for vector in self.pool.unavailable)
+        return self._node[position] * self.pool.nodes - unavailable
 
     def _free_of(self, position: int, free: Free) -> tuple[int | None, int]:
         """Return how many of a kind of device one more pod could get, by any packing, and how many are free then on all
@@ -287,6 +301,10 @@ class DeviceLedger:
 
 
 Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation
+
+
+def _shortfall(pool: Pool) -> str:
+    return f"; {pool.shortfall}" if pool.shortfall else ""
 
 
 def _total(free: Free, position: int) -> int:

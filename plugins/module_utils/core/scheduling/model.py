@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -93,6 +93,8 @@ class Pool:
 
     `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it. `price` is
     that of a node for an hour, None where it is not known. `spot`: its nodes may be taken back at any time.
+    `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
+    position in `devices`. `shortfall`: reason why the pool offers less than its manifest declares.
     """
 
     name: str
@@ -101,6 +103,27 @@ class Pool:
     fabrics: tuple[Fabric, ...] = ()
     price: Decimal | None = None
     spot: bool = False
+    unavailable: tuple[tuple[int, ...], ...] = ()
+    shortfall: str = ""
+
+    @cached_property
+    def closed_nodes(self) -> int:
+        """Number of nodes all of whose devices are free but unavailable."""
+        return sum(vector == self.claimable for vector in self.unavailable)
+
+    @property
+    def open_nodes(self) -> int:
+        """Number of nodes with devices that are in use or available."""
+        return self.nodes - self.closed_nodes
+
+    @property
+    def claimable(self) -> tuple[int, ...]:
+        """Number of devices on each node that pods claim, by position in `devices`."""
+        return tuple(device.count if device.claim == "DRA" else 0 for device in self.devices)
+
+    def with_nodes(self, nodes: int) -> Pool:
+        """Return the pool with another number of nodes, of which as many as possible are unavailable."""
+        return replace(self, nodes=nodes, unavailable=self.unavailable[:nodes])
 
 
 @dataclass(frozen=True)

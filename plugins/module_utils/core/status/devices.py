@@ -9,7 +9,7 @@ attributes and larger capacities are no mismatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that keep claims without tolerations away (KEP-5055)."""
+DEVICE_KEY = ("driver", "pool", "device")
+"""Fields that identify a device in a ResourceClaim and in a DeviceTaintRule."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,28 @@ class Mismatch:
         return f"pool {self.pool}, {noun} {listed(self.nodes)}: {self.message}"
 
 
+@dataclass(frozen=True, eq=False)
+class PublishedDevice:
+    """Device of a ResourceSlice. `key`: driver, resource pool, and name. `taint`: the taint that excludes claims, as
+    key=value:effect, "" without one."""
+
+    key: tuple[str, str, str]
+    value: Object
+    taint: str
+
+    def is_of(self, promised: Device) -> bool:
+        """Return whether the device has all that an InferenceClass promises."""
+        return not _differences(promised, self.value)
+
+
 def mismatches(
-    promises: Iterable[Promise], nodes: Mapping[str, Iterable[str]], slices: Iterable[Object]
+    promises: Iterable[Promise], nodes: Mapping[str, Iterable[str]], published: PublishedDevices
 ) -> tuple[Mismatch, ...]:
     """Return all mismatches, sorted, with the nodes of equal mismatches grouped.
 
-    `nodes` are the names of the Ready nodes by pool; `slices` all ResourceSlices of the cluster (wire format,
-    resource.k8s.io/v1). Devices that are published for several nodes count for each of them.
+    `nodes` are the names of the Ready nodes by pool. Devices that are published for several nodes count for each of
+    them.
     """
-    published = _Published(slices)
     found: dict[tuple[str, str], list[str]] = {}
     for promise in promises:
         for node in nodes.get(promise.pool, ()):
@@ -84,36 +99,51 @@ def mismatches(
     return tuple(Mismatch(pool, tuple(sorted(names)), message) for (pool, message), names in sorted(found.items()))
 
 
-class _Published:
-    """Devices of ResourceSlices by node and driver; for each resource pool those of its newest generation."""
+class PublishedDevices:
+    """Devices of ResourceSlices by node and driver; for each resource pool those of its newest generation.
 
-    def __init__(self, slices: Iterable[Object]) -> None:
+    `slices` are ResourceSlices and `rules` are DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does
+    not write the taint of a rule into the ResourceSlices (KEP-5055)."""
+
+    def __init__(self, slices: Iterable[Object], rules: Iterable[Object] = ()) -> None:
+        self._rules = [(fields(rule, "spec", "deviceSelector"), fields(rule, "spec", "taint")) for rule in rules]
         pools: dict[tuple[str, str], list[Object]] = {}
         for entry in slices:
             spec = fields(entry, "spec")
             pools.setdefault((text(spec, "driver"), text(spec, "pool", "name")), []).append(spec)
-        self._devices: dict[tuple[str, str], list[Object]] = {}
-        self._shared: dict[str, list[Object]] = {}
+        self._devices: dict[tuple[str, str], list[PublishedDevice]] = {}
+        self._shared: dict[str, list[PublishedDevice]] = {}
         self._incomplete: dict[tuple[str, str], str] = {}
         for (driver, pool), specs in sorted(pools.items()):
             newest = max(number(spec, "pool", "generation") for spec in specs)
             current = [spec for spec in specs if number(spec, "pool", "generation") == newest]
             expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in current)
             for spec in current:
-                self._add(driver, spec)
+                self._add(driver, pool, spec)
                 if len(current) < expected and text(spec, "nodeName"):
                     message = f"{len(current)} of {expected} ResourceSlices of its pool {pool}"
                     self._incomplete[text(spec, "nodeName"), driver] = message
 
-    def _add(self, driver: str, spec: Object) -> None:
-        for device in entries(spec, "devices"):
-            node = text(spec, "nodeName") or text(device, "nodeName")
+    def _add(self, driver: str, pool: str, spec: Object) -> None:
+        for observed in entries(spec, "devices"):
+            key = (driver, pool, text(observed, "name"))
+            taints = [*entries(observed, "taints"), *self._taints_of_rules(key)]
+            device = PublishedDevice(key, observed, _taint(taints))
+            node = text(spec, "nodeName") or text(observed, "nodeName")
             if node:
                 self._devices.setdefault((node, driver), []).append(device)
             else:
                 self._shared.setdefault(driver, []).append(device)
 
-    def on(self, node: str, driver: str) -> list[Object]:
+    def _taints_of_rules(self, key: tuple[str, str, str]) -> Iterator[Object]:
+        """Yield the taints of the rules that select a device. A rule without a selector selects no device."""
+        for selector, taint in self._rules:
+            selected = [(text(selector, name), value) for name, value in zip(DEVICE_KEY, key, strict=True)]
+            if any(name for name, __ in selected) and all(name in ("", value) for name, value in selected):
+                yield taint
+
+    def on(self, node: str, driver: str) -> list[PublishedDevice]:
+        """Return the devices of a driver on a node."""
         return [*self._devices.get((node, driver), ()), *self._shared.get(driver, ())]
 
     def incomplete(self, node: str, driver: str) -> str:
@@ -124,14 +154,14 @@ class _Published:
         return self._incomplete.get((node, driver), "")
 
 
-def _findings(promise: Promise, driver: str, published: Sequence[Object], incomplete: str) -> list[str]:
+def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice], incomplete: str) -> list[str]:
     """Return the mismatches of a node for one driver."""
     if not published:
         return [f"no ResourceSlice of driver {driver}: is the DRA driver running there?"]
     if incomplete:
         return [f"driver {driver} has published {incomplete}, and nothing is allocated until it has published all"]
     promised = promise.claimed(driver)
-    offers = [_Offer(_taint(device), [_differences(kind, device) for kind in promised]) for device in published]
+    offers = [_Offer(device.taint, [_differences(kind, device.value) for kind in promised]) for device in published]
     left = list(offers)
     short = []
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
@@ -181,9 +211,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _taint(device: Object) -> str:
-    """Return the first taint of a device that excludes claims, as key=value:effect; "" when there is none."""
-    for taint in entries(device, "taints"):
+def _taint(taints: Iterable[Object]) -> str:
+    """Return the first taint that excludes claims, as key=value:effect; "" when there is none."""
+    for taint in taints:
         if text(taint, "effect") in _EXCLUDING:
             value = f"={text(taint, 'value')}" if text(taint, "value") else ""
             return f"{text(taint, 'key')}{value}:{text(taint, 'effect')}"

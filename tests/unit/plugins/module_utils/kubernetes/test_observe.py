@@ -131,7 +131,7 @@ def test_a_cluster_where_all_is_well() -> None:
     ]
     assert parse({"clusters": {"east": snapshot.entry}}).clusters["east"].stack.ready
     assert not any(kind in ("Pod", "Event") for _, kind, *_ in client.asked)
-    assert snapshot.requests == sum(client.requests.values()) == 11
+    assert snapshot.requests == sum(client.requests.values()) == 12
     assert snapshot.summary == ""
     client.warnings = ("TLS is not verified",)
     assert observe_cluster(client, EAST).warnings == ["TLS is not verified"]

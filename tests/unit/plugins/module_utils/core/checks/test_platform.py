@@ -77,7 +77,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         {},
         [
             "warning spec.nodePools[0] (gpu): nodeCount is 2, and 1 node is there with the label "
-            "modelplane.ai/pool=gpu: replicas are placed on the others as well, and stay pending"
+            "modelplane.ai/pool=gpu: replicas use these only"
         ],
     ),
     "fewer than an autoscaler may make": (
@@ -85,7 +85,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         {"nodeCount": 1, "minNodeCount": 0, "maxNodeCount": 4},
         [
             "warning spec.nodePools[0] (gpu): maxNodeCount is 4, and 1 node is there: replicas are placed on the "
-            "others as well, and stay pending unless an autoscaler of yours adds nodes with the label"
+            "others as well, and wait until your autoscaler adds nodes with the label"
         ],
     ),
     "none, which an autoscaler may leave": (
@@ -93,7 +93,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         {"nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 1},
         [
             "warning spec.nodePools[0] (gpu): maxNodeCount is 1, and 0 nodes are there: replicas are placed on the "
-            "others as well, and stay pending unless an autoscaler of yours adds nodes with the label"
+            "others as well, and wait until your autoscaler adds nodes with the label"
         ],
     ),
     "none, and none desired": ([SYSTEM], {"nodeCount": 0}, []),

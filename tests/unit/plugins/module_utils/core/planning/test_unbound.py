@@ -19,6 +19,8 @@ from ansible_collections.modelplane.fleet.tests.written import parsed
 
 GPU = "gpu.nvidia.com"
 NO_DEVICES = "0/2 nodes are available: 2 cannot allocate all claims."
+CORDONED = "0/2 nodes are available: 2 node(s) were unschedulable."
+WAITED = f"pod x: Unschedulable: {NO_DEVICES}"
 
 
 def cluster(name: str) -> api.InferenceCluster:
@@ -76,15 +78,21 @@ def run(
     nodes: int = 2,
     *,
     available: Sequence[str] = ("one", "two"),
+    stalled: Sequence[str] = (),
 ) -> Plan:
     """Plan with what is observed on east: all workloads, pods, and what statuses said; west is not read.
 
-    `available` are the deployments whose replicas serve.
+    `available` are the deployments whose replicas serve, `stalled` those that miss their progress deadline.
     """
     serving = {"availableReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
+    late = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
     existing = [parsed(written(replica), api.ModelReplica) for replica in before]
     objects = [
-        {**value, "status": serving} if value["metadata"]["name"].startswith(tuple(available)) else value
+        {**value, "status": serving}
+        if value["metadata"]["name"].startswith(tuple(available))
+        else {**value, "status": late}
+        if value["metadata"]["name"].startswith(tuple(stalled))
+        else value
         for value in plan(resources, existing).workloads["east"]
     ]
     east = ObservedCluster(objects=Objects([*objects, *pods]), nodes={"gpu": nodes})
@@ -114,7 +122,7 @@ def test_a_replica_whose_pod_finds_no_node_gets_another_place(before: dict[str, 
     resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
     whole = before["whole"]
     pods = [pod(whole, NO_DEVICES)]
-    found = run(resources, before.values(), pods, {whole.name: f"pod x: {NO_DEVICES}"})
+    found = run(resources, before.values(), pods, {whole.name: WAITED})
     assert places(found) == {"one": "east", "two": "east", "whole": "west"}
     removed = next(change for change in replica_changes(found) if change.action == "removed")
     assert removed.replica == whole.name
@@ -131,12 +139,11 @@ def test_a_replica_whose_pod_finds_no_node_gets_another_place(before: dict[str, 
 
 @pytest.mark.parametrize(
     "reason",
-    ["serving", "bound", "new", "nodes", "leaving", "other", "empty"],
+    ["serving", "bound", "new", "growing", "leaving"],
 )
 def test_a_replica_that_may_get_a_node_soon_or_serves_stays(before: dict[str, api.ModelReplica], reason: str) -> None:
     whole = before["whole"]
-    message = "0/2 nodes are available: 2 Insufficient cpu." if reason == "other" else NO_DEVICES
-    pods = [pod(whole, message)]
+    pods = [pod(whole, NO_DEVICES)]
     if reason == "leaving":
         pods.append(pod(before["one"], deletionTimestamp="2026-01-01T00:00:00Z"))
     if reason == "bound":
@@ -145,19 +152,38 @@ def test_a_replica_that_may_get_a_node_soon_or_serves_stays(before: dict[str, ap
         [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)],
         before.values(),
         pods,
-        {} if reason == "new" else {whole.name: f"pod x: {NO_DEVICES}"},
-        nodes=1 if reason == "nodes" else 2,
-        available={"serving": ("one", "two", "whole"), "empty": ("none",)}.get(reason, ("one", "two")),
+        {} if reason == "new" else {whole.name: WAITED},
+        nodes=1 if reason == "growing" else 2,
+        available=("one", "two", "whole") if reason == "serving" else ("one", "two"),
     )
     assert places(found)["whole"] == "east"
     assert found.edited == frozenset()
     assert found.warnings == ()
 
 
+@pytest.mark.parametrize("message", [CORDONED, "0/2 nodes are available: 2 Insufficient cpu."])
+def test_a_replica_moves_whatever_keeps_its_pod_from_a_node(before: dict[str, api.ModelReplica], message: str) -> None:
+    whole = before["whole"]
+    resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
+    status = {whole.name: f"pod x: Unschedulable: {message}"}
+    found = run(resources, before.values(), [pod(whole, message)], status, available=())
+    assert places(found) == {"one": "east", "two": "east", "whole": "west"}
+
+
+def test_a_replica_moves_from_a_pool_that_may_grow_after_its_progress_deadline(
+    before: dict[str, api.ModelReplica],
+) -> None:
+    whole = before["whole"]
+    resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
+    arguments = (resources, before.values(), [pod(whole, NO_DEVICES)], {whole.name: WAITED})
+    assert places(run(*arguments, nodes=1))["whole"] == "east"
+    assert places(run(*arguments, nodes=1, stalled=("whole",)))["whole"] == "west"
+
+
 def test_a_replica_without_another_place_stays_and_the_plan_says_so(before: dict[str, api.ModelReplica]) -> None:
     whole = before["whole"]
     pods = [pod(whole, NO_DEVICES)]
-    found = run([CLASS, EAST, *SMALL, deployment("whole", 8)], before.values(), pods, {whole.name: NO_DEVICES})
+    found = run([CLASS, EAST, *SMALL, deployment("whole", 8)], before.values(), pods, {whole.name: WAITED})
     assert places(found)["whole"] == "east"
     (warning,) = found.warnings
     assert warning.startswith(f"pool gpu on east: pod {whole.name} of ModelReplica default/{whole.name} finds no node")
@@ -169,6 +195,6 @@ def test_a_replica_does_not_go_back_to_where_it_found_no_node(before: dict[str, 
     was = whole.model_copy(update={"metadata": whole.metadata.model_copy(update={"annotations": annotations})})
     pods = [pod(was, NO_DEVICES)]
     replicas = [before["one"], before["two"], was]
-    found = run([CLASS, EAST, WEST, *SMALL, deployment("whole", 8)], replicas, pods, {was.name: NO_DEVICES})
+    found = run([CLASS, EAST, WEST, *SMALL, deployment("whole", 8)], replicas, pods, {was.name: WAITED})
     assert places(found)["whole"] == "east"
     assert len(found.warnings) == 1

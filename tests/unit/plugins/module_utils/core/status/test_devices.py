@@ -7,7 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise, mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
+    Promise,
+    PublishedDevices,
+    mismatches,
+)
 from ansible_collections.modelplane.fleet.tests.written import promise as promise_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,14 +176,16 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_node_lacks(name: str) -> None:
     desired, slices, messages = CASES[name]
-    found = mismatches([desired], {"gpu-a": ["n1"]}, slices)
+    found = mismatches([desired], {"gpu-a": ["n1"]}, PublishedDevices(slices))
     assert [mismatch.message for mismatch in found] == messages
     assert all(mismatch.nodes == ("n1",) for mismatch in found)
 
 
 def test_nodes_alike_are_reported_once() -> None:
     slices = [piece(gpus(7), node=f"n{index}") for index in range(1, 6)] + [piece(gpus(6), node="n6")]
-    found = mismatches([promise()], {"gpu-a": [f"n{index}" for index in range(1, 7)], "other": ["n9"]}, slices)
+    found = mismatches(
+        [promise()], {"gpu-a": [f"n{index}" for index in range(1, 7)], "other": ["n9"]}, PublishedDevices(slices)
+    )
     assert [str(mismatch) for mismatch in found] == [
         "pool gpu-a, node n6: class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 6",
         "pool gpu-a, nodes n1, n2, n3 and 2 more: class h100 promises 8 devices of gpu.nvidia.com, "
@@ -195,6 +201,6 @@ def test_a_promise_is_kept_when_enough_suit_it(good: int, other: int, sick: int,
         *gpus(sick, taints=[{"key": "xid", "effect": "NoSchedule"}]),
     ]
     shuffled = [devices[index] for index in order if index < len(devices)]
-    found = mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, [piece(shuffled)])
+    found = mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, PublishedDevices([piece(shuffled)]))
     assert bool(found) == (good < count)
-    assert found == mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, [piece(devices)])
+    assert found == mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, PublishedDevices([piece(devices)]))

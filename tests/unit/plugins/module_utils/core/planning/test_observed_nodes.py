@@ -1,0 +1,166 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""New replicas use only nodes that exist and take pods; running replicas stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    Component,
+    Observed,
+    ObservedCluster,
+    UnavailableNode,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.tests.written import parsed
+
+GPU = "gpu.nvidia.com"
+CLASS = parsed(
+    {
+        "metadata": {"name": "l4"},
+        "spec": {"devices": [{"name": "gpu", "driver": GPU, "deviceClassName": GPU, "count": 2}]},
+    },
+    api.InferenceClass,
+)
+
+
+CORDONED = UnavailableNode("n0", "cordoned", {"gpu": 2})
+EKS = {"source": "EKS", "eks": {"region": "us-east-1", "cache": {"mountCIDR": "10.0.0.0/16"}}}
+
+
+def cluster(name: str, source: Any = None, **pool: Any) -> api.InferenceCluster:
+    source = source or {"source": "Existing", "existing": {"secretRef": {"name": name}}}
+    spec = {"cluster": source, "nodePools": [{"name": "gpu", "className": "l4", "nodeCount": 2, **pool}]}
+    made: api.InferenceCluster = parsed({"metadata": {"name": name}, "spec": spec}, api.InferenceCluster)
+    return made
+
+
+def deployment(replicas: int = 2, count: int = 1) -> api.ModelDeployment:
+    request = {"name": "gpu", "count": count, "selectors": [{"cel": f'device.driver == "{GPU}"'}]}
+    container = {"name": "engine", "image": "registry.example.com/engine:v1"}
+    member = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
+    spec = {"replicas": replicas, "template": {"spec": {"engines": [{"name": "main", "members": [member]}]}}}
+    made: api.ModelDeployment = parsed({"metadata": {"name": "chat"}, "spec": spec}, api.ModelDeployment)
+    return made
+
+
+def nodes(ready: int, *unavailable: UnavailableNode) -> ObservedCluster:
+    """Return a cluster with so many Ready nodes in its pool."""
+    return ObservedCluster(
+        stack=Component(ready=True),
+        provisioned=Component(ready=True),
+        nodes={"gpu": ready} if ready else {},
+        unavailable={"gpu": unavailable} if unavailable else {},
+    )
+
+
+def run(
+    clusters: Iterable[api.InferenceCluster],
+    wanted: api.ModelDeployment,
+    observed: dict[str, ObservedCluster],
+    before: Iterable[api.ModelReplica] = (),
+    accounting: str = "Devices",
+) -> Plan:
+    clusters = list(clusters)
+    statuses = {
+        each.ref: {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+            "gateway": {"address": "192.0.2.1"},
+        }
+        for each in clusters
+    }
+    existing = [parsed(written(replica), api.ModelReplica) for replica in before]
+    return plan(
+        [CLASS, *clusters, wanted],
+        existing,
+        options=Options(accounting=accounting),  # type: ignore[arg-type]
+        observed=Observed(clusters=observed),
+        statuses=statuses,
+    )
+
+
+def places(found: Plan) -> list[str]:
+    return sorted(placement.cluster for placement in found.schedule.placements)
+
+
+def refusals(found: Plan) -> str:
+    return " ".join(str(refusal) for pending in found.schedule.pending for refusal in pending.refusals)
+
+
+EAST, WEST = cluster("east"), cluster("west")
+
+
+@pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
+@pytest.mark.parametrize(
+    ("west", "shortfall"),
+    [
+        (nodes(0), "0 of 2 declared nodes exist"),
+        (nodes(1, CORDONED, UnavailableNode("n1", "not Ready", {"gpu": 2})), "n0 (cordoned), n1 (not Ready)"),
+    ],
+    ids=["missing nodes", "unavailable nodes"],
+)
+def test_a_replica_is_placed_where_nodes_take_it(west: ObservedCluster, shortfall: str, accounting: str) -> None:
+    found = run([EAST, WEST], deployment(), {"east": nodes(2), "west": west}, accounting=accounting)
+    assert places(found) == ["east", "east"]
+    alone = run([WEST], deployment(), {"west": west}, accounting=accounting)
+    assert places(alone) == []
+    assert shortfall in refusals(alone)
+
+
+def test_running_replicas_stay_on_unavailable_nodes() -> None:
+    before = run([EAST], deployment(4), {"east": nodes(2)}).replicas
+    occupied = UnavailableNode("n0", "cordoned", {})
+    found = run([EAST, WEST], deployment(5), {"east": nodes(2, occupied), "west": nodes(2)}, before)
+    assert places(found) == ["east"] * 4 + ["west"]
+    assert found.edited == frozenset()
+    assert not found.schedule.overcommitted
+
+
+def test_a_partly_used_node_that_is_unavailable_takes_no_new_replica() -> None:
+    before = run([EAST], deployment(1), {"east": nodes(2)}).replicas
+    # The replica has one device of node n0, the other one is free.
+    east = nodes(2, UnavailableNode("n0", "cordoned", {"gpu": 1}))
+    assert places(run([EAST], deployment(3), {"east": east}, before)) == ["east"] * 3
+    four = run([EAST], deployment(4), {"east": east}, before)
+    assert places(four) == ["east"] * 3
+    assert "1 node is unavailable or partly so: n0 (cordoned)" in refusals(four)
+
+
+def test_free_devices_of_different_nodes_are_no_node() -> None:
+    tainted = [UnavailableNode(name, "device gpu-0 has the taint sick:NoSchedule", {"gpu": 1}) for name in ("n0", "n1")]
+    found = run([EAST], deployment(1, count=2), {"east": nodes(2, *tainted)})
+    assert places(found) == []
+    assert "2 of 2 gpu free, at most 1 on one node" in refusals(found)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "ready", "replicas"),
+    [
+        (cluster("east"), 1, 2),
+        (cluster("east", maxNodeCount=3), 1, 6),
+        (cluster("east", nodeCount=1, maxNodeCount=2), 0, 4),
+        (cluster("east"), 3, 4),
+        (cluster("east", minNodeCount=0), 0, 0),
+    ],
+    ids=["fixed", "autoscaled", "scaled to zero", "more than declared", "fixed without nodes"],
+)
+def test_a_pool_offers_its_nodes_and_those_that_its_autoscaler_may_add(
+    manifest: api.InferenceCluster, ready: int, replicas: int
+) -> None:
+    assert len(places(run([manifest], deployment(9), {"east": nodes(ready)}))) == replicas
+
+
+def test_nodes_that_are_more_than_declared_replace_unavailable_ones() -> None:
+    found = run([EAST], deployment(9), {"east": nodes(3, CORDONED)})
+    assert len(places(found)) == 4
+
+
+def test_a_cluster_whose_nodes_were_not_read_counts_as_declared() -> None:
+    unread = ObservedCluster(stack=Component(ready=True))
+    assert places(run([EAST], deployment(9), {"east": unread})) == ["east"] * 4
