@@ -96,16 +96,17 @@ def test_pending_replicas_count_for_a_service(live: LiveFleet) -> None:
     assert "2 replicas of mover pending" in service["message"]
 
 
-def test_cordoned_nodes_are_shown(live: LiveFleet) -> None:
+def test_unavailable_nodes_are_shown(live: LiveFleet) -> None:
     for node in ("gpu-0", "gpu-1"):
         live.kubectl("cordon", node, cluster="east")
     try:
         shown = " ".join(live.run("status").ok().output.split())
         assert "east Ready 3/5 " in shown
-        message = "2 of 3 Ready nodes of pool gpu cordoned: gpu-0, gpu-1"
+        message = "2 of 3 nodes of pool gpu unavailable: gpu-0 (cordoned), gpu-1 (cordoned)"
         assert message in shown
         (pool, *_) = status(live)["clusters"][0]["pools"]
-        assert (pool["readyNodes"], pool["schedulableNodes"], pool["cordonedNodes"]) == (3, 1, ["gpu-0", "gpu-1"])
+        assert (pool["readyNodes"], pool["schedulableNodes"]) == (3, 1)
+        assert [node["name"] for node in pool["unavailableNodes"]] == ["gpu-0", "gpu-1"]
         live.run("reconcile").ok()
         conditions = live.resource("InferenceCluster", "east")["status"]["conditions"]
         assert [condition["message"] for condition in conditions if condition["type"] == "Ready"] == [message]

@@ -57,6 +57,8 @@ _CONTROLLERS = (
     "taint-eviction-controller",
     "clusterrole-aggregation-controller",
 )
+# Kind of Kubernetes 1.36 behind a feature gate, which 1.37 enables by default.
+_TAINT_RULES = "--feature-gates=DRADeviceTaintRules=true"
 # The API server's proxy finds the pods of a Service by it.
 _ENDPOINTS = "endpoints-controller"
 
@@ -214,6 +216,8 @@ class ControlPlane:
             "--authorization-mode=RBAC",
             f"--disable-admission-plugins={','.join(disabled)}",
             "--enable-priority-and-fairness=false",
+            "--runtime-config=resource.k8s.io/v1beta2=true",
+            _TAINT_RULES,
             "--allow-privileged=true",
             "--profiling=false",
             f"--audit-policy-file={folder / 'audit-policy.json'}",
@@ -430,7 +434,7 @@ class ControlPlane:
         }
         path = self.folder / "kube-scheduler.json"
         path.write_text(json.dumps(settings), encoding="utf-8")
-        self._run("kube-scheduler", f"--config={path}", "--secure-port=0")
+        self._run("kube-scheduler", f"--config={path}", "--secure-port=0", _TAINT_RULES)
 
     def _start_kwok(self) -> None:
         configuration = self.folder / "kwok.yaml"

@@ -18,8 +18,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
-        cordoned: {<pool>: [gpu-0]}              # cordoned Ready nodes; only if there are any
-        unavailable: {<pool>: [{name: gpu-0, reason: cordoned, devices: {gpu: 2}}]}  # missing if it was not read
+        unavailable: {<pool>: [{name: gpu-0, reason: cordoned, closed: true, devices: {gpu: 2}}]}  # if it was read
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
         applied: {digest: ..., replicas: [...]}  # last applied ModelReplicas; {} without inventory, missing if unread
@@ -92,17 +91,24 @@ class AppliedReplicas:
 
 @dataclass(frozen=True)
 class UnavailableNode:
-    """Node with devices that are free but unavailable for new pods, and why. `devices`: their number by name in the
-    InferenceClass."""
+    """Node with devices that are free but unavailable for new pods, and why.
+
+    closed: whether no new pod starts there.
+    devices: number of these devices by their name in the InferenceClass."""
 
     name: str
     reason: str
+    closed: bool = False
     devices: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.reason})"
 
     @property
     def wire(self) -> dict[str, Any]:
         """The written form."""
-        return {"name": self.name, "reason": self.reason, "devices": dict(sorted(self.devices.items()))}
+        devices = dict(sorted(self.devices.items()))
+        return {"name": self.name, "reason": self.reason, "closed": self.closed, "devices": devices}
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,6 @@ class ObservedCluster:
     openshift: whether the cluster is an OpenShift cluster.
     budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
-    cordoned: names of the cordoned Ready nodes of each pool.
     unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
     """
 
@@ -134,25 +139,27 @@ class ObservedCluster:
     openshift: bool = False
     budgets: tuple[ObservedBudget, ...] = ()
     applied: AppliedReplicas | None = None
-    cordoned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None
-
-    def schedulable(self, pool: str) -> int:
-        """Return the number of Ready nodes in a pool that are not cordoned."""
-        return max(0, self.nodes.get(pool, 0) - len(self.cordoned.get(pool, ())))
 
     def existing(self, pool: str) -> int:
         """Return the number of nodes of a pool, Ready or not."""
-        unavailable = (self.unavailable or {}).get(pool, ())
-        return self.nodes.get(pool, 0) + sum(node.reason == NOT_READY for node in unavailable)
+        return self.nodes.get(pool, 0) + sum(node.reason == NOT_READY for node in self.unavailable_in(pool))
+
+    def schedulable(self, pool: str) -> int:
+        """Return the number of nodes of a pool that take new pods."""
+        return max(0, self.existing(pool) - sum(node.closed for node in self.unavailable_in(pool)))
+
+    def unavailable_in(self, pool: str) -> tuple[UnavailableNode, ...]:
+        """Return the unavailable nodes of a pool."""
+        return (self.unavailable or {}).get(pool, ())
 
     @property
-    def cordoned_message(self) -> str:
-        """Return the cordoned nodes as text, "" without cordoned nodes."""
+    def unavailable_message(self) -> str:
+        """Return the unavailable nodes as text, "" without any."""
         return "; ".join(
-            f"{len(names)} of {count(self.nodes.get(pool, 0), 'Ready node')} of pool {pool} cordoned: {some(names)}"
-            for pool, names in sorted(self.cordoned.items())
-            if names
+            f"{len(nodes)} of {count(self.existing(pool), 'node')} of pool {pool} unavailable: {some(map(str, nodes))}"
+            for pool, nodes in sorted((self.unavailable or {}).items())
+            if nodes
         )
 
 
@@ -289,11 +296,6 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         "stack": _component_wire(cluster.stack),
         "nodes": dict(sorted(cluster.nodes.items())),
         **(
-            {"cordoned": {pool: list(names) for pool, names in sorted(cluster.cordoned.items())}}
-            if cluster.cordoned
-            else {}
-        ),
-        **(
             {}
             if cluster.unavailable is None
             else {
@@ -383,8 +385,8 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     found = _map(
         value,
         path,
-        *("unreachable", "declared", "provisioned", "stack", "nodes", "cordoned", "version", "openshift", "budgets"),
-        *("applied", "objects", "unavailable"),
+        *("unreachable", "declared", "provisioned", "stack", "nodes", "unavailable", "version", "openshift", "budgets"),
+        *("applied", "objects"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -403,7 +405,6 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         stack=_component(found.get("stack"), f"{path}.stack"),
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
-        cordoned=_cordoned(found.get("cordoned"), f"{path}.cordoned"),
         unavailable=_unavailable(found["unavailable"], f"{path}.unavailable") if "unavailable" in found else None,
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
@@ -417,16 +418,6 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     return cluster
 
 
-def _cordoned(value: Any, path: str) -> dict[str, tuple[str, ...]]:
-    cordoned = {}
-    for pool, names in _map(value, path).items():
-        pool_path = entry_path(path, pool)
-        cordoned[pool] = tuple(
-            _text(name, f"{pool_path}[{index}]", required=True) for index, name in enumerate(_list(names, pool_path))
-        )
-    return cordoned
-
-
 def _unavailable(value: Any, path: str) -> dict[str, tuple[UnavailableNode, ...]]:
     return {
         pool: tuple(
@@ -438,12 +429,12 @@ def _unavailable(value: Any, path: str) -> dict[str, tuple[UnavailableNode, ...]
 
 
 def _unavailable_node(value: Any, path: str) -> UnavailableNode:
-    node = _map(value, path, "name", "reason", "devices")
+    node = _map(value, path, "name", "reason", "closed", "devices")
     devices = _map(node.get("devices"), f"{path}.devices")
     for device, number in devices.items():
         _number(number, entry_path(f"{path}.devices", device), "a number of devices")
     name, reason = (_text(node.get(key), f"{path}.{key}", required=True) for key in ("name", "reason"))
-    return UnavailableNode(name, reason, dict(devices))
+    return UnavailableNode(name, reason, _flag(node.get("closed", False), f"{path}.closed"), dict(devices))
 
 
 def _applied(value: Any, path: str) -> AppliedReplicas:

@@ -170,13 +170,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     warnings += [*_mismatches(cluster, nodes, published), *unread_devices, *unread_claims, *unread, *unread_inventory]
     warnings += deletion_warnings(deletable)
     pools = {pool: _nodes(members) for pool, members in sorted(_by_pool(nodes).items())}
-    cordoned = {pool: list(counts.cordoned) for pool, counts in pools.items() if counts.cordoned}
     entry: dict[str, Any] = {
         "unreachable": "",
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
-        **({"cordoned": cordoned} if cordoned else {}),
         **({} if unavailable is None else {"unavailable": unavailable}),
         "objects": sorted(
             [

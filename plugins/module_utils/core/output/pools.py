@@ -13,11 +13,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 
 class PoolUse(NamedTuple):
-    """Devices of a node pool at its maximum size: in total, in use by existing replicas, planned for new replicas."""
+    """Devices of a node pool at its maximum size: in total, in use by existing replicas, planned for new replicas, and
+    unavailable for both."""
 
     devices: int
     used: int
     planned: int
+    unavailable: int
 
 
 class PoolPods(NamedTuple):
@@ -42,7 +44,13 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
             key = (cluster.name, pool.name)
             entries = pods.get(key, ())
             planned_devices = _claimed(entry for entry in entries if (entry.namespace, entry.replica) in planned)
-            use[key] = PoolUse(_devices(pool), _claimed(entries) - planned_devices, planned_devices)
+            per_node = _devices_per_node(pool)
+            use[key] = PoolUse(
+                (pool.nodes + pool.missing) * per_node,
+                _claimed(entries) - planned_devices,
+                planned_devices,
+                pool.missing * per_node + sum(map(sum, pool.unavailable)),
+            )
     return use
 
 
@@ -67,9 +75,9 @@ def _claimed(pods: Iterable[PoolPods]) -> int:
     return sum(each.pods * sum(each.devices.values()) for each in pods)
 
 
-def _devices(pool: Pool) -> int:
+def _devices_per_node(pool: Pool) -> int:
     claimable = (device for device in pool.devices if device.claim == "DRA" and device.driver != FABRIC_DRIVER)
-    return pool.nodes * sum(device.count for device in claimable)
+    return sum(device.count for device in claimable)
 
 
 def pods_by_pool(plan: Plan) -> dict[tuple[str, str], list[PoolPods]]:

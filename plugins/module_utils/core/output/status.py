@@ -151,19 +151,32 @@ class DeploymentStatus(api.Model):
     rollout: DeploymentRollout | None = Field(default=None, description="Incomplete rollout. Unset if complete.")
 
 
+class UnavailableNodeStatus(api.Model):
+    """Status of an unavailable node."""
+
+    name: str = Field(description="Its name.")
+    reason: str = Field(description="Why it is unavailable, such as `cordoned`.")
+    devices: int = Field(description="Its free devices that new pods cannot use.")
+
+
 class PoolStatus(api.Model):
     """Status of a node pool."""
 
     name: str = Field(description="Its name.")
     ready_nodes: int | None = Field(default=None, description="Nodes that are Ready; absent when not known.")
     schedulable_nodes: int | None = Field(
-        default=None, description="Number of nodes that are Ready and not cordoned. Unset if unknown."
+        default=None, description="Number of nodes that take new pods. Unset if unknown."
     )
-    cordoned_nodes: list[str] = Field(description="Names of cordoned nodes.")
+    unavailable_nodes: list[UnavailableNodeStatus] = Field(
+        description="Nodes with free devices that new pods cannot use, and nodes that take no new pods."
+    )
     nodes: int = Field(description="Nodes that it has, or may grow to.")
     devices: int = Field(description="Devices to claim that these nodes have.")
     used_devices: int = Field(description="Devices in use by existing replicas.")
     planned_devices: int = Field(description="Devices of replicas that the next run creates.")
+    unavailable_devices: int = Field(
+        description="Free devices that new replicas cannot use, and devices of declared nodes that do not exist."
+    )
 
 
 class ClusterStatus(api.Model):
@@ -501,18 +514,22 @@ def _cluster(
     answered = observed is not None and not observed.unreachable
     state, message = _cluster_state(plan, cluster, ready)
     if observed is not None and answered:
-        message = joined(message, observed.cordoned_message)
+        message = joined(message, observed.unavailable_message)
     pools = [
         api.construct(
             PoolStatus,
             name=pool.name,
             ready_nodes=observed.nodes.get(pool.name, 0) if observed is not None and answered else None,
             schedulable_nodes=observed.schedulable(pool.name) if observed is not None and answered else None,
-            cordoned_nodes=list(observed.cordoned.get(pool.name, ())) if observed is not None and answered else [],
-            nodes=pool.nodes,
+            unavailable_nodes=[
+                UnavailableNodeStatus(name=node.name, reason=node.reason, devices=sum(node.devices.values()))
+                for node in (observed.unavailable_in(pool.name) if observed is not None and answered else ())
+            ],
+            nodes=pool.nodes + pool.missing,
             devices=use[cluster.name, pool.name].devices,
             used_devices=use[cluster.name, pool.name].used,
             planned_devices=use[cluster.name, pool.name].planned,
+            unavailable_devices=use[cluster.name, pool.name].unavailable,
         )
         for pool in cluster.pools
     ]

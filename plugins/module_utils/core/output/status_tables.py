@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.status import (
     FleetStatus,
+    PoolStatus,
     ReplicaStatus,
     ServiceStatus,
 )
@@ -41,7 +42,6 @@ _MOST_CALLERS = 5
 _SERVICES = ("SERVICE", "READY", "ADDRESS", "STATUS")
 _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STATUS")
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
-_PLANNED = "PLANNED"
 _CACHES = ("CACHE", "READY", "CLUSTERS")
 _BUDGETS = ("POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT")
 _GATEWAY = "GATEWAY"
@@ -124,14 +124,20 @@ def _alike(replicas: Iterable[ReplicaStatus]) -> list[list[ReplicaStatus]]:
     return list(groups.values())
 
 
-def _has_planned(status: FleetStatus) -> bool:
-    return any(pool.planned_devices for cluster in status.clusters for pool in cluster.pools)
+def _device_columns(status: FleetStatus) -> dict[str, Callable[[PoolStatus], int]]:
+    """Return the columns for planned and unavailable devices, each if there are any."""
+    columns: dict[str, Callable[[PoolStatus], int]] = {
+        "PLANNED": lambda pool: pool.planned_devices,
+        "UNAVAILABLE": lambda pool: pool.unavailable_devices,
+    }
+    pools = [pool for cluster in status.clusters for pool in cluster.pools]
+    return {title: devices for title, devices in columns.items() if any(map(devices, pools))}
 
 
 def _cluster_titles(status: FleetStatus) -> tuple[str, ...]:
-    """Return the titles, with a column for planned devices if there are any."""
+    """Return the titles, with the columns for planned and unavailable devices if there are any."""
     devices = _CLUSTERS.index("DEVICES") + 1
-    return (*_CLUSTERS[:devices], _PLANNED, *_CLUSTERS[devices:]) if _has_planned(status) else _CLUSTERS
+    return *_CLUSTERS[:devices], *_device_columns(status), *_CLUSTERS[devices:]
 
 
 def _cluster_rows(status: FleetStatus, now: str) -> list[Row]:
@@ -145,7 +151,7 @@ def _cluster_rows(status: FleetStatus, now: str) -> list[Row]:
             cluster.state,
             f"{sum(ready)}/{nodes}" if ready else f"-/{nodes}",
             f"{sum(pool.used_devices for pool in pools)}/{sum(pool.devices for pool in pools)}",
-            *([str(sum(pool.planned_devices for pool in pools))] if _has_planned(status) else []),
+            *(str(sum(map(devices, pools))) for devices in _device_columns(status).values()),
             {True: "ready", False: "incomplete", None: "-"}[cluster.stack_ready],
             age(cluster.last_seen or "", now),
             cluster.version or "-",

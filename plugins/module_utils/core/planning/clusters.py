@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     gateway_url,
     inference_cluster,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, count, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 KINDS = (*registry.KINDS, "ServingStack")
@@ -93,19 +93,24 @@ def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
 
 
 def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: bool) -> Pool:
-    unavailable = (observed.unavailable or {}).get(pool.name, ())
+    unavailable = observed.unavailable_in(pool.name)
     existing = observed.existing(pool.name)
     nodes = pool.nodes if may_grow else min(existing, pool.nodes)
     shortfall = [] if nodes == pool.nodes else [f"{existing} of {count(pool.nodes, 'declared node')} exist"]
     if unavailable:
-        reasons = some([f"{node.name} ({node.reason})" for node in unavailable])
-        shortfall.append(f"{are(len(unavailable), 'node')} unavailable or partly so: {reasons}")
+        shortfall.append(f"{len(unavailable)} of {count(existing, 'node')} unavailable: {some(map(str, unavailable))}")
     vectors = sorted(
         (tuple(node.devices.get(device.name, 0) for device in pool.devices) for node in unavailable), key=sum
     )
     # Existing nodes that are more than declared take the place of unavailable ones.
     counted = len(vectors) - max(0, existing - pool.nodes)
-    return replace(pool, nodes=nodes, unavailable=tuple(vectors[: max(0, counted)]), shortfall="; ".join(shortfall))
+    return replace(
+        pool,
+        nodes=nodes,
+        unavailable=tuple(vectors[: max(0, counted)]),
+        missing=pool.nodes - nodes,
+        shortfall="; ".join(shortfall),
+    )
 
 
 def _platform(context: Context, resource: api.InferenceCluster) -> Platform:

@@ -14,8 +14,8 @@ has is from there, so that the numbers and words of the page are those of the te
     serves_paths  whether gateways in mode Path serve services
     clusters   [{name, state, message, version, last_seen, source, region, reason, address, labels {k: v}, taints [str],
                gateways [str], pools}]; `reason` says why nothing new may come, `gateways` are those in mode Model there
-      pools    [{name, nodes, schedulable_nodes (None if not observed), cordoned_nodes [str], total, used and planned
-                (devices), class, fabric, devices,
+      pools    [{name, nodes, schedulable_nodes (None if not observed), unavailable_nodes [str], total, used, planned,
+                and unavailable (devices), class, fabric, devices,
                occupied, overcommitted}]; `overcommitted` is a reason
         devices   [{name, count (per node), claim ("DRA" or "Synthetic"), what}]
         occupied  [{namespace, deployment, replica, engine, role, pods, devices {name: number per pod}}]; the names of

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
@@ -20,7 +20,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     moment,
     prose,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import grids, load, pool_section
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import (
+    DeviceUse,
+    grids,
+    load,
+    pool_section,
+)
 
 FEW = 12
 """Up to so many clusters or services all are shown in full; of more there is an overview, and each opens on demand."""
@@ -32,10 +37,10 @@ _CAPTION = (
 )
 
 
-def use_of(cluster: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The used, total and planned devices of a cluster."""
-    used, total, planned = (sum(pool[key] for pool in cluster["pools"]) for key in ("used", "total", "planned"))
-    return used, total, planned
+def use_of(pools: Iterable[Mapping[str, Any]]) -> DeviceUse:
+    """Return the use of the devices of all these pools."""
+    pools = list(pools)
+    return DeviceUse(*(sum(pool[key] for pool in pools) for key in DeviceUse._fields))
 
 
 def is_overcommitted(cluster: Mapping[str, Any]) -> bool:
@@ -71,8 +76,8 @@ def _legend(known: Index) -> Markup:
 
 
 def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
+    use = use_of(cluster["pools"])
     place = join([code(part) for part in (cluster["region"], cluster["source"]) if part], " · ")
-    used, total, planned = use_of(cluster)
     return el(
         "details",
         el(
@@ -82,7 +87,7 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
             badge("Overcommitted", "bad") if is_overcommitted(cluster) else NOTHING,
             badge("Takes nothing new", "warn") if cluster["reason"] else NOTHING,
             el("span", place, class_="m"),
-            el("span", load(used, total, planned), class_="use"),
+            el("span", load(use), class_="use"),
         ),
         el(
             "div",
@@ -97,8 +102,8 @@ def _card(id_: str, cluster: Mapping[str, Any], known: Index, *, open_: bool) ->
         ),
         class_="card",
         open="" if open_ else None,
-        data_fill=str(1000 * used // total if total else 0),
-        data_free=str(max(0, total - used - planned)),
+        data_fill=str(1000 * use.used // use.total if use.total else 0),
+        data_free=str(use.free),
         data_region=cluster["region"],
     )
 

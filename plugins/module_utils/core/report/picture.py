@@ -29,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     shape,
     shortened,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import load, nodes_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import DeviceUse, load, nodes_of
 
 _TILES = (
     "A tile is a cluster: its name, its devices in use, and all of them; the stronger the colour, the fuller. "
@@ -61,8 +61,7 @@ def _totals(clusters: Sequence[Mapping[str, Any]]) -> Markup:
             count(sum(pool["nodes"] for pool in pools), "node"),
         )
     )
-    used, total, planned = (sum(pool[key] for pool in pools) for key in ("used", "total", "planned"))
-    return el("p", f"{size}: ", load(used, total, planned))
+    return el("p", f"{size}: ", load(use_of(pools)))
 
 
 def _overview(clusters: Sequence[Mapping[str, Any]]) -> Markup:
@@ -82,21 +81,20 @@ def _overview(clusters: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _tile(position: int, cluster: Mapping[str, Any], *, large: bool) -> Markup:
-    used, total, planned = use_of(cluster)
+    use = use_of(cluster["pools"])
     kind, over = kind_of(cluster["state"]), is_overcommitted(cluster)
     flags = "!" if over or kind == "bad" else "?" if kind == "unknown" else ""
     flags += "×" if cluster["reason"] else ""
-    label = f"{cluster['name']}: {cluster['state']}, {used:,} of {total:,} devices in use"
-    label += f", {planned:,} planned" if planned else ""
+    label = f"{cluster['name']}: {cluster['state']}, {use.words}"
     label += ", a pool is overcommitted" if over else ""
     label += ", takes nothing new" if cluster["reason"] else ""
     label += "".join(f", runs InferenceGateway {name}" for name in cluster["gateways"])
-    level = min(10, 10 * used // total) if total else 0
+    level = min(10, 10 * use.used // use.total) if use.total else 0
     bold = el("b", flags) if flags else NOTHING
     return el(
         "a",
         el("span", shortened(cluster["name"]), class_="tn") if large else NOTHING,
-        el("span", f"{used:,}/{total:,}" if total else "–", " ", bold) if large else bold,
+        el("span", f"{use.used:,}/{use.total:,}" if use.total else "–", " ", bold) if large else bold,
         href=f"#c{position}",
         class_=f"tile l{level} t-{'bad' if over else kind}",
         title=label,
@@ -272,13 +270,13 @@ def _pools(replica: Mapping[str, Any], known: Index) -> Markup:
 
 
 def _pool(pool: Mapping[str, Any]) -> Markup:
-    return _pool_load(pool["name"], nodes_of(pool), pool["used"], pool["total"], pool["planned"])
+    return _pool_load(pool["name"], nodes_of(pool), use_of([pool]))
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
-def _pool_load(name: str, nodes: str, used: int, total: int, planned: int) -> Markup:
+def _pool_load(name: str, nodes: str, use: DeviceUse) -> Markup:
     title = el("div", "Pool ", code(name), el("span", f" · {nodes}", class_="m"))
-    return el("div", title, load(used, total, planned), class_="load")
+    return el("div", title, load(use), class_="load")
 
 
 def _unrouted(model: Mapping[str, Any], known: Index) -> Markup:

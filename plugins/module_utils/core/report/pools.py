@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.health import health
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
@@ -99,22 +99,45 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
     return [Tenant(number, *key, tuple(found[key])) for number, key in enumerate(sorted(found), 1)]
 
 
+class DeviceUse(NamedTuple):
+    """Numbers of devices. `planned` are those of replicas that the next run creates, `unavailable` those that new
+    replicas cannot use."""
+
+    used: int
+    total: int
+    planned: int
+    unavailable: int
+
+    @property
+    def free(self) -> int:
+        return max(0, self.total - self.used - self.planned - self.unavailable)
+
+    @property
+    def words(self) -> str:
+        return f"{self.used:,} of {self.total:,} devices in use{self.others}"
+
+    @property
+    def others(self) -> str:
+        """Return the numbers of planned and unavailable devices, each if there are any."""
+        numbers = {"planned": self.planned, "unavailable": self.unavailable}
+        return "".join(f", {number:,} {state}" for state, number in numbers.items() if number)
+
+
 @lru_cache(maxsize=1 << 10, typed=True)
-def load(used: int, total: int, planned: int = 0) -> Markup:
-    """The devices in use, as text and as a bar. `planned`: devices of replicas that the next run creates."""
-    if not total:
+def load(use: DeviceUse) -> Markup:
+    """The devices in use, as text and as a bar."""
+    if not use.total:
         return el("span", "no device to claim", class_="m")
-    suffix = f", {planned:,} planned" if planned else ""
-    label = el("span", el("strong", f"{used:,}"), f" of {total:,} devices in use{suffix}")
-    return join([label, gauge(used, total)])
+    label = el("span", el("strong", f"{use.used:,}"), f" of {use.total:,} devices in use{use.others}")
+    return join([label, gauge(use.used, use.total)])
 
 
 def nodes_of(pool: Mapping[str, Any]) -> str:
-    """The node count of a pool; if observed, also the number of schedulable nodes and the cordoned nodes."""
+    """The node count of a pool; if observed, also the number of schedulable nodes and the unavailable nodes."""
     if pool["schedulable_nodes"] is None:
         return count(pool["nodes"], "node")
-    cordoned = f"; cordoned: {some(pool['cordoned_nodes'])}" if pool["cordoned_nodes"] else ""
-    return f"{pool['schedulable_nodes']:,} of {count(pool['nodes'], 'node')} schedulable{cordoned}"
+    unavailable = f"; unavailable: {some(pool['unavailable_nodes'])}" if pool["unavailable_nodes"] else ""
+    return f"{pool['schedulable_nodes']:,} of {count(pool['nodes'], 'node')} schedulable{unavailable}"
 
 
 _POOL = shape(el("section", el("h4", "Pool ", code(HOLE)), el("p", HOLE, class_="m"), *[HOLE] * 4, class_="pool"))

@@ -94,7 +94,8 @@ class Pool:
     `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it. `price` is
     that of a node for an hour, None where it is not known. `spot`: its nodes may be taken back at any time.
     `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
-    position in `devices`. `shortfall`: reason why the pool offers less than its manifest declares.
+    position in `devices`. `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds
+    them. `shortfall`: reason why the pool offers less than its manifest declares.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Pool:
     price: Decimal | None = None
     spot: bool = False
     unavailable: tuple[tuple[int, ...], ...] = ()
+    missing: int = 0
     shortfall: str = ""
 
     @cached_property

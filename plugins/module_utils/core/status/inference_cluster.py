@@ -291,4 +291,4 @@ def _overall(
     if not address:
         gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
-    return ready(True, before, observed.cordoned_message)
+    return ready(True, before, observed.unavailable_message)

@@ -90,7 +90,7 @@ def _unavailable(
             reasons.append(_reason(driver, there, missing))
     if not (closed or devices):
         return None
-    return UnavailableNode(_name(node), closed or "; ".join(reasons), devices)
+    return UnavailableNode(_name(node), closed or "; ".join(reasons), bool(closed), devices)
 
 
 def _closed(promise: Promise, node: Object) -> str:

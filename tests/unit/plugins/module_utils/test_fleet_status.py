@@ -195,29 +195,34 @@ def test_devices_of_a_cluster_that_is_not_read_are_in_use_once_a_run_has_placed_
     assert devices(fleet.run_unseen(check_mode=True).fleet_status) == [(1, 0), (1, 0)]
 
 
-def test_cordoned_nodes_are_not_schedulable_and_have_their_names_everywhere(fleet: WithPods) -> None:
+def test_unavailable_nodes_are_not_schedulable_and_have_their_names_everywhere(fleet: WithPods) -> None:
     fleet.settle()
     original = fleet.observations
 
     def cordoned() -> Object:
         found = original()
-        found["clusters"]["east"]["cordoned"] = {"gpu": ["gpu-0", "gpu-2", "gpu-3"]}
+        nodes = [{"name": f"gpu-{number}", "reason": "cordoned", "closed": True} for number in (0, 2, 3)]
+        found["clusters"]["east"]["unavailable"] = {
+            "gpu": [nodes[0], *({**node, "devices": {"gpu": 1}} for node in nodes[1:])]
+        }
         return found
 
     fleet.observations = cordoned  # type: ignore[method-assign]
     outcome_ = fleet.run()
     east, west = outcome_.fleet_status.clusters
-    message = "3 of 4 Ready nodes of pool gpu cordoned: gpu-0, gpu-2, gpu-3"
+    names = "gpu-0 (cordoned), gpu-2 (cordoned), gpu-3 (cordoned)"
+    message = f"3 of 4 nodes of pool gpu unavailable: {names}"
     assert (east.state, east.message, west.message) == ("Ready", message, "")
     (pool,) = east.pools
     assert (pool.ready_nodes, pool.schedulable_nodes, pool.nodes) == (4, 1, 4)
-    assert pool.cordoned_nodes == ["gpu-0", "gpu-2", "gpu-3"]
+    assert [(node.name, node.devices) for node in pool.unavailable_nodes] == [("gpu-0", 0), ("gpu-2", 1), ("gpu-3", 1)]
+    assert pool.unavailable_devices == 2
     conditions = fleet.status("InferenceCluster", "east")["conditions"]
     assert [each["message"] for each in conditions if each["type"] == "Ready"] == [message]
     shown = " ".join(" ".join(tables(outcome_.fleet_status, NOW, 200)).split())
-    assert "east Ready 1/4 1/4 ready 0s" in shown
+    assert "east Ready 1/4 1/4 2 ready 0s" in shown
     assert message in shown
-    assert "1 of 4 nodes schedulable; cordoned: gpu-0, gpu-2, gpu-3" in build.draw(outcome_)
+    assert f"1 of 4 nodes schedulable; unavailable: {names}" in build.draw(outcome_)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +254,7 @@ def test_a_replica_has_the_reason_of_its_pods_and_the_command_that_shows_more(
     fleet.settle()
     fleet.pods = {"west": pod}
     fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
-    fleet.run()
-    found = status(fleet)
+    found = fleet.run().fleet_status
     row = by_cluster(found)["west"]
     assert (row.status, row.ready) == (word, False)
     assert row.command.startswith("kubectl -n mp-team-")

@@ -278,16 +278,22 @@ def test_devices_are_compared_on_ready_nodes_of_pools() -> None:
     ]
 
 
-def test_cordoned_nodes_are_those_that_are_ready_and_get_no_pods() -> None:
+def test_unavailable_nodes_get_no_pods() -> None:
     nodes = [node("n1"), node("n2"), node("n3", ready="False"), node("n4", pool="cpu"), node("n5", pool="")]
     for each in (nodes[1], nodes[2], nodes[4]):
         each["spec"] = {"unschedulable": True}
     snapshot = observe_cluster(MemoryClient([*nodes, gateway(), DEVICE_CLASS]), EAST)
-    assert (snapshot.entry["nodes"], snapshot.entry["cordoned"]) == ({"cpu": 1, "gpu-l4": 2}, {"gpu-l4": ["n2"]})
+    assert snapshot.entry["nodes"] == {"cpu": 1, "gpu-l4": 2}
     assert "1 node cordoned: n2" in snapshot.summary
     observed = parse({"clusters": {"east": snapshot.entry}}).clusters["east"]
     assert (observed.schedulable("gpu-l4"), observed.schedulable("cpu"), observed.schedulable("no")) == (1, 1, 0)
-    assert wire(Observed(clusters={"east": observed}))["clusters"]["east"]["cordoned"] == {"gpu-l4": ["n2"]}
+    assert (observed.existing("gpu-l4"), observed.existing("no")) == (3, 0)
+    unavailable = [
+        {"name": "n1", "reason": "no ResourceSlice of driver gpu.nvidia.com", "closed": False, "devices": {"gpu": 1}},
+        {"name": "n2", "reason": "cordoned", "closed": True, "devices": {"gpu": 1}},
+        {"name": "n3", "reason": "not Ready", "closed": True, "devices": {"gpu": 1}},
+    ]
+    assert wire(Observed(clusters={"east": observed}))["clusters"]["east"]["unavailable"] == {"gpu-l4": unavailable}
 
 
 def test_why_a_volume_is_not_there() -> None:

@@ -30,7 +30,7 @@ CLASS = parsed(
 )
 
 
-CORDONED = UnavailableNode("n0", "cordoned", {"gpu": 2})
+CORDONED = UnavailableNode("n0", "cordoned", True, {"gpu": 2})
 EKS = {"source": "EKS", "eks": {"region": "us-east-1", "cache": {"mountCIDR": "10.0.0.0/16"}}}
 
 
@@ -101,7 +101,7 @@ EAST, WEST = cluster("east"), cluster("west")
     ("west", "shortfall"),
     [
         (nodes(0), "0 of 2 declared nodes exist"),
-        (nodes(1, CORDONED, UnavailableNode("n1", "not Ready", {"gpu": 2})), "n0 (cordoned), n1 (not Ready)"),
+        (nodes(1, CORDONED, UnavailableNode("n1", "not Ready", True, {"gpu": 2})), "n0 (cordoned), n1 (not Ready)"),
     ],
     ids=["missing nodes", "unavailable nodes"],
 )
@@ -115,7 +115,7 @@ def test_a_replica_is_placed_where_nodes_take_it(west: ObservedCluster, shortfal
 
 def test_running_replicas_stay_on_unavailable_nodes() -> None:
     before = run([EAST], deployment(4), {"east": nodes(2)}).replicas
-    occupied = UnavailableNode("n0", "cordoned", {})
+    occupied = UnavailableNode("n0", "cordoned", True)
     found = run([EAST, WEST], deployment(5), {"east": nodes(2, occupied), "west": nodes(2)}, before)
     assert places(found) == ["east"] * 4 + ["west"]
     assert found.edited == frozenset()
@@ -125,15 +125,16 @@ def test_running_replicas_stay_on_unavailable_nodes() -> None:
 def test_a_partly_used_node_that_is_unavailable_takes_no_new_replica() -> None:
     before = run([EAST], deployment(1), {"east": nodes(2)}).replicas
     # The replica has one device of node n0, the other one is free.
-    east = nodes(2, UnavailableNode("n0", "cordoned", {"gpu": 1}))
+    east = nodes(2, UnavailableNode("n0", "cordoned", True, {"gpu": 1}))
     assert places(run([EAST], deployment(3), {"east": east}, before)) == ["east"] * 3
     four = run([EAST], deployment(4), {"east": east}, before)
     assert places(four) == ["east"] * 3
-    assert "1 node is unavailable or partly so: n0 (cordoned)" in refusals(four)
+    assert "1 of 2 nodes unavailable: n0 (cordoned)" in refusals(four)
 
 
 def test_free_devices_of_different_nodes_are_no_node() -> None:
-    tainted = [UnavailableNode(name, "device gpu-0 has the taint sick:NoSchedule", {"gpu": 1}) for name in ("n0", "n1")]
+    reason = "device gpu-0 has the taint sick:NoSchedule"
+    tainted = [UnavailableNode(name, reason, devices={"gpu": 1}) for name in ("n0", "n1")]
     found = run([EAST], deployment(1, count=2), {"east": nodes(2, *tainted)})
     assert places(found) == []
     assert "2 of 2 gpu free, at most 1 on one node" in refusals(found)

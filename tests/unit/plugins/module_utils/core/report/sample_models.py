@@ -53,7 +53,7 @@ def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **res
 
 def pool(name: str, nodes: int, kind: str, *occupied: dict[str, Any], **rest: Any) -> dict[str, Any]:
     entry = {"name": name, "nodes": nodes, "class": f"class-{kind.lower()}", "fabric": ""}
-    entry |= {"schedulable_nodes": None, "cordoned_nodes": []}
+    entry |= {"schedulable_nodes": None, "unavailable_nodes": [], "unavailable": 0}
     entry |= {"devices": [DEVICES[kind]], "occupied": list(occupied), "overcommitted": ""} | rest
     return counted(entry)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
     allocated,
@@ -122,13 +121,18 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
     "rule without a selector": (node(), [BOTH], [rule()], [], None),
     "rule without an effect on pods": (node(), [BOTH], [rule(effect="None", driver=DRIVER)], [], None),
 }
+CLOSED = {name for name in CASES if name.startswith(("cordoned", "not Ready", "taint", "NVIDIA", "disk"))} - {
+    "tainted device"
+}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_free_devices_that_new_pods_cannot_use(name: str) -> None:
     value, slices, rules, claims, expected = CASES[name]
     found = unavailable_nodes([PROMISE], {"gpu": [value]}, PublishedDevices(slices, rules), allocated(claims))
-    assert found == ({"gpu": (UnavailableNode("n1", *expected),)} if expected else {})
+    nodes = [(node.name, node.reason, node.devices) for node in found.get("gpu", ())]
+    assert nodes == ([("n1", *expected)] if expected else [])
+    assert [node.closed for node in found.get("gpu", ())] == [name in CLOSED for _ in nodes]
 
 
 def test_devices_of_two_kinds_count_apart() -> None:
