@@ -41,29 +41,37 @@ def all_start(live: LiveFleet) -> bool:
 @contextmanager
 def cordoned(live: LiveFleet) -> Iterator[str]:
     live.kubectl("cordon", *NODES, cluster="west")
-    yield "gpu-0 (cordoned)"
-    live.kubectl("uncordon", *NODES, cluster="west")
+    try:
+        yield "gpu-0 (cordoned)"
+    finally:
+        live.kubectl("uncordon", *NODES, cluster="west")
 
 
 @contextmanager
 def tainted(live: LiveFleet) -> Iterator[str]:
     live.kubectl("taint", "node", *NODES, "dedicated=batch:NoSchedule", cluster="west")
-    yield "gpu-0 (taint dedicated=batch:NoSchedule)"
-    live.kubectl("taint", "node", *NODES, "dedicated-", cluster="west")
+    try:
+        yield "gpu-0 (taint dedicated=batch:NoSchedule)"
+    finally:
+        live.kubectl("taint", "node", *NODES, "dedicated-", cluster="west")
 
 
 @contextmanager
 def unlabelled(live: LiveFleet) -> Iterator[str]:
     live.kubectl("label", "node", *NODES, "modelplane.ai/pool-", cluster="west")
-    yield "0 of 3 declared nodes exist"
-    live.kubectl("label", "node", *NODES, "modelplane.ai/pool=gpu", cluster="west")
+    try:
+        yield "0 of 3 declared nodes exist"
+    finally:
+        live.kubectl("label", "node", *NODES, "modelplane.ai/pool=gpu", cluster="west")
 
 
 @contextmanager
 def renamed(live: LiveFleet) -> Iterator[str]:
     live.kubectl("label", "--overwrite", "node", *NODES, "modelplane.ai/pool=gpus", cluster="west")
-    yield "Other nodes have the label modelplane.ai/pool: gpus"
-    live.kubectl("label", "--overwrite", "node", *NODES, "modelplane.ai/pool=gpu", cluster="west")
+    try:
+        yield "Other nodes have the label modelplane.ai/pool: gpus"
+    finally:
+        live.kubectl("label", "--overwrite", "node", *NODES, "modelplane.ai/pool=gpu", cluster="west")
 
 
 @contextmanager
@@ -71,10 +79,12 @@ def without_devices(live: LiveFleet) -> Iterator[str]:
     plane = live.workloads["west"]
     for node in NODES:
         plane.publish_devices(node, DRIVER, [])
-    yield "gpu-0 (driver gpu.nvidia.com publishes other devices than the InferenceClass)"
-    pool = Pool("gpu")
-    for node in NODES:
-        plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
+    try:
+        yield "gpu-0 (no devices of driver gpu.nvidia.com)"
+    finally:
+        pool = Pool("gpu")
+        for node in NODES:
+            plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
 
 
 @contextmanager
@@ -86,8 +96,10 @@ def tainted_by_rule(live: LiveFleet) -> Iterator[str]:
         "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "sick", "effect": "NoSchedule"}},
     }
     live.workloads["west"].apply(rule)
-    yield "gpu-0 (device gpu-0 has the taint sick:NoSchedule)"
-    live.workloads["west"].objects.delete("resource.k8s.io/v1beta2", "DeviceTaintRule", "sick")
+    try:
+        yield "gpu-0 (device gpu-0 has the taint sick:NoSchedule)"
+    finally:
+        live.workloads["west"].objects.delete("resource.k8s.io/v1beta2", "DeviceTaintRule", "sick")
 
 
 @pytest.mark.parametrize("loss", [cordoned, tainted, unlabelled, renamed, without_devices, tainted_by_rule])

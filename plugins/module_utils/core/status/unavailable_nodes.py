@@ -125,7 +125,7 @@ def _short(promised: list[Device], usable: list[PublishedDevice], in_use: Device
 
 def _reason(driver: str, there: list[PublishedDevice], missing: str) -> str:
     if not there:
-        return f"no ResourceSlice of driver {driver}"
+        return f"no devices of driver {driver}"
     if missing:
         return f"{missing} of driver {driver}"
     tainted = [device for device in there if device.taint]

@@ -289,7 +289,7 @@ def test_unavailable_nodes_get_no_pods() -> None:
     assert (observed.schedulable("gpu-l4"), observed.schedulable("cpu"), observed.schedulable("no")) == (1, 1, 0)
     assert (observed.existing("gpu-l4"), observed.existing("no")) == (3, 0)
     unavailable = [
-        {"name": "n1", "reason": "no ResourceSlice of driver gpu.nvidia.com", "closed": False, "devices": {"gpu": 1}},
+        {"name": "n1", "reason": "no devices of driver gpu.nvidia.com", "closed": False, "devices": {"gpu": 1}},
         {"name": "n2", "reason": "cordoned", "closed": True, "devices": {"gpu": 1}},
         {"name": "n3", "reason": "not Ready", "closed": True, "devices": {"gpu": 1}},
     ]

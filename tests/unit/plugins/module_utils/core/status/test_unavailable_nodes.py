@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
         ("cordoned", {"gpu": 1}),
     ),
     "cordoned with all devices in use": (node(cordoned=True), [BOTH], [], [claim("gpu-0", "gpu-1")], ("cordoned", {})),
-    "no slice": (node(), [], [], [], (f"no ResourceSlice of driver {DRIVER}", {"gpu": 2})),
+    "no slice": (node(), [], [], [], (f"no devices of driver {DRIVER}", {"gpu": 2})),
     "one device less": (
         node(),
         [resource_slice(gpu(0))],
