@@ -62,7 +62,7 @@ def nodes(ready: int, *unavailable: UnavailableNode) -> ObservedCluster:
 
 def run(
     clusters: Iterable[api.InferenceCluster],
-    wanted: api.ModelDeployment,
+    desired: api.ModelDeployment,
     observed: dict[str, ObservedCluster],
     before: Iterable[api.ModelReplica] = (),
     accounting: str = "Devices",
@@ -77,7 +77,7 @@ def run(
     }
     existing = [parsed(written(replica), api.ModelReplica) for replica in before]
     return plan(
-        [CLASS, *clusters, wanted],
+        [CLASS, *clusters, desired],
         existing,
         options=Options(accounting=accounting),  # type: ignore[arg-type]
         observed=Observed(clusters=observed),
