@@ -57,6 +57,18 @@ class Node:
     def __str__(self) -> str:
         return f"{self.plane.name}/{self.name}"
 
+    @property
+    def losses(self) -> list[Callable[[], str]]:
+        return [self.remove, self.cordon, self.relabel, self.add_taint, self.publish, self.add_rule]
+
+    @property
+    def repairs(self) -> list[Callable[[], str]]:
+        """Return what makes a node that takes no pods, or has fewer devices, as it was."""
+        if not self.exists:
+            return [self.remove]
+        lost = (self.cordoned, not self.label, self.taint, self.devices < POOL.devices, self.ruled)
+        return [repair for repair, is_lost in zip(self.losses[1:], lost, strict=True) if is_lost]
+
     def cordon(self) -> str:
         self.cordoned = not self.cordoned
         self._patch({"spec": {"unschedulable": self.cordoned or None}})
@@ -142,7 +154,7 @@ class Drill:
         """Change nodes, run, and check the new replicas and the report."""
         for __ in range(self.random.randint(*CHANGES)):
             self.change()
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.5:
             self.replicas = self.random.randint(2, 6)
             self.log(f"{self.replicas} replicas")
             self.write()
@@ -157,10 +169,7 @@ class Drill:
 
     def change(self) -> None:
         node = self.random.choice(self.nodes)
-        actions: list[Callable[[], str]] = [node.remove]
-        if node.exists:
-            actions += [node.cordon, node.relabel, node.add_taint, node.publish, node.add_rule]
-        action = self.random.choice(actions)
+        action = self.random.choice(node.repairs or node.losses)
         self.log(action())
         self.changes[action.__name__] += 1
 
