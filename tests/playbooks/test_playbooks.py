@@ -134,6 +134,18 @@ def test_an_unknown_tag_is_refused(name: str) -> None:
         assert f"{option} worklods: the playbook has no " in refused(name, option, "worklods", pull_checkout="x")
 
 
+@pytest.mark.parametrize("option", ["--skip-tags=all", "--tags=never", "--tags=tagged", "--skip-tags=untagged"])
+def test_tags_that_select_no_task_are_refused(tmp_path: Path, option: str) -> None:
+    output = refused("plan", option, fleet_build=str(tmp_path / "build"))
+    assert f"{option.replace('=', ' ')} selects no task. The playbook has no tags" in " ".join(output.split())
+    assert not (tmp_path / "build").exists()
+
+
+def test_tags_that_select_all_tasks_are_accepted(tmp_path: Path) -> None:
+    play("plan", "--tags", "untagged", inventory=SAMPLE, fleet_build=str(tmp_path / "build"))
+    assert (tmp_path / "build/plan.json").is_file()
+
+
 def test_a_playbook_of_a_user_has_tags_of_its_own(tmp_path: Path) -> None:
     playbook = tmp_path / "all.yml"
     playbook.write_text(
