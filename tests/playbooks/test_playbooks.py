@@ -85,17 +85,19 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
 
 
-def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "  "])
+def test_blank_answers_of_a_survey_are_unset(tmp_path: Path, text: str) -> None:
     names = sorted(set(inventory_variables.OF_FLEET) - {"fleet_resources", "fleet_build"})
-    blank = dict.fromkeys(names, "")
+    states = ("existing_cluster_state", "serving_stack_state", "eks_cluster_state", "gke_cluster_state")
+    blank = dict.fromkeys([*names, *states], text)
     build = str(tmp_path / "build")
     output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
     changed(output)
     assert "4 of 5 replicas placed" in output
     # Survey answers apply to all hosts, including variables of a single cluster.
-    of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
+    of_clusters = dict.fromkeys([*inventory_variables.OF_CLUSTER, "fleet_target", "fleet_cluster"], text)
     for name in ("site", "status"):
-        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))
+        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_build": build}))
     refused = failed(play("plan", inventory=SAMPLE, fleet_build=build, fleet_strict="unready, pendig"))
     assert 'fleet_strict is "pendig", and must be one of ' in refused
     assert "Did you mean pending?" in refused
