@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
     silence,
     silent_gateways,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import sent_outside
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout, rollout_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -273,7 +274,10 @@ def status(
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
     observed = plan.context.observed is not None
     silent = {name: message for name in plan.context.fleet.clusters if (message := silence(plan, name))}
-    services = [_service(served, ready, silent, observed=observed) for served in served_services(plan)]
+    services = [
+        _service(served, ready, silent, sent_outside(plan, served), observed=observed)
+        for served in served_services(plan)
+    ]
     replicas = replica_changes(plan)
     return api.construct(
         FleetStatus,
@@ -308,7 +312,7 @@ def _ready(resource: Object) -> _Ready:
 
 
 def _service(
-    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str], *, observed: bool
+    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str], outside: str, *, observed: bool
 ) -> ServiceStatus:
     routed = served.routed
     answering, *__ = _endpoints(served, silent)
@@ -324,7 +328,7 @@ def _service(
         endpoints=len(routed.resolution.members),
         desired=served.desired,
         status="Held" if routed.held else state,
-        message=_plan_message(served) if routed.held else message,
+        message=_plan_message(served) if routed.held else joined(message, outside),
     )
 
 
