@@ -72,7 +72,7 @@ options:
   stream_grace:
     description:
       - How long a pod of a replica that is to go serves on, in seconds, so that token streams finish. Engines hold
-        their devices meanwhile.
+        their devices meanwhile. At most V(86370), which is a C(terminationGracePeriodSeconds) of one day.
       - A member's own C(terminationGracePeriodSeconds) and C(lifecycle) win.
     type: int
     default: 240

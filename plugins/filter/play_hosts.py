@@ -68,13 +68,15 @@ _value:
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible import context  # type: ignore[attr-defined]
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
+from ansible.playbook.play import Play
+from ansible.playbook.task import Task
 from ansible.utils.collection_loader._collection_finder import (
     _get_collection_name_from_path,
     _get_collection_playbook_path,
@@ -83,6 +85,8 @@ from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
 _COLLECTION = "modelplane.fleet"
+# Ansible adds tasks of this action to each play.
+_META = ("meta", "ansible.builtin.meta")
 
 
 def play_hosts(groups: Any, group: Any, selection: Any) -> list[str]:
@@ -100,7 +104,8 @@ def play_hosts(groups: Any, group: Any, selection: Any) -> list[str]:
     )
     if options.has_tags:
         playbooks = tuple(map(str, context.CLIARGS.get("args") or ()))
-        problems = run_selection.tag_problems(options, _playbook_tags(playbooks))
+        selects = _selects_tasks(playbooks, options.tags, options.skip_tags)
+        problems = run_selection.tag_problems(options, _playbook_tags(playbooks), selects_tasks=selects)
         if problems and all(map(_is_in_collection, playbooks)):
             raise AnsibleFilterError("\n".join(problems))
         for problem in problems:
@@ -121,19 +126,36 @@ def _is_in_collection(playbook: str) -> bool:
 
 
 @functools.cache
-def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
-    """Return the tags of all tasks in playbooks, like `ansible-playbook --list-tags`."""
+def _plays(playbooks: tuple[str, ...]) -> tuple[Play, ...]:
+    """Return the plays of playbooks."""
     loader = DataLoader()
     variables = VariableManager(loader=loader)
-    tags: set[str] = set()
-    for playbook in playbooks:
-        resource = _get_collection_playbook_path(playbook)
-        for play in Playbook.load(resource[1] if resource else playbook, variables, loader).get_plays():
-            tags.update(play.tags)
-            for block in play.compile():
-                for task in block.get_tasks():
-                    tags.update(getattr(task, "tags", ()))
+    resources = [(playbook, _get_collection_playbook_path(playbook)) for playbook in playbooks]
+    loaded = [Playbook.load(found[1] if found else playbook, variables, loader) for playbook, found in resources]
+    return tuple(play for playbook in loaded for play in playbook.get_plays())
+
+
+def _tasks(playbooks: tuple[str, ...]) -> Iterator[Task]:
+    for play in _plays(playbooks):
+        for block in play.compile():
+            yield from block.get_tasks()
+
+
+@functools.cache
+def _playbook_tags(playbooks: tuple[str, ...]) -> frozenset[str]:
+    """Return the tags of all tasks in playbooks, like `ansible-playbook --list-tags`."""
+    tags = [tag for each in (*_plays(playbooks), *_tasks(playbooks)) for tag in getattr(each, "tags", ())]
     return frozenset(map(str, tags))
+
+
+@functools.cache
+def _selects_tasks(playbooks: tuple[str, ...], tags: tuple[str, ...], skip_tags: tuple[str, ...]) -> bool:
+    """Return whether tags select a task besides those that always run."""
+    return any(
+        task.evaluate_tags(list(tags), list(skip_tags), {})
+        for task in _tasks(playbooks)
+        if isinstance(task, Task) and task.action not in _META and "always" not in task.tags
+    )
 
 
 class FilterModule:

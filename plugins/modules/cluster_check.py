@@ -15,9 +15,9 @@ description:
   - An error keeps the serving stack or replicas from working; a warning will do so later, or under some condition, or
     is about something that cannot be checked from outside.
   - It checks the version, the nodes of each pool with their labels and taints, the StorageClass for caches, components
-    that others installed, the permissions of the credential, published devices, load balancers, and, on OpenShift, the
-    SecurityContextConstraints. Nothing is changed. Components are checked by the rules of the role
-    C(modelplane.fleet.serving_stack).
+    that others installed, the Secrets that replicas, caches and gateways need, the permissions of the credential,
+    published devices, load balancers, and, on OpenShift, the SecurityContextConstraints. Nothing is changed. Components
+    are checked by the rules of the role C(modelplane.fleet.serving_stack).
 options:
   components:
     description:
@@ -185,7 +185,8 @@ failed_clusters:
   sample: [onprem]
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -203,8 +204,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.findi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot, desired_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.openshift import engine_rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import secret_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 
 ARGUMENTS: dict[str, Any] = {
@@ -223,7 +227,7 @@ ARGUMENTS: dict[str, Any] = {
     },
     "supports_check_mode": True,
 }
-_KINDS = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
+_KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelDeployment", "ModelEndpoint")
 """Kinds that determine the requirements of a cluster."""
 _RUNNING = ("ModelCache", "ModelDeployment")
 
@@ -268,6 +272,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
     params = module.params
     resources = _resources(module)
     given = rights.bound(params["rights"])
+    control_secrets = _control_secrets(module, resources)
 
     def of(name: str, snapshot: Snapshot | None) -> Desired:
         plain = desired_of(name, resources)
@@ -282,6 +287,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
             adopt=params["adopt"],
             gateway_api_crds=params["gateway_api_crds"],
             driver_root=text(choices, "stack", "nvidiaDriverRoot"),
+            control_secrets=control_secrets,
             rights=rights.needed(given, plain.expected),
             engine_constraint=params["engine_constraint"],
             grants=params["grants"],
@@ -294,6 +300,14 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
     except (TypeError, ValueError) as error:
         raise cluster_options.ArgumentsError(f"components or choices cannot be used: {error}") from None
     return of
+
+
+def _control_secrets(module: AnsibleModule, resources: Sequence[Object]) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the keys of the Secrets on the control cluster that resources refer to, as far as they can be read."""
+    with contextlib.suppress(ApiError), per_cluster.control_client(module) as control:
+        if control is not None:
+            return secret_keys(control, expected(resources).secrets)
+    return {}
 
 
 def _resources(module: AnsibleModule) -> list[Object]:

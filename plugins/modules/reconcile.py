@@ -89,10 +89,11 @@ options:
     description:
       - Seconds to wait in each round until what was applied to workload clusters serves.
       - Of these, gateways of the control cluster get at most 20 to accept routes that changed.
+      - At most V(86400).
     type: float
     default: 900
   lease:
-    description: Seconds after which the lock of a run that was killed ends.
+    description: Seconds after which the lock of a run that was killed ends, at most V(3600).
     type: float
     default: 60
   fleet:

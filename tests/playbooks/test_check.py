@@ -138,6 +138,12 @@ def test_one_report_for_all_clusters(tmp_path: Path, clusters: dict[str, Cluster
     assert [cluster.written for cluster in clusters.values()] == [[], []]
 
 
+@pytest.mark.parametrize("text", ["", " "])
+def test_a_blank_state_is_unset(tmp_path: Path, clusters: dict[str, Cluster], text: str) -> None:
+    output = check(tmp_path, written(tmp_path, clusters), "-e", json.dumps({"existing_cluster_state": text}))
+    assert "good: nothing stands in the way" in " ".join(output.split())
+
+
 def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
     output = check(tmp_path, written(tmp_path, clusters), "-e", "existing_cluster_state=presnt")
     assert "existing_cluster_state is presnt, and must be one of checked, present, absent." in output

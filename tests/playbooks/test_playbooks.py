@@ -85,17 +85,19 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
 
 
-def test_blank_answers_of_a_survey_are_unset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "  "])
+def test_blank_answers_of_a_survey_are_unset(tmp_path: Path, text: str) -> None:
     names = sorted(set(inventory_variables.OF_FLEET) - {"fleet_resources", "fleet_build"})
-    blank = dict.fromkeys(names, "")
+    states = ("existing_cluster_state", "serving_stack_state", "eks_cluster_state", "gke_cluster_state")
+    blank = dict.fromkeys([*names, *states], text)
     build = str(tmp_path / "build")
     output = play("plan", inventory=SAMPLE, **{**blank, "fleet_build": build, "fleet_strict": "unreachable, "})
     changed(output)
     assert "4 of 5 replicas placed" in output
     # Survey answers apply to all hosts, including variables of a single cluster.
-    of_clusters = dict.fromkeys(inventory_variables.OF_CLUSTER, "")
+    of_clusters = dict.fromkeys([*inventory_variables.OF_CLUSTER, "fleet_target", "fleet_cluster"], text)
     for name in ("site", "status"):
-        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_target": "", "fleet_build": build}))
+        changed(play(name, inventory=SAMPLE, **{**blank, **of_clusters, "fleet_build": build}))
     refused = failed(play("plan", inventory=SAMPLE, fleet_build=build, fleet_strict="unready, pendig"))
     assert 'fleet_strict is "pendig", and must be one of ' in refused
     assert "Did you mean pending?" in refused
@@ -132,6 +134,18 @@ def test_an_unknown_tag_is_refused(name: str) -> None:
         pytest.skip("it works without the collection's files beside it")
     for option in ("--tags", "--skip-tags"):
         assert f"{option} worklods: the playbook has no " in refused(name, option, "worklods", pull_checkout="x")
+
+
+@pytest.mark.parametrize("option", ["--skip-tags=all", "--tags=never", "--tags=tagged", "--skip-tags=untagged"])
+def test_tags_that_select_no_task_are_refused(tmp_path: Path, option: str) -> None:
+    output = refused("plan", option, fleet_build=str(tmp_path / "build"))
+    assert f"{option.replace('=', ' ')} selects no task. The playbook has no tags" in " ".join(output.split())
+    assert not (tmp_path / "build").exists()
+
+
+def test_tags_that_select_all_tasks_are_accepted(tmp_path: Path) -> None:
+    play("plan", "--tags", "untagged", inventory=SAMPLE, fleet_build=str(tmp_path / "build"))
+    assert (tmp_path / "build/plan.json").is_file()
 
 
 def test_a_playbook_of_a_user_has_tags_of_its_own(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, notifications, questions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import MOST_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import images
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import STOP_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import STRICT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
@@ -126,6 +128,21 @@ LEAST: Mapping[str, float] = {
     "fleet_selector_budget": 1,
 }
 """Minimum values of numbers."""
+_HOUR, _DAY = 3600, 86400
+MOST: Mapping[str, float] = {
+    # With the rest of the grace period, a terminationGracePeriodSeconds of one day: the pod holds its devices for as
+    # long, and so does a drain of its node.
+    "fleet_stream_grace": MOST_GRACE_SECONDS - STOP_SECONDS,
+    # The lock of a killed run blocks all other runs for as long.
+    "fleet_lease": _HOUR,
+    # A server that does not respond stops a run for as long, once for each attempt.
+    "fleet_timeout": _HOUR,
+    # A job that waits for longer is a mistake, such as milliseconds. Python cannot sleep for some of these times.
+    **dict.fromkeys(("fleet_wait", "fleet_lock_timeout", "fleet_loop_interval", "fleet_loop_resync"), _DAY),
+    # Keys that callers should no longer use stay valid for as long.
+    "fleet_keys_grace": 366 * _DAY,
+}
+"""Maximum values of durations in seconds."""
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
@@ -345,14 +362,17 @@ def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
 
 
 def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a line for each number that is less than its minimum, or infinite; names in `values` begin with `prefix`
-    in place of that of variables."""
-    numbers = {prefix + name.removeprefix(PREFIX): least for name, least in LEAST.items()}
-    return [
-        f"{name} is {values[name]:g}, and must be {'finite' if values[name] > least else f'at least {least:g}'}"
-        for name, least in numbers.items()
-        if values.get(name) is not None and not least <= values[name] < float("inf")
-    ]
+    """Return a line for each number that is less than its minimum, more than its maximum, or infinite; names in
+    `values` begin with `prefix` in place of that of variables."""
+    found = []
+    for variable, least in LEAST.items():
+        name, most = prefix + variable.removeprefix(PREFIX), MOST.get(variable)
+        number = values.get(name)
+        if number is None or (least <= number < float("inf") and (most is None or number <= most)):
+            continue
+        limit = "finite" if most is None else f"at most {most:.0f} seconds"
+        found.append(f"{name} is {number:.10g}, and must be {limit if number > least else f'at least {least:g}'}")
+    return found
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:

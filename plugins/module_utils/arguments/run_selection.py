@@ -39,8 +39,14 @@ class Selection:
 
     @property
     def has_tags(self) -> bool:
-        """Return whether any tag must be checked."""
-        return not {*self.tags, *self.skip_tags} <= _SPECIAL
+        """Return whether the options select tasks by their tags."""
+        return bool(self.skip_tags) or tuple(self.tags) != (ANY,)
+
+    @property
+    def text(self) -> str:
+        """Return the options that select tasks, as users write them."""
+        options = (("--tags", self.tags if tuple(self.tags) != (ANY,) else ()), ("--skip-tags", self.skip_tags))
+        return " ".join(f"{option} {','.join(tags)}" for option, tags in options if tags)
 
 
 def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selection) -> list[str]:
@@ -67,15 +73,21 @@ def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selec
     return members[group] or [LOCALHOST]
 
 
-def tag_problems(selection: Selection, defined: Collection[str]) -> list[str]:
-    """Return a line for each selected tag that the playbooks do not define."""
+def tag_problems(selection: Selection, defined: Collection[str], *, selects_tasks: bool = True) -> list[str]:
+    """Return a line for each selected tag that the playbooks do not define, or a line for options that select no task.
+
+    `selects_tasks`: whether the options select a task that other options might skip."""
     tags = sorted(set(defined) - _SPECIAL)
-    return [
+    problems = [
         f"{option} {tag}: {_tag_problem(tag, tags)}"
         for option, selected in (("--tags", selection.tags), ("--skip-tags", selection.skip_tags))
         for tag in selected
         if tag not in _SPECIAL and tag not in tags
     ]
+    if not problems and not selects_tasks:
+        known = f"Use tags of the playbook ({', '.join(tags)}), or run" if tags else "The playbook has no tags. Run"
+        problems.append(f"{selection.text} selects no task. {known} without these options")
+    return problems
 
 
 def _tag_problem(tag: str, tags: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         unavailable: {<pool>: [{name: gpu-0, reason: cordoned, closed: true, devices: {gpu: 2}}]}  # if it was read
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
+        secrets: [{namespace: mp-ml, name: registry, keys: []}]  # that pods name; no keys: it does not exist
         applied: {digest: ..., replicas: [...]}  # last applied ModelReplicas; {} without inventory, missing if unread
         objects: [<Kubernetes object>, ...]      # of policies that are not of the fleet only their targets
     accounts: [...]                              # core/accounts.py; without the rest where no cluster was observed
@@ -127,6 +128,8 @@ class ObservedCluster:
     budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
     unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
+    secret_keys: keys with a value of each Secret (namespace, name) that pods of replicas refer to. A Secret without
+        keys does not exist. The state of other Secrets is unknown.
     """
 
     unreachable: str = ""
@@ -140,6 +143,7 @@ class ObservedCluster:
     budgets: tuple[ObservedBudget, ...] = ()
     applied: AppliedReplicas | None = None
     unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None
+    secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def existing(self, pool: str) -> int:
         """Return the number of nodes of a pool, Ready or not."""
@@ -271,6 +275,13 @@ def wire(observed: Observed) -> dict[str, Any]:
     }
 
 
+def _secrets_wire(secrets: Mapping[tuple[str, str], frozenset[str]]) -> list[dict[str, Any]]:
+    return [
+        {"namespace": namespace, "name": name, "keys": sorted(keys)}
+        for (namespace, name), keys in sorted(secrets.items())
+    ]
+
+
 def _labels_wire(observed: Observed, secret: tuple[str, str]) -> dict[str, Any]:
     labels = observed.secret_labels.get(secret)
     return {"labels": dict(sorted(labels.items()))} if labels else {}
@@ -306,6 +317,7 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
         ),
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
+        **({"secrets": _secrets_wire(cluster.secret_keys)} if cluster.secret_keys else {}),
         **({"budgets": [budget_wire(budget) for budget in cluster.budgets]} if cluster.budgets else {}),
         **(_applied_wire(cluster.applied) if cluster.applied is not None else {}),
         "objects": [dict(value) for value in cluster.objects],
@@ -386,7 +398,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         value,
         path,
         *("unreachable", "declared", "provisioned", "stack", "nodes", "unavailable", "version", "openshift", "budgets"),
-        *("applied", "objects"),
+        *("secrets", "applied", "objects"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
     openshift = _flag(found.get("openshift", False), f"{path}.openshift")
@@ -408,6 +420,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         unavailable=_unavailable(found["unavailable"], f"{path}.unavailable") if "unavailable" in found else None,
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
+        secret_keys=_secrets(found.get("secrets"), f"{path}.secrets"),
         budgets=_budgets(found.get("budgets"), f"{path}.budgets"),
         applied=_applied(found["applied"], f"{path}.applied") if "applied" in found else None,
     )

@@ -8,6 +8,7 @@ some that are not ready, events only of pods about which nothing else says what 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -186,6 +187,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
             key=_order,
         ),
     }
+    secrets = secret_keys(client, ((each.namespace, each.name) for each in cluster.secrets))
+    if secrets:
+        entry["secrets"] = [
+            {"namespace": namespace, "name": name, "keys": sorted(keys)} for (namespace, name), keys in secrets.items()
+        ]
     if inventory is not None:
         entry["applied"] = inventory.notes.get(REPLICAS_NOTE) or {}
     if is_openshift(client):
@@ -242,6 +248,20 @@ def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[O
         return listed(client, api_version, kind)
     except Forbidden:
         return ()
+
+
+def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the keys with a value of Secrets, by namespace and name, no keys for missing Secrets.
+
+    Secrets that may not be read are left out, because RBAC of workload clusters grants access only in some
+    namespaces."""
+    found = {}
+    for namespace, name in sorted(set(places)):
+        with contextlib.suppress(Forbidden):
+            secret = client.get("v1", "Secret", name, namespace)
+            keys = (key for key, value in fields(secret, "data").items() if value) if secret else ()
+            found[namespace, name] = frozenset(keys)
+    return found
 
 
 def workload_state(value: Object) -> dict[str, Any]:

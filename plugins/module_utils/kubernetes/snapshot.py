@@ -27,7 +27,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.model_gateway import has_model_gateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason, taint_rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    reason,
+    secret_keys,
+    taint_rules,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.openshift import (
     constraint_names,
     is_openshift,
@@ -73,6 +77,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
         openshift=_constraints(client, read) if is_openshift(client) else None,
+        secrets=secret_keys(client, ((each.namespace, each.name) for each in desired.expected.secrets)),
         unread=read.unread,
     )
 

@@ -157,6 +157,12 @@ class Model(BaseModel):
         return ""
 
     @classmethod
+    def hint_of_amount(cls, _place: Sequence[str | int], _amount: str) -> str:
+        """Return the hint for a number or a text of the wrong type or spelling in a field that holds an amount. Empty
+        for other fields. `_place`: the keys on the way to the field, whose own key is the last."""
+        return ""
+
+    @classmethod
     def hint_of_text(cls, _field: str, _text: str) -> str:
         """Return what to do about a text that does not match the pattern of its field, without repeating it; empty
         where no more is to be said than that."""

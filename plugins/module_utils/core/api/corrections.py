@@ -17,8 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 _LONGEST = 60
 _LARGEST = 2**53
-# Seconds, and billions of parameters.
-_UNITS = ("s", "B")
+# Seconds, and billions of parameters, with the largest number that is likely to lack the unit.
+_UNITS = (("s", 3600), ("B", 2000))
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1", "enabled"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0", "disabled"})
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400)}
@@ -26,6 +26,9 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhd]))+")
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
 _AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
 _POWERS = "kmgtpe"
+_LEAST_GIB = Fraction(1, 2)
+# A word that fields for names accept, and fields for amounts do not.
+_NAME = "name"
 _GROUPED = re.compile(r"[0-9]{1,3}(?:[,_ '][0-9]{3})+|[0-9]+(?:_[0-9]+)+")
 _DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.0*)?")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|[0-9]+(?:\.[0-9]+)?[a-zA-Z]i?")
@@ -63,21 +66,29 @@ def of_spelling(shape: Shape, value: object) -> str:
     """Return the hint for a text that does not match the pattern of its field."""
     if type(value) is not str or not shape.pattern or len(value) > _LONGEST:
         return ""
-    return next((f"Write {_written(each)}" for each in _spellings(value) if _fits(shape, each)), "")
+    stripped = value.strip()
+    spellings = [stripped, stripped.rstrip("/")]
+    # A name that looks like an amount is not converted.
+    if re.search(shape.pattern, _NAME):
+        spellings += [stripped.lower(), re.sub(r"[\s_]+", "-", stripped.lower())]
+    else:
+        spellings += [*_amounts(stripped), stripped.lower()]
+    return next((f"Write {_written(each)}" for each in spellings if _fits(shape, each)), "")
 
 
-def _spellings(text: str) -> Iterator[str]:
-    stripped = text.strip()
-    yield stripped
-    yield stripped.rstrip("/")
-    yield meant_quantity(stripped)
-    seconds = _seconds(stripped)
+def _amounts(text: str) -> Iterator[str]:
+    """Yield the spellings of an amount that a text may mean."""
+    yield meant_quantity(text)
+    seconds = _seconds(text)
     if seconds is not None:
         yield f"{seconds}s"
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
-        yield from (f"{stripped}{unit}" for unit in _UNITS)
-    yield stripped.lower()
-    yield re.sub(r"[\s_]+", "-", stripped.lower())
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
+        yield from _with_units(text)
+
+
+def _with_units(number: str) -> Iterator[str]:
+    """Yield a number with each unit that it is likely to lack."""
+    return (f"{number}{unit}" for unit, largest in _UNITS if 0 < float(number) <= largest)
 
 
 def _fits(shape: Shape, text: str) -> bool:
@@ -139,12 +150,14 @@ def _seconds(text: str) -> int | None:
 def _gibibytes(text: str, *, exact: bool) -> int | None:
     """Return the GiB of an amount, the next whole number. Clouds say GB and mean GiB: there (not `exact`) both are."""
     amount = _AMOUNT.fullmatch(meant_quantity(text))
-    if amount is None or amount[2] == "m":
+    if amount is None:
         return None
     number, letter, binary = amount.groups()
     power = _POWERS.index(letter.lower()) + 1
     unit = Fraction(1024 if binary or not exact else 1000) ** power
-    return ceil(Fraction(number) * unit / 1024**3)
+    gibibytes = Fraction(number) * unit / 1024**3
+    # Less is a wrong suffix rather than a small disk.
+    return ceil(gibibytes) if gibibytes >= _LEAST_GIB else None
 
 
 def _for_boolean(value: object) -> str:
@@ -193,7 +206,7 @@ def _lost(shape: Shape, value: object) -> str:
 
 def _with_unit(shape: Shape, value: object, shown: bool) -> str:
     """Return the hint for a number where a text is due that it is not by itself: with its unit, or what it must be."""
-    written = next((f"{value}{unit}" for unit in _UNITS if _fits(shape, f"{value}{unit}")), "")
+    written = next((each for each in _with_units(str(value)) if _fits(shape, each)), "")
     if written:
         return f"Write {_written(written)}" if shown else "Write the unit behind it"
     return _due(shape)

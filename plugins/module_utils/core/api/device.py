@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -15,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     exactly_one,
     requires,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_device_memory
 
 
 class AttributeValue(Model):
@@ -31,9 +33,33 @@ class DeviceAttribute(AttributeValue):
 
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("IK-6",), "string", "version", "bool", "int"),)
 
+    @classmethod
+    def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
+        """Return the hint for a version with fewer than three parts, such as 8.9, which YAML reads as a number."""
+        parts = amount.count(".") + 1
+        is_version = place[-1] == "version" and re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount)
+        return f"Write {amount}{'.0' * (3 - parts)}" if is_version else ""
+
+
+MEMORY = "memory"
+"""Name of the capacity that is the memory of a device, with or without a domain."""
+
+
+def is_memory(capacity: str) -> bool:
+    """Return whether a capacity is the memory of a device. `capacity`: its name, or domain/name."""
+    return capacity.rpartition("/")[2] == MEMORY
+
 
 class DeviceCapacity(Model):
     """A quantity that a device offers."""
+
+    @classmethod
+    def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
+        """Return the hint for memory without a unit, which would be bytes."""
+        if not is_memory(str(place[-2])):
+            return ""
+        meant = meant_device_memory(amount)
+        return f"Write {meant}" if meant else "Write it with its unit, such as 81559Mi"
 
     value: str = Field(
         min_length=1, max_length=32, description="Kubernetes quantity, such as 81559Mi: what drivers report as usable."

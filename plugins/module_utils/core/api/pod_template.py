@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
@@ -32,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     ContainerSecurityContext,
     PodSecurityContext,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_memory
 
 ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
@@ -94,6 +96,15 @@ class ResourceList(Model):
     NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "GPUs are asked for by nodeSelector.devices of the member"
     )
+
+    @classmethod
+    def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
+        """Return the hint for memory or disk space without a unit, which would be bytes, and for `500 m` of a CPU."""
+        if place[-1] == "cpu":
+            millis = re.fullmatch(r"([0-9]{1,9}) m", amount.strip())
+            return f"Write {millis[1]}m" if millis else ""
+        meant = meant_memory(amount)
+        return f"Write it with its unit, such as {meant}" if meant else ""
 
     cpu: Quantity | None = Field(
         default=None, max_length=32, pattern=QUANTITY, description="CPU cores, such as 4 or 500m."

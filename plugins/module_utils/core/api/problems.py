@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import corrections
@@ -132,11 +133,21 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     message, hint = _wrong(shape_at(kind, loc), _name(loc), value, shown)
     if isinstance(value, str) and "{{" in value:
         hint = NOT_TEMPLATED
+    elif shown and (amount := _amount_hint(kind, loc, value)):
+        hint = amount
     elif isinstance(value, str) and not hint:
         parent = shape_at(kind, loc[:-1])
         said = parent.model.hint_of_text(str(loc[-1]), value) if parent is not None and parent.model else ""
         hint = said or _secret_hint(kind, loc)
     return Problem(message, path=path, value=short(value) if shown else "", hint=hint, ref=ref)
+
+
+def _amount_hint(kind: type[Model], loc: Loc, value: object) -> str:
+    """Return what to write where an amount has no unit, because its number alone is a valid amount too."""
+    parent = shape_at(kind, loc[:-1])
+    if parent is None or parent.model is None or isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return ""
+    return parent.model.hint_of_amount(loc, str(value))
 
 
 def _secret_hint(kind: type[Model], loc: Loc) -> str:
@@ -236,6 +247,9 @@ def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[
     if not _is_a(shape, value):
         if shape.kind == "object" and shape.words:
             return shape.words, corrections.of_type(shape, name, value, shown)
+        if shape.int_or_string and shape.words:
+            message = f"{shape.words}, is {type_words(value)}"
+            return message, corrections.of_type(replace(shape, words=""), name, value, shown)
         return f"must be {_KINDS[shape.kind]}, is {_is(shape, value)}", corrections.of_type(shape, name, value, shown)
     return _beyond_limits(shape, value), corrections.of_spelling(shape, value) if shown else ""
 
@@ -284,6 +298,9 @@ def _outside(shape: Shape, value: int) -> str:
 def _beyond_limits(shape: Shape, value: Any) -> str:
     if shape.kind == "integer":
         return _outside(shape, value) or "is not a valid number"
+    if shape.int_or_string and shape.words:
+        # The number of characters of an amount means nothing to people.
+        return shape.words
     size = len(value)
     one, many = _UNITS.get(shape.kind, ("", ""))
     if shape.shortest is not None and size < shape.shortest:

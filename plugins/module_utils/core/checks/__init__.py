@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks impor
     openshift,
     platform,
     rights,
+    secrets,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, sorted_findings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
@@ -30,6 +31,7 @@ def check(snapshot: Snapshot, desired: Desired) -> tuple[Finding, ...]:
             *platform.devices(snapshot, desired),
             *platform.storage(snapshot, desired),
             *components.findings(snapshot, desired),
+            *secrets.findings(snapshot, desired),
             *platform.load_balancers(snapshot, desired),
             *openshift.findings(snapshot, desired),
         ]

@@ -47,6 +47,7 @@ class Desired:
     `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
     promise. `planned`: the components of the serving stack as `compose.stack.plan` has them, with `problems` that kept
     it from being planned; empty where conflicts are not checked. `driver_root`: the folder of the NVIDIA driver.
+    `control_secrets`: keys of Secrets on the control cluster by namespace and name, as far as they are known.
     `rights`: what the fleet does there. `engine_constraint`: the SecurityContextConstraints for engines on OpenShift,
     empty for none. `grants`: whether those of engines are created after the check.
     """
@@ -62,6 +63,7 @@ class Desired:
     adopt: Sequence[str] = ()
     gateway_api_crds: str = "chart"
     driver_root: str = ""
+    control_secrets: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     rights: tuple[Right, ...] = ()
     engine_constraint: str = "modelplane-engines"
     grants: bool = False
@@ -87,6 +89,7 @@ class Snapshot:
     DeviceTaintRules. `releases`, `definitions`, `recorded` and `has_model_gateway`: as the module helm_release_info
     returns them. `objects`: single CRDs, by name. `denied`: what the credential may not do of `Desired.rights` and
     EVERYTHING. `openshift`: names of the SecurityContextConstraints; None on clusters that are not OpenShift.
+    `secrets`: keys with a value of the Secrets that pods refer to, by namespace and name; none for missing Secrets.
     `unread`: kinds that could not be read, and why.
     """
 
@@ -109,6 +112,7 @@ class Snapshot:
     objects: Mapping[str, Object] = field(default_factory=dict)
     denied: frozenset[Right] = frozenset()
     openshift: frozenset[str] | None = None
+    secrets: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
-_STOP_SECONDS = 30
+STOP_SECONDS = 30
 """Rest of the grace period after SIGTERM: the default grace period of Kubernetes."""
 _PROGRESS_SECONDS = 600
 """Default of a Deployment's progressDeadlineSeconds."""
@@ -34,7 +34,7 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
 
     Endpoints drop a pod as soon as it is deleted; requests in flight continue until SIGTERM cuts them.
     """
-    _end(spec, seconds, seconds + _STOP_SECONDS)
+    _end(spec, seconds, seconds + STOP_SECONDS)
 
 
 def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
@@ -58,7 +58,7 @@ def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> i
     """Return the time that a component in the path of these workloads' streams keeps serving: that of the longest
     workload, and at least `stream_grace` seconds."""
     periods: list[int] = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
-    return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
+    return max(stream_grace, *(period - STOP_SECONDS for period in periods))
 
 
 def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
@@ -79,9 +79,9 @@ def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
     if not member.serves:
         # Only the leader, which is deleted first, has streams. Kubernetes refuses a pause longer than the period.
         if period or own_pause:
-            spec["terminationGracePeriodSeconds"] = period or own_pause + _STOP_SECONDS
+            spec["terminationGracePeriodSeconds"] = period or own_pause + STOP_SECONDS
     elif period:
-        _end(spec, max(period - _STOP_SECONDS, period // 2), period)
+        _end(spec, max(period - STOP_SECONDS, period // 2), period)
     else:
         longest = _GANG_PAUSE_SECONDS if member.role == constants.LEADER else stream_grace
         serve_on(spec, own_pause or min(stream_grace, longest))

@@ -73,6 +73,39 @@ def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _
     return _Explanation(selector, device, spend).text(verdict)
 
 
+def required_values(selector: Selector) -> set[tuple[str, str, str]]:
+    """Return the values without which a device never matches: `attributes` or `capacity`, domain, and name.
+
+    Conditions that other conditions or defaults may replace are skipped."""
+    return {
+        access
+        for part in _conjuncts(selector.tree)
+        if not any(map(_is_conditional, nodes := _walk(part)))
+        for access in map(value_access, nodes)
+        if access is not None
+    }
+
+
+def _is_conditional(node: Node) -> bool:
+    """Return whether an expression with this node may be true although a value is absent."""
+    if isinstance(node, Select):
+        return node.optional or node.test
+    if isinstance(node, Call):
+        return node.function in ("_[?_]", "_?_:_")
+    return isinstance(node, Logic | Comprehension | Bind | OptMap)
+
+
+def value_access(node: Node) -> tuple[str, str, str] | None:
+    """Return attributes or capacity, domain and name of an access such as `device.attributes["d"].name`; None for other
+    nodes."""
+    outer, name = _key(node)
+    inner, domain = _key(outer) if outer is not None else (None, None)
+    root = qualified_name(inner) if inner is not None else None
+    if name is None or domain is None or root not in ("device.attributes", "device.capacity"):
+        return None
+    return root.partition(".")[2], domain, name
+
+
 class _Explanation:
     def __init__(self, selector: Selector, device: Device, spend: Callable[[int], None]) -> None:
         self._spend = spend
@@ -101,7 +134,7 @@ class _Explanation:
         """The reason with the source it is about, shortened so that the whole stays readable in one line."""
         start = part.start
         subject = self._operands(part)[0] if isinstance(part, Call) else None
-        if subject is not None and self._access(subject) and self._source.startswith(".", subject.end):
+        if subject is not None and value_access(subject) and self._source.startswith(".", subject.end):
             # The reason names what is compared; of the expression, the method and what it compares with remain.
             start = subject.end + 1
         source = " ".join(self._source[start : part.end].split())
@@ -133,7 +166,7 @@ class _Explanation:
 
     def _missing(self, part: Node) -> str | None:
         for node in _walk(part):
-            known = self._access(node)
+            known = value_access(node)
             if known is None or self._tested(part, node):
                 continue
             kind, domain, name = known
@@ -149,15 +182,6 @@ class _Explanation:
     def _tested(part: Node, node: Node) -> bool:
         """Return whether an expression copes with the value being absent: then its absence alone explains nothing."""
         return isinstance(node, Select) and (node.optional or node.test) and part is not node
-
-    def _access(self, node: Node) -> tuple[str, str, str] | None:
-        """attributes or capacity, domain and name of an access such as `device.attributes["d"].name`."""
-        outer, name = _key(node)
-        inner, domain = _key(outer) if outer is not None else (None, None)
-        root = qualified_name(inner) if inner is not None else None
-        if name is None or domain is None or root not in ("device.attributes", "device.capacity"):
-            return None
-        return root.partition(".")[2], domain, name
 
     def _comparison(self, part: Node) -> str | None:
         if not isinstance(part, Call):
@@ -192,7 +216,7 @@ class _Explanation:
     def _name(self, node: Node) -> str | None:
         if qualified_name(node) == "device.driver":
             return "driver"
-        known = self._access(node)
+        known = value_access(node)
         if known is None:
             return None
         return f"{'attribute' if known[0] == 'attributes' else 'capacity'} {known[2]}"

@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     what is on none, `command` is one for the cluster."""
 
     kind: Literal["pending", "unready", "unreachable"]
-    subject: Literal["service", "gateway", "deployment", "replica", "cluster", "cache"]
+    subject: Literal["service", "gateway", "deployment", "replica", "cluster", "cache", "secret"]
     namespace: str
     name: str
     cluster: str
@@ -47,6 +47,8 @@ class Finding(NamedTuple):
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         if self.subject == "deployment":
             return f"{name}: {self.reason}"
+        if self.subject == "secret":
+            return f"{self.message}. {self.hint}"
         where = f" on {self.cluster}" if self.cluster and self.subject != "cluster" else ""
         return f"{self.subject} {name}{where}: {self.reason}"
 
@@ -67,6 +69,10 @@ def findings(found: FleetStatus) -> Iterator[Finding]:
         yield from _of_pending(deployment)
     for cache in found.caches:
         yield from _of_cache(cache)
+    for secret in found.missing_secrets:
+        yield Finding(
+            "unready", "secret", secret.namespace, secret.name, secret.cluster, "", secret.message, secret.hint
+        )
 
 
 def _of_cluster(cluster: ClusterStatus) -> Iterator[Finding]:

@@ -60,7 +60,8 @@ class Findings(api.Model):
 
     pending: list[str] = Field(description="Replicas that no cluster can take.")
     unready: list[str] = Field(
-        description="Replicas, services, gateways in mode Model, clusters and caches that are not ready."
+        description="Replicas, services, gateways in mode Model, clusters and caches that are not ready, and Secrets "
+        "that do not exist."
     )
     unreachable: list[str] = Field(description="Clusters that did not answer.")
     drift: list[str] = Field(description="What the run changed, or would change.")

@@ -118,11 +118,13 @@ class MissingReplicas(NamedTuple):
     pending: number of unschedulable replicas by deployment.
     starting: replicas that do not serve yet.
     leaving: number of endpoints that are not counted because their replicas are removed when others serve.
+    priority: most preferred priority of the missing endpoints; None without missing endpoints.
     """
 
     pending: Mapping[str, int] = MappingProxyType({})
     starting: tuple[str, ...] = ()
     leaving: int = 0
+    priority: int | None = None
 
     @property
     def total(self) -> int:
@@ -246,10 +248,13 @@ class _Missing:
         if service is None:
             return MissingReplicas()
         endpoints = {member.endpoint.name for member in members}
+        pending, placed = _priorities(service, self._pending), _priorities(service, self._placed)
+        starting = {name: priority for name, priority in placed.items() if name not in endpoints}
         return MissingReplicas(
-            {name: self._numbers[service.namespace, name] for name in _matching_names(service, self._pending)},
-            tuple(name for name in _matching_names(service, self._placed) if name not in endpoints),
+            {name: self._numbers[service.namespace, name] for name in sorted(pending)},
+            tuple(sorted(starting)),
             sum((service.namespace, name) in self._leaving for name in endpoints),
+            min((*pending.values(), *starting.values()), default=None),
         )
 
 
@@ -264,9 +269,13 @@ def _endpoint(namespace: str, name: str, labels: dict[str, str]) -> api.ModelEnd
     )
 
 
-def _matching_names(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> list[str]:
-    selectors = (entry.selector.match_labels for entry in service.spec.endpoints)
-    return sorted({endpoint.name for labels in selectors for endpoint in index.matching(service.namespace, labels)})
+def _priorities(service: api.ModelService, index: LabelIndex[api.ModelEndpoint]) -> dict[str, int]:
+    """Return the most preferred priority of each endpoint that a service selects, by name."""
+    found: dict[str, int] = {}
+    for entry in service.spec.endpoints:
+        for endpoint in index.matching(service.namespace, entry.selector.match_labels):
+            found[endpoint.name] = min(entry.priority, found.get(endpoint.name, entry.priority))
+    return found
 
 
 def _services(plan: Plan) -> list[ServedService]:

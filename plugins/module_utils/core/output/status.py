@@ -41,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.servi
     silence,
     silent_gateways,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import sent_outside
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import Rollout, rollout_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -53,6 +54,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.calle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import MissingSecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     by_reason,
     cut,
@@ -217,6 +219,20 @@ class CacheStatus(api.Model):
     clusters: list[CachePhase] = Field(description="The clusters that should have it.")
 
 
+class MissingSecretStatus(api.Model):
+    """A Secret that does not exist or lacks keys, although resources refer to it."""
+
+    cluster: str = Field(description="Its inference cluster. Empty for the control cluster.")
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+    keys: list[str] = Field(description="Missing keys. Empty for an image pull Secret, which may have any key.")
+    exists: bool = Field(description="Whether the Secret exists, without these keys.")
+    users: list[str] = Field(description="Resources that refer to it, with the fields.")
+    message: str = Field(description="What is missing, for people.")
+    hint: str = Field(description="What to do, for people.")
+    command: str = Field(description="The command for its cluster that creates or edits it, with FILE for each value.")
+
+
 class PolicyStatus(api.Model):
     """Status of a CallerPolicy that has budgets."""
 
@@ -247,6 +263,9 @@ class FleetStatus(api.Model):
     deployments: list[DeploymentStatus] = Field(description="Deployments.")
     clusters: list[ClusterStatus] = Field(description="Clusters.")
     caches: list[CacheStatus] = Field(description="Caches.")
+    missing_secrets: list[MissingSecretStatus] = Field(
+        default_factory=list, description="Missing Secrets; none while the fleet is not read."
+    )
     policies: list[PolicyStatus] = Field(description="CallerPolicies with budgets; none while the fleet is not read.")
     next_run: NextRun = Field(description="What the next run changes.")
 
@@ -268,7 +287,10 @@ def status(
     ready = {Ref(*identity(value)[1:]): _ready(value) for value in written}
     observed = plan.context.observed is not None
     silent = {name: message for name in plan.context.fleet.clusters if (message := silence(plan, name))}
-    services = [_service(served, ready, silent, observed=observed) for served in served_services(plan)]
+    services = [
+        _service(served, ready, silent, sent_outside(plan, served), observed=observed)
+        for served in served_services(plan)
+    ]
     replicas = replica_changes(plan)
     return api.construct(
         FleetStatus,
@@ -279,6 +301,7 @@ def status(
         deployments=_deployments(plan, replicas),
         clusters=_clusters(plan, ready, now),
         caches=_caches(plan),
+        missing_secrets=[_missing_secret(secret) for secret in plan.missing_secrets],
         policies=_policies(written),
         next_run=api.construct(
             NextRun, replicas=replicas, objects=list(object_changes(changes) if objects is None else objects)
@@ -302,7 +325,7 @@ def _ready(resource: Object) -> _Ready:
 
 
 def _service(
-    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str], *, observed: bool
+    served: ServedService, ready: Mapping[Ref, _Ready], silent: Mapping[str, str], outside: str, *, observed: bool
 ) -> ServiceStatus:
     routed = served.routed
     answering, *__ = _endpoints(served, silent)
@@ -318,7 +341,7 @@ def _service(
         endpoints=len(routed.resolution.members),
         desired=served.desired,
         status="Held" if routed.held else state,
-        message=_plan_message(served) if routed.held else message,
+        message=_plan_message(served) if routed.held else joined(message, outside),
     )
 
 
@@ -577,6 +600,21 @@ def _caches(plan: Plan) -> list[CacheStatus]:
         )
         for staged in plan.caches
     ]
+
+
+def _missing_secret(secret: MissingSecret) -> MissingSecretStatus:
+    return api.construct(
+        MissingSecretStatus,
+        cluster=secret.cluster,
+        namespace=secret.namespace,
+        name=secret.name,
+        keys=list(secret.keys),
+        exists=bool(secret.found),
+        users=list(secret.users),
+        message=secret.message,
+        hint=secret.hint,
+        command=secret.command,
+    )
 
 
 def _policies(statuses: Iterable[Object]) -> list[PolicyStatus]:

@@ -44,6 +44,7 @@ _DEPLOYMENTS = ("DEPLOYMENT", "READY", "CLUSTER", "POOL", "DEVICES", "AGE", "STA
 _CLUSTERS = ("CLUSTER", "STATE", "NODES", "DEVICES", "STACK", "SEEN", "VERSION")
 _CACHES = ("CACHE", "READY", "CLUSTERS")
 _BUDGETS = ("POLICY", "BUDGET", "CALLER", "USED", "OF", "LEFT")
+_SECRETS = ("SECRET", "CLUSTER", "STATUS")
 _GATEWAY = "GATEWAY"
 _WHY = "WHY"
 _NEXT = "NEXT RUN"
@@ -60,6 +61,7 @@ def tables(status: FleetStatus, now: str, width: int = 72) -> list[str]:
         lines(_DEPLOYMENTS, _deployment_rows(status, now), width, _WHY) or ["No replicas are desired or running."],
         lines(_cluster_titles(status), _cluster_rows(status, now), width, _WHY),
         lines(_CACHES, _cache_rows(status), width, _WHY),
+        lines(_SECRETS, _secret_rows(status), width, _WHY),
         _budget_lines(status, now, width),
         [_NEXT, *_next_lines(status, width)],
     ]
@@ -172,6 +174,20 @@ def _cache_rows(status: FleetStatus) -> list[Row]:
         cells = (f"{cache.namespace}/{cache.name}", f"{cache.ready}/{len(cache.clusters)}", clusters)
         rows.append((cells, first_lines(waiting, _MOST_REASONS, "and {} more clusters")))
     return rows
+
+
+def _secret_rows(status: FleetStatus) -> list[Row]:
+    return [
+        (
+            (
+                f"{secret.namespace}/{secret.name}",
+                secret.cluster or "control cluster",
+                "KeyMissing" if secret.exists else "Missing",
+            ),
+            [f"{some(secret.users, 3)} needs it", secret.command],
+        )
+        for secret in status.missing_secrets
+    ]
 
 
 def _budget_lines(status: FleetStatus, now: str, width: int) -> list[str]:

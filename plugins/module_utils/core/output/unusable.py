@@ -76,28 +76,40 @@ def _is_declared(plan: Plan, member: MatchedEndpoint) -> bool:
 def provider_warnings(plan: Plan) -> list[str]:
     """Return a warning for each service that sends all requests outside the fleet because no fleet endpoint of the same
     or a more preferred priority is usable."""
-    return [line for served in served_services(plan) if (line := _provider_warning(plan, served))]
+    return [
+        f"ModelService {served.routed.namespace}/{served.routed.name}: {line}"
+        for served in served_services(plan)
+        if (line := sent_outside(plan, served))
+    ]
 
 
-def _provider_warning(plan: Plan, served: ServedService) -> str:
+def sent_outside(plan: Plan, served: ServedService) -> str:
+    """Return that a service sends all requests outside the fleet, with the reason; "" if it does not."""
     service = served.service
-    if service is None:
+    if service is None or not served.is_reached:
         return ""
     reasons = {member.endpoint.name: reason for member, reason, of_models in _unusable(plan, served)}
     members = served.routed.resolution.members
     internal = [member for member in members if place_of_endpoint(member)]
     external = [member for member in members if member.endpoint.name not in reasons and not place_of_endpoint(member)]
-    if not (internal and external) or any(member.endpoint.name not in reasons for member in internal):
+    if any(member.endpoint.name not in reasons for member in internal):
         return ""
-    entries = service.spec.endpoints
-    preferred, used = (min(entries[member.entry].priority for member in group) for group in (internal, external))
-    if preferred > used:
+    priorities = [entry.priority for entry in service.spec.endpoints]
+    preferred = [priorities[member.entry] for member in internal]
+    # Replicas that do not serve have no endpoint.
+    if served.missing.total > 0 and served.missing.priority is not None:
+        preferred.append(served.missing.priority)
+    if not (preferred and external):
         return ""
-    names = some(member.endpoint.name for member in external if entries[member.entry].priority == used)
-    why = "; ".join(dict.fromkeys(reasons[member.endpoint.name] for member in internal))
+    used = min(priorities[member.entry] for member in external)
+    if min(preferred) > used:
+        return ""
+    names = some(member.endpoint.name for member in external if priorities[member.entry] == used)
+    why = "; ".join(dict.fromkeys([*(reasons[member.endpoint.name] for member in internal), str(served.missing)]))
+    number = len(internal) + max(served.missing.total, 0)
     return (
-        f"ModelService {served.routed.namespace}/{served.routed.name}: all requests are sent to {names} outside the "
-        f"fleet because no endpoint of the fleet is usable ({count(len(internal), 'endpoint')}): {cut(why)}"
+        f"all requests are sent to {names} outside the fleet because no endpoint of the fleet is usable "
+        f"({count(number, 'endpoint')}): {cut(why.removesuffix('; '))}"
     )
 
 

@@ -76,6 +76,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     ReplicaState,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
+    MissingSecret,
+    control_references,
+    missing_secrets,
+    observed_keys,
+    replica_references,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _INVALID = "its manifest has errors"
@@ -148,12 +155,38 @@ class Plan:
         """Return all replicas of the fleet, in the order of `composed`, as the scheduler uses them."""
         return tuple(map(adapters.replica, self.composed))
 
+    @cached_property
+    def missing_secrets(self) -> tuple[MissingSecret, ...]:
+        """Return the Secrets that resources refer to and that are known to be missing. Caches that are complete need no
+        token."""
+        context = self.context
+        if context.observed is None:
+            return ()
+        complete = {
+            (staged.namespace, staged.name)
+            for staged in self.caches
+            if staged.phases and all(phase.phase == "Ready" for phase in staged.phases)
+        }
+        caches = [cache for key, cache in context.fleet.caches.items() if key not in complete]
+        path_gateway = context.fleet.path_gateway
+        gateways = [*context.fleet.model_gateways, *([path_gateway] if path_gateway else [])]
+        references = [
+            *(
+                each
+                for value in (*caches, *context.fleet.external.values(), *gateways)
+                for each in control_references(value)
+            ),
+            *(each for replica in self.composed for each in replica_references(replica)),
+        ]
+        return tuple(missing_secrets(references, observed_keys(context.observed)))
+
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings about node pools without nodes, overcommitted node pools, pods without devices that
-        another node pool would provide, pods that are or might be unschedulable, devices with too little memory, edits
-        that cannot be applied, model gateways, rollouts, and drained clusters."""
+        """Return the warnings about missing Secrets, node pools without nodes, overcommitted node pools, pods without
+        devices that another node pool would provide, pods that are or might be unschedulable, devices with too little
+        memory, edits that cannot be applied, model gateways, rollouts, and drained clusters."""
         return (
+            *map(str, self.missing_secrets),
             *pools_without_nodes(self.context),
             *(
                 f"{claim}. The replicas are not moved. Add nodes to the pool, or drain the cluster"

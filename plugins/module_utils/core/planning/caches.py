@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.vol
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import (
+    CachePhase,
     PhaseName,
     lacked_token,
 )
@@ -190,7 +191,9 @@ class _Stage:
         if actual.storage_class and actual.storage_class != kind:
             self._moved.setdefault(actual.storage_class, []).append(cluster)
             notes.append(f"the volume stays in StorageClass {actual.storage_class}")
-        phase = Phase(cluster, progress.phase, progress.artifact, joined(progress.message, *notes))
+        phase = Phase(
+            cluster, progress.phase, progress.artifact, joined(self._lacks(progress), progress.message, *notes)
+        )
         if not (actual.storage_class or kind):
             return phase, ()
         objects = cache_objects(
@@ -203,6 +206,13 @@ class _Stage:
             least_gib=actual.size_gib,
         )
         return phase, objects
+
+    def _lacks(self, progress: CachePhase) -> str:
+        """Return that the token of a download does not exist, "" if it exists or is not needed."""
+        if self._copy is None or not self._token_missing or progress.phase == "Ready":
+            return ""
+        secret = f"{self._copy.source_namespace}/{self._copy.source_name}"
+        return f"authSecret {secret} is missing or has no key '{self._copy.source_key}'"
 
     def _is_settled(self, cluster: str, volume: str) -> bool:
         """Return whether runs observe the Job of a volume: always, or, where this run does not, as earlier ones did."""

@@ -8,6 +8,7 @@ has is from there, so that the numbers and words of the page are those of the te
     time, commit  of the plan; `is_observed`: whether clusters were read
     counts     {clusters, services, objects, desired, placed, pending, serving (None if not observed)}
     findings   the fields of `output/findings.py`
+    sent_outside  [warning that a service sends all requests outside the fleet],
     unusable   [{reason, hint, of_models (only Model gateways send no requests), is_step, services}],
                endpoints without requests
       services   [{namespace, name, endpoints [str]}]

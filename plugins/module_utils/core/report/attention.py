@@ -52,6 +52,8 @@ def attention_section(model: Mapping[str, Any], known: Index) -> Markup:
     ):
         entries = [group for group in model["unusable"] if group["is_step"] is is_step]
         groups.append(_group(badge(title, color), "reason", _unusable(entries, known)))
+    outside = [el("div", el("p", prose(line)), class_="wait warn-line") for line in model["sent_outside"]]
+    groups.append(_group(badge("Requests outside the fleet", "warn"), "service", outside))
     groups.append(_group(badge("Overcommitted", "bad"), "pool", _overcommitted(model["clusters"])))
     groups.append(_group(badge("Takes nothing new", "warn"), "cluster", _closed(model)))
     if not any(groups):

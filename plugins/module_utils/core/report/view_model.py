@@ -31,7 +31,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.statu
     ReplicaStatus,
     ServiceStatus,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import unusable_endpoints
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.unusable import (
+    provider_warnings,
+    unusable_endpoints,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.survival import (
     Requirement,
@@ -95,6 +98,7 @@ def model(
             *(_not_survived(each) for each in shortfalls if each.requirement.is_fatal),
         ],
         "unusable": _unusable(plan, services),
+        "sent_outside": provider_warnings(plan),
         "serves_paths": plan.context.fleet.serves_paths,
         "services": [_service(served, row, composed) for served, row in services],
         "gateways": [api.wire(each) for each in found.gateways or ()],

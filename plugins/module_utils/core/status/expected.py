@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.caller_keys import caller_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import DEFAULT_TOKEN_KEY
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.callers import (
     KeySecret,
     rights,
@@ -20,7 +20,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
+    SecretReference,
+    control_references,
+    deployment_references,
+    replica_references,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 """Keys of Secrets by (namespace, name)."""
@@ -32,7 +38,9 @@ class ExpectedCluster:
 
     `provisioned` is true for a cluster that the fleet creates, `has_cluster_gateway` for one that gateways in mode
     Model may reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is
-    counted there, by namespace and name of each CallerPolicy that has some."""
+    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the references
+    of pods to Secrets of the cluster, `control_secrets` those of resources for the cluster to Secrets of the control
+    cluster."""
 
     name: str
     promises: tuple[Promise, ...] = ()
@@ -40,6 +48,8 @@ class ExpectedCluster:
     has_cluster_gateway: bool = False
     hosts_gateway: bool = False
     callers: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    secrets: tuple[SecretReference, ...] = ()
+    control_secrets: tuple[SecretReference, ...] = ()
 
     @property
     def device_classes(self) -> list[str]:
@@ -75,20 +85,24 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
     """
     known = _Known()
     for value in resources:
-        if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and text(value, "kind") in _READ:
+        if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and _is_read(value):
             with contextlib.suppress(api.InvalidResource):
                 known.add(api.parse(value))
     gateways = composed_gateways(known.model_gateways.values())
     hosts = gateways.keys() & known.clusters.keys()
     callers = {name: _callers(gateways[name], known.policies.values(), key_secrets) for name in hosts}
     clusters = {
-        name: _cluster(cluster, known.classes, hosts, callers.get(name, {})) for name, cluster in known.clusters.items()
+        name: replace(
+            _cluster(cluster, known.classes, hosts, callers.get(name, {})),
+            secrets=tuple(dict.fromkeys(known.pod_secrets(cluster))),
+            control_secrets=tuple(known.control_secrets_for(cluster, is_host=name in hosts)),
+        )
+        for name, cluster in known.clusters.items()
     }
-    references = [found for cache in known.caches.values() if (found := _token(cache))]
-    references += [found for endpoint in known.endpoints.values() if (found := _credential(endpoint))]
     secrets: dict[tuple[str, str], frozenset[str]] = {}
-    for namespace, name, key in references:
-        secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
+    for reference in known.control_secrets:
+        key = (reference.namespace, reference.name)
+        secrets[key] = secrets.get(key, frozenset()) | reference.keys
     auths = [each.spec.auth for __, each in sorted(known.model_gateways.items())]
     selectors = [auth.api_key.secret_selector.match_labels for auth in auths if auth]
     return Expected(clusters, secrets, known.gateway, tuple(selectors))
@@ -97,6 +111,35 @@ def expected(resources: Iterable[Object], key_secrets: Sequence[KeySecret] = ())
 _READ = frozenset(
     {"CallerPolicy", "InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"}
 )
+
+
+def _selects(selector: ClusterSelector | None, cluster: api.InferenceCluster) -> bool:
+    labels = (selector.match_labels or {}) if selector else {}
+    return labels.items() <= names.all_labels(cluster).items()
+
+
+_WITH_PODS = frozenset({"ModelDeployment", "ModelReplica"})
+
+
+def _is_read(value: Object) -> bool:
+    """Return whether a resource says something about clusters. There are many replicas, and few refer to Secrets."""
+    kind = text(value, "kind")
+    return kind in _READ or (kind in _WITH_PODS and any(map(_refers_to_secrets, _pods(value))))
+
+
+def _pods(value: Object) -> Iterator[Object]:
+    path = ("spec", "template", "spec") if text(value, "kind") == "ModelDeployment" else ("spec",)
+    spec = fields(value, *path)
+    for engine in entries(spec, "engines"):
+        for member in entries(engine, "members"):
+            yield fields(member, "template", "spec")
+
+
+def _refers_to_secrets(pod: Object) -> bool:
+    variables = (variable for container in entries(pod, "containers") for variable in entries(container, "env"))
+    return bool(entries(pod, "imagePullSecrets")) or any(
+        fields(variable, "valueFrom", "secretKeyRef") for variable in variables
+    )
 
 
 @dataclass
@@ -110,6 +153,34 @@ class _Known:
     caches: dict[Ref, api.ModelCache] = field(default_factory=dict)
     endpoints: dict[Ref, api.ModelEndpoint] = field(default_factory=dict)
     policies: dict[Ref, api.CallerPolicy] = field(default_factory=dict)
+    deployments: dict[Ref, api.ModelDeployment] = field(default_factory=dict)
+    replicas: dict[Ref, api.ModelReplica] = field(default_factory=dict)
+
+    @property
+    def control_secrets(self) -> Iterator[SecretReference]:
+        """Yield the references to Secrets of the control cluster."""
+        gateways = [*self.model_gateways.values(), *([self.gateway] if self.gateway else [])]
+        for resource in (*self.caches.values(), *self.endpoints.values(), *gateways):
+            yield from control_references(resource)
+
+    def pod_secrets(self, cluster: api.InferenceCluster) -> Iterator[SecretReference]:
+        """Yield the references of the pods of existing replicas, and of replicas that may be placed on a cluster."""
+        for deployment in self.deployments.values():
+            if _selects(deployment.spec.template.spec.cluster_selector, cluster):
+                yield from deployment_references(deployment, cluster.name)
+        for replica in self.replicas.values():
+            if replica.spec.cluster_name == cluster.name:
+                yield from replica_references(replica)
+
+    def control_secrets_for(self, cluster: api.InferenceCluster, *, is_host: bool) -> Iterator[SecretReference]:
+        """Yield the references to Secrets of the control cluster that caches, and a gateway, of a cluster need.
+        `is_host`: the cluster has a gateway in mode Model."""
+        for cache in self.caches.values():
+            if _selects(cache.spec.cluster_selector, cluster):
+                yield from control_references(cache)
+        gateways = [each for each in self.model_gateways.values() if each.spec.cluster_name == cluster.name]
+        for resource in (*gateways, *(self.endpoints.values() if is_host else ())):
+            yield from control_references(resource)
 
     def add(self, resource: api.Resource) -> None:
         if isinstance(resource, api.InferenceClass):
@@ -127,6 +198,10 @@ class _Known:
             self.endpoints[resource.ref] = resource
         elif isinstance(resource, api.CallerPolicy):
             self.policies[resource.ref] = resource
+        elif isinstance(resource, api.ModelDeployment):
+            self.deployments[resource.ref] = resource
+        elif isinstance(resource, api.ModelReplica):
+            self.replicas[resource.ref] = resource
 
 
 def _cluster(
@@ -161,15 +236,3 @@ def _callers(
     everyone = sorted({caller_of(entry) for secret in found for entry in secret.callers})
     allowed = {policy.ref: rights(policy, found).callers for policy in policies if policy.spec.budgets}
     return {(ref.namespace, ref.name): everyone if callers is None else callers for ref, callers in allowed.items()}
-
-
-def _token(cache: api.ModelCache) -> tuple[str, str, str] | None:
-    """Return namespace, name and key of the Secret with the token of a ModelCache; None when it needs none."""
-    secret = cache.spec.hugging_face.auth_secret if cache.spec.hugging_face else None
-    return (cache.namespace, secret.name, secret.key or DEFAULT_TOKEN_KEY) if secret else None
-
-
-def _credential(endpoint: api.ModelEndpoint) -> tuple[str, str, str] | None:
-    credential = endpoint.spec.credential
-    reference = credential.api_key.secret_ref if credential else None
-    return (endpoint.namespace, reference.name, reference.key) if reference else None

@@ -8,9 +8,10 @@ Cases that cannot be determined have no finding.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import is_memory
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Fabric
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -20,9 +21,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
     Parallelism,
     parallelism,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    count,
+    entry_path,
+    meant_device_memory,
+    nearest,
+    short,
+)
 
 Kind = Literal["gpu", "network", "fabric", ""]
 
@@ -36,6 +44,25 @@ _DOMAIN = re.compile(
 )
 # With any of these, a device may match without the domains that the expression names.
 _UNSURE = re.compile(r"\|\||\?|!(?!=)|\bfalse\b")
+
+
+LEAST_DEVICE_MEMORY = 1024**3
+"""Memory in bytes that every GPU has."""
+KNOWN_CAPACITIES = (
+    *("memory", "multiprocessors", "copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines"),
+    *("computeUnits", "simdUnits"),
+)
+"""Capacities that the DRA drivers of NVIDIA and AMD publish (deviceinfo.go of both)."""
+KNOWN_ATTRIBUTES = (
+    *("addressingMode", "architecture", "brand", "cudaComputeCapability", "cudaDriverVersion", "driverVersion"),
+    *("minor", "parentUUID", "pciBusID", "pcieRoot", "productName", "profile", "type", "uuid"),
+    *("driverSrcVersion", "family", "partitionProfile"),
+)
+"""Attributes that these drivers publish."""
+# Likeness of a misspelt name, and its missing or additional letters: `memroy` is a misspelt `memory`, and
+# `rocmDriverVersion` is not a misspelt `driverVersion`.
+_MISSPELT_NAME = 0.8
+_MOST_LETTERS = 2
 
 
 class Classes(Protocol):
@@ -54,6 +81,43 @@ class Classes(Protocol):
 def named_domains(expression: str) -> set[str]:
     """Return the drivers and the domains of attributes and capacities that a selector names."""
     return {match[1] or match[3] for match in _DOMAIN.findall(expression)}
+
+
+def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
+    """Yield the devices of an InferenceClass with too little memory for a GPU, and with names that are likely
+    misspelt. Invalid quantities are reported elsewhere."""
+    for index, device in enumerate(inference_class.spec.devices):
+        if _kind_of({device.driver}) != "gpu":
+            continue
+        path = f"spec.devices[{index}]"
+        yield from _misspelt(device.attributes or {}, KNOWN_ATTRIBUTES, f"{path}.attributes")
+        yield from _misspelt(device.capacity or {}, KNOWN_CAPACITIES, f"{path}.capacity")
+        for name, capacity in (device.capacity or {}).items():
+            if is_memory(name) and is_tiny(capacity.value, LEAST_DEVICE_MEMORY):
+                meant = meant_device_memory(capacity.value)
+                hint = f"Did you mean {meant}?" if meant else "Write what the driver reports, such as 81559Mi"
+                place = f"{entry_path(f'{path}.capacity', name)}.value"
+                yield warning("is less than 1 GiB of memory, so no GPU has it", place, hint, short(capacity.value))
+
+
+def _misspelt(written: Mapping[str, object], known: Collection[str], path: str) -> Iterator[Problem]:
+    """Yield the names that are like a known name and are not known. `known`: the names that drivers publish."""
+    names = {key.rpartition("/")[2] for key in written}
+    for key in written:
+        name = key.rpartition("/")[2]
+        near = nearest(name, known, _MISSPELT_NAME)
+        is_typo = abs(len(near) - len(name)) <= _MOST_LETTERS and near not in names
+        if near and name not in known and is_typo:
+            message = "is not a name that the drivers of NVIDIA and AMD publish"
+            yield warning(message, entry_path(path, key), f"Did you mean {near}?")
+
+
+def is_tiny(amount: str, least: int) -> bool:
+    """Return whether a quantity is positive and smaller than a number. Invalid quantities are not."""
+    try:
+        return 0 < Quantity.parse(amount).value < least
+    except QuantityError:
+        return False
 
 
 def deployment_devices(deployment: Any, fleet: Classes) -> Iterator[Problem]:

@@ -18,14 +18,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
     NOT_TEMPLATED,
     field_path,
+    meant_memory,
     short,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import is_tiny
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.model_gateways import (
     Fleet,
     engine_namespace,
 )
 
 _UNKNOWN = 0
+# No container starts with less.
+_LEAST_BYTES = 1024**2
 # One variable and nothing else: templates that engines fill in themselves (of chats) say more.
 _TEMPLATE = re.compile(r"(?:^|=)\{\{-?\s*[\w.]+\s*-?\}\}$")
 
@@ -99,10 +103,20 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
             except QuantityError as error:
                 place = field_path(f"{path}.resources.{part}", wire)
                 yield Problem(f"is not a valid quantity: {error}", place, short(written))
+            else:
+                yield from _unitless(wire, written, field_path(f"{path}.resources.{part}", wire))
         if len(amounts) == 2 and amounts[0] > amounts[1]:
             place = field_path(f"{path}.resources.requests", wire)
             hint = f"Lower it, or raise or remove limits.{wire}"
             yield Problem(f"is more than the limit, {amounts[1]}", place, short(amounts[0].text), hint)
+
+
+def _unitless(resource: str, amount: str, path: str) -> Iterator[Problem]:
+    """Yield an amount of memory or disk space in bytes that lacks its unit."""
+    if resource != "cpu" and is_tiny(amount, _LEAST_BYTES):
+        meant = meant_memory(amount)
+        hint = f"Write it with its unit, such as {meant}" if meant else "Write it with its unit, such as 64Gi"
+        yield warning("is less than 1 MiB", path, hint, short(amount))
 
 
 def _flags(container: Any, path: str) -> Iterator[Problem]:

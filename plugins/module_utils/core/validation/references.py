@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inferenc
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.cloud import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import required_values
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,
@@ -44,7 +45,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    field_path,
+    meant_device_memory,
+    nearest,
+    short,
+    some,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import known_gateways
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.annotations import (
     deployment_priority,
@@ -55,7 +62,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.c
     cluster_needs,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
+    LEAST_DEVICE_MEMORY,
+    class_capacities,
     deployment_devices,
+    is_tiny,
     named_domains,
     replica_devices,
 )
@@ -102,6 +112,9 @@ Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 # As parts of selectors.
 _CONSTANTS = re.compile(r"""\b(quantity|semver)\(\s*(["'])([^"'\\]*)\2\s*\)""")
+_MEMORY_COMPARISON = re.compile(
+    r"""\bmemory\s*\.\s*(?:compareTo|isGreaterThan|isLessThan)\(\s*quantity\(\s*(["'])([^"'\\]*)\1"""
+)
 _MOST_NAMED = 8
 _NEIGHBOURS = 20
 _MOST_SHOWN = 100
@@ -307,6 +320,18 @@ class _Fleet:
                     if "/" in key:
                         found.add(key.partition("/")[0])
         return frozenset(found)
+
+    @cached_property
+    def device_values(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """Names of the attributes and of the capacities of all devices of all classes, by domain."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for inference_class in self.of_kind("InferenceClass"):
+            for device in inference_class.spec.devices:
+                for kind in ("attributes", "capacity"):
+                    for key in getattr(device, kind) or {}:
+                        domain, __, name = key.rpartition("/")
+                        found[kind, domain or device.driver].add(name)
+        return {place: frozenset(names) for place, names in found.items()}
 
     @cached_property
     def _endpoints(self) -> Mapping[tuple[str, str, str], list[Mapping[str, str]]]:
@@ -600,6 +625,7 @@ def _selectors(requests: Iterable[Any], base: str, fleet: _Fleet) -> Iterator[Pr
                 yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             else:
                 yield from _unknown_domains(selector.cel, path, fleet)
+                yield from _unknown_values(selector.cel, path, fleet)
                 yield from _impossible_values(selector.cel, path)
 
 
@@ -610,6 +636,11 @@ def _impossible_values(expression: str, path: str) -> Iterator[Problem]:
             Quantity.parse(text) if function == "quantity" else Semver.parse(text)
         except (QuantityError, SemverError) as error:
             yield warning(f"matches no device for which {function} is asked: {error}", path)
+    for __, amount in _MEMORY_COMPARISON.findall(expression):
+        if is_tiny(amount, LEAST_DEVICE_MEMORY):
+            meant = meant_device_memory(amount)
+            hint = f"Did you mean {meant}?" if meant else "Write its unit, such as Gi"
+            yield warning("compares the memory of a device with less than 1 GiB", path, hint, short(amount))
 
 
 def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
@@ -618,6 +649,19 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
     for domain in sorted(named_domains(expression) - fleet.domains - {FABRIC_DRIVER}):
         hint = f"Domains of the classes are {some(sorted(fleet.domains))}"
         yield warning("names a domain that no InferenceClass has", path, hint, short(domain))
+
+
+def _unknown_values(expression: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    """Yield warnings of attributes and capacities that no device of their domain has. Without a device in the domain,
+    the domain has a warning."""
+    if not fleet.complete("InferenceClass"):
+        return
+    for kind, domain, name in sorted(required_values(compile_selector(expression))):
+        known = fleet.device_values.get((kind, domain), frozenset())
+        if domain in fleet.domains and domain != FABRIC_DRIVER and name not in known:
+            noun = "an attribute" if kind == "attributes" else "a capacity"
+            hint = f"The classes have {some(sorted(known)) or 'none'} in domain {domain}"
+            yield warning(f"names {noun} that no InferenceClass has", path, hint, short(name))
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -649,7 +693,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
-    "InferenceClass": (_class_devices, _class_currency),
+    "InferenceClass": (_class_devices, class_capacities, _class_currency),
     "InferenceGateway": (
         _gateway_name,
         _gateway_cluster,

@@ -59,4 +59,12 @@ def test_unknown_tags() -> None:
         "--tags worklods: the playbook has no such tag. Its tags are stack, workloads. Did you mean workloads?",
         "--skip-tags x: the playbook has no such tag. Its tags are stack, workloads. Use these tags or none",
     ]
+    nothing = Selection(EVERY, skip_tags=("all",))
+    assert tag_problems(nothing, known, selects_tasks=False) == [
+        "--skip-tags all selects no task. Use tags of the playbook (stack, workloads), or run without these options"
+    ]
+    never = Selection(EVERY, tags=("never",), skip_tags=("tagged",))
+    (problem,) = tag_problems(never, (), selects_tasks=False)
+    assert problem.startswith("--tags never --skip-tags tagged selects no task. The playbook has no tags. Run without")
+    assert not Selection(EVERY).has_tags
     assert "has no tags. Run without tags" in tag_problems(Selection(EVERY, tags=("x",)), ())[0]

@@ -296,11 +296,14 @@ def namespaces_that_are_one() -> tuple[str, str]:
         ),
         pytest.param(
             {
+                "class": change(
+                    CLASS, "capacity: {memory", "attributes: {driverVersion: {version: 580.0.0}}, capacity: {memory"
+                ),
                 "deployment": change(
                     DEPLOYMENT,
                     'device.driver == "gpu.nvidia.com"',
-                    'device.attributes["gpu.nvidia.com"].version.isGreaterThan(semver("580"))',
-                )
+                    'device.attributes["gpu.nvidia.com"].driverVersion.isGreaterThan(semver("580"))',
+                ),
             },
             "warning",
             CEL,

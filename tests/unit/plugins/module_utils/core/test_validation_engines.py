@@ -121,11 +121,11 @@ def pair(prefill: str, decode: str) -> str:
             id="more than the limit",
         ),
         pytest.param(
-            {"deployment": engine("resources: {requests: {ephemeral-storage: 2}, limits: {ephemeral-storage: 1}}")},
+            {"deployment": engine("resources: {requests: {ephemeral-storage: 2Gi}, limits: {ephemeral-storage: 1Gi}}")},
             "error",
             f"{CONTAINER}.resources.requests.ephemeral-storage",
             20,
-            "is more than the limit, 1",
+            "is more than the limit, 1Gi",
             "",
             id="more disk than the limit",
         ),
@@ -188,7 +188,7 @@ def test_problems(changed: dict[str, str], severity: str, path: str, line: int, 
             },
             id="as much as the limit",
         ),
-        pytest.param({"deployment": engine("resources: {requests: {cpu: 4}, limits: {memory: 1}}")}, id="no limit"),
+        pytest.param({"deployment": engine("resources: {requests: {cpu: 4}, limits: {memory: 1Gi}}")}, id="no limit"),
     ],
 )
 def test_no_problem(changed: dict[str, str]) -> None:

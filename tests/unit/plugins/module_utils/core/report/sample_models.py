@@ -26,6 +26,7 @@ def empty() -> dict[str, Any]:
         },
         "findings": [],
         "unusable": [],
+        "sent_outside": [],
         "serves_paths": True,
         "clusters": [],
         "replicas": [],

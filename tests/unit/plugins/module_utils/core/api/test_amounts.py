@@ -1,0 +1,117 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Hints for amounts with a wrong or missing unit: no hint makes them a valid amount that nobody means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource, parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+
+RESOURCES = "spec.template.spec.engines[0].members[0].template.spec.containers[0].resources"
+CAPACITY = "spec.devices[0].capacity"
+BOUND = "must be a number of replicas such as 2, or a percentage such as 25%"
+
+Change = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+def problem(document: dict[str, Any], path: str) -> Problem:
+    """The only problem at a path."""
+    with pytest.raises(InvalidResource) as caught:
+        parse(document)
+    (found,) = [each for each in caught.value.problems if each.path == path]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "write"),
+    [
+        ("memory", 80, "Write 80Gi"),
+        ("gpu.nvidia.com/memory", 80, "Write 80Gi"),
+        ("memory", 79.6, "Write 79.6Gi"),
+        ("memory", 81559, "Write 81559Mi"),
+        ("memory", 85899345920, "Write it with its unit, such as 81559Mi"),
+        ("memory", 0, "Write it with its unit, such as 81559Mi"),
+        ("multiprocessors", 132, 'Quote it: "132"'),
+    ],
+)
+def test_memory_of_a_device_has_a_unit(
+    minimal: dict[str, dict[str, Any]], change: Change, name: str, value: Any, write: str
+) -> None:
+    document = change(minimal["InferenceClass"], {CAPACITY: {name: {"value": value}}})
+    assert problem(document, f'{CAPACITY}["{name}"].value').hint == write
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "write"),
+    [
+        ("memory", 0.5, "Write it with its unit, such as 0.5Mi or 0.5Gi"),
+        ("memory", " 80", "Write it with its unit, such as 80Mi or 80Gi"),
+        ("memory", "80 m", "Write it with its unit, such as 80Mi or 80Gi"),
+        ("memory", "80 GB", "Write 80G"),
+        ("ephemeral-storage", 1.5, "Write it with its unit, such as 1.5Mi or 1.5Gi"),
+        ("cpu", 0.5, 'Quote it: "0.5"'),
+        ("cpu", "500 m", "Write 500m"),
+    ],
+)
+def test_memory_of_a_container_has_a_unit(
+    minimal: dict[str, dict[str, Any]], change: Change, resource: str, value: Any, write: str
+) -> None:
+    document = change(minimal["ModelDeployment"], {RESOURCES: {"limits": {resource: value}}})
+    assert problem(document, f"{RESOURCES}.limits.{resource}").hint.startswith(write)
+
+
+@pytest.mark.parametrize("field", ["maxUnavailable", "maxSurge"])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1], f"{BOUND}, is a list"),
+        ({"percent": 25}, f"{BOUND}, is a mapping"),
+        (True, f"{BOUND}, is true or false"),
+        (0.25, f"{BOUND}, is a decimal number"),
+        ("a quarter", BOUND),
+    ],
+)
+def test_a_bound_of_a_rollout_is_a_number_or_a_percentage(
+    minimal: dict[str, dict[str, Any]], change: Change, field: str, value: Any, message: str
+) -> None:
+    document = change(minimal["ModelDeployment"], {"spec.rollout": {field: value}})
+    found = problem(document, f"spec.rollout.{field}")
+    assert found.message == message
+    assert "text" not in str(found)
+    assert "t must be" not in found.hint
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "value", "write"),
+    [
+        ("ModelCache", "spec.huggingFace.sizeGiB", "160M", ""),
+        ("EKSCluster", "spec.nodePools[0].diskSizeGb", "200M", ""),
+        # 8,000 billions are no model, and 8.3 hours are no time-out.
+        ("ModelDeployment", "spec.template.spec.model", {"parameters": 8000, "dtype": "bfloat16"}, "It must be"),
+        ("ModelDeployment", "spec.template.spec.model", {"parameters": 32.8, "dtype": "bfloat16"}, "Write 32.8B"),
+        ("ModelService", "spec.timeouts", {"request": 30000}, "It must be a duration"),
+        ("ModelService", "spec.timeouts", {"request": 30}, "Write 30s"),
+        # Names that look like amounts.
+        ("ModelDeployment", "spec.template.spec.engines[0].name", "1.5h", ""),
+        ("ModelDeployment", "spec.template.spec.engines[0].name", "5 Min", 'Write "5-min"'),
+    ],
+)
+def test_no_hint_is_valid_and_absurd(
+    minimal: dict[str, dict[str, Any]], change: Change, of: str, path: str, value: Any, write: str
+) -> None:
+    document = change(minimal[of], {path: value})
+    if isinstance(value, dict):
+        path = f"{path}.{next(iter(value))}"
+    found = problem(document, path).hint
+    assert found.startswith(write) if write else found == "", found
+
+
+@pytest.mark.parametrize(("value", "write"), [(8.9, "Write 8.9.0"), (9, "Write 9.0.0")])
+def test_a_version_has_three_parts(minimal: dict[str, dict[str, Any]], change: Change, value: Any, write: str) -> None:
+    attribute = {"cudaComputeCapability": {"version": value}}
+    document = change(minimal["InferenceClass"], {"spec.devices[0].attributes": attribute})
+    assert problem(document, 'spec.devices[0].attributes["cudaComputeCapability"].version').hint == write

@@ -1,0 +1,161 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Warnings about amounts that are valid and that nobody means, and about misspelt names of what devices have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from little_fleet import CLASS, DEPLOYMENT, change, fleet, only
+
+DEVICE = "spec.devices[0]"
+SELECTOR = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
+RESOURCES = "spec.template.spec.engines[0].members[0].template.spec.containers[0].resources"
+ROOT = Path(__file__).parents[5]
+
+
+def with_capacity(capacity: str, driver: str = "gpu.nvidia.com") -> str:
+    text = change(CLASS, "{memory: {value: 23034Mi}}", capacity)
+    return text.replace("driver: gpu.nvidia.com", f"driver: {driver}")
+
+
+def selecting(cel: str) -> str:
+    return change(DEPLOYMENT, 'cel: device.driver == "gpu.nvidia.com"', f"cel: '{cel}'")
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ('"80"', "Did you mean 80Gi?"),
+        ("81559m", "Did you mean 81559Mi?"),
+        ("80M", "Write what the driver reports, such as 81559Mi"),
+        ("512Mi", "Write what the driver reports, such as 81559Mi"),
+    ],
+)
+def test_no_gpu_has_less_than_a_gibibyte(value: str, hint: str) -> None:
+    problem = only(fleet(**{"class": with_capacity(f"{{memory: {{value: {value}}}}}")}).problems)
+    assert (problem.severity, problem.path, problem.hint) == ("warning", f'{DEVICE}.capacity["memory"].value', hint)
+    assert problem.message == "is less than 1 GiB of memory, so no GPU has it"
+
+
+@pytest.mark.parametrize("value", ["80Gi", "81559Mi", "80G", '"85520809984"'])
+def test_memory_of_a_gpu_needs_no_warning(value: str) -> None:
+    assert not fleet(**{"class": with_capacity(f"{{memory: {{value: {value}}}}}")}).problems
+
+
+def test_other_devices_may_have_less_memory() -> None:
+    card = CLASS + "  - {name: nic, driver: dra.net, deviceClassName: nic, capacity: {memory: {value: 8Mi}}}\n"
+    assert not fleet(**{"class": card}).problems
+
+
+@pytest.mark.parametrize(
+    ("written", "near"),
+    [
+        ("capacity: {memroy: {value: 23034Mi}}", "memory"),
+        ("capacity: {Memory: {value: 23034Mi}}", "memory"),
+        ("capacity: {gpu.nvidia.com/memoy: {value: 23034Mi}}", "memory"),
+        ("attributes: {archtecture: {string: Ada}}", "architecture"),
+        ("attributes: {cudaComputeCapabilty: {version: 8.9.0}}", "cudaComputeCapability"),
+    ],
+)
+def test_a_misspelt_name_has_a_warning(written: str, near: str) -> None:
+    text = change(CLASS, "capacity: {memory: {value: 23034Mi}}", written)
+    problem = only(fleet(**{"class": text}).problems)
+    assert (problem.severity, problem.hint) == ("warning", f"Did you mean {near}?")
+    assert problem.path.startswith(f"{DEVICE}.")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "capacity: {memoryBandwidth: {value: 2Ti}}",
+        "capacity: {memory: {value: 23034Mi}, memory2: {value: 2Ti}}",
+        "attributes: {cudaVersion: {version: 13.0.0}, rocmDriverVersion: {version: 7.0.0}, tier: {string: gold}}",
+    ],
+)
+def test_a_name_of_your_own_has_none(written: str) -> None:
+    assert not fleet(**{"class": change(CLASS, "capacity: {memory: {value: 23034Mi}}", written)}).problems
+
+
+MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
+ENOUGH = f'{MEMORY}.compareTo(quantity("20Gi")) >= 0'
+
+
+def test_a_selector_names_a_capacity_that_no_class_has() -> None:
+    misspelt = with_capacity("{vram: {value: 23034Mi}}")
+    problem = only(fleet(**{"class": misspelt, "deployment": selecting(ENOUGH)}).problems)
+    assert (problem.severity, problem.path) == ("warning", SELECTOR)
+    assert problem.message == "names a capacity that no InferenceClass has"
+    assert problem.hint == "The classes have vram in domain gpu.nvidia.com"
+    attribute = selecting('device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].brand == "L4"')
+    problem = only(fleet(deployment=attribute).problems)
+    assert problem.message == "names an attribute that no InferenceClass has"
+    assert problem.hint == "The classes have none in domain gpu.nvidia.com"
+
+
+@pytest.mark.parametrize(
+    "cel",
+    [
+        ENOUGH,
+        'has(device.attributes["gpu.nvidia.com"].brand)',
+        f'device.attributes["gpu.nvidia.com"].brand == "L4" || {ENOUGH}',
+        'device.attributes["gpu.nvidia.com"].?brand.orValue("L4") == "L4"',
+    ],
+)
+def test_a_value_that_may_be_absent_needs_no_class(cel: str) -> None:
+    problems = fleet(deployment=selecting(cel)).problems
+    assert not [problem for problem in problems if "no InferenceClass has" in problem.message], problems
+
+
+@pytest.mark.parametrize(("amount", "hint"), [("80", "Did you mean 80Gi?"), ("81559m", "Did you mean 81559Mi?")])
+def test_a_selector_compares_memory_with_its_unit(amount: str, hint: str) -> None:
+    cel = f'{MEMORY}.compareTo(quantity("{amount}")) >= 0'
+    problem = only(fleet(deployment=selecting(cel)).problems)
+    assert (problem.severity, problem.path, problem.hint) == ("warning", SELECTOR, hint)
+    assert problem.message == "compares the memory of a device with less than 1 GiB"
+
+
+def test_a_quantity_in_a_selector_gets_no_thousandths() -> None:
+    problem = only(fleet(deployment=selecting(f'{MEMORY}.compareTo(quantity("80 m")) >= 0')).problems)
+    assert "80m" not in str(problem)
+
+
+@pytest.mark.parametrize("part", ["requests", "limits"])
+@pytest.mark.parametrize(("resource", "amount"), [("memory", "80"), ("memory", "512m"), ("ephemeral-storage", "100")])
+def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount: str) -> None:
+    image = f"image: vllm, resources: {{{part}: {{{resource}: {amount}}}}}}}"
+    problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
+    number = amount.removesuffix("m")
+    assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.{resource}")
+    assert problem.hint == f"Write it with its unit, such as {number}Mi or {number}Gi"
+
+
+def test_a_cpu_and_no_memory_need_no_unit() -> None:
+    image = "image: vllm, resources: {requests: {cpu: 8, memory: 0}, limits: {memory: 64Gi}}}"
+    assert not fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems
+
+
+FOLDERS = [
+    *(ROOT / "docs/examples").glob("*/manifests"),
+    *(ROOT / "tests/data/manifests/getting-started").glob("*/"),
+    ROOT / "playbooks/files/classes/gke",
+    ROOT / "playbooks/files/classes/eks",
+    ROOT / "inventories/quickstart/manifests",
+    ROOT / "tests/data/manifests/concepts",
+    ROOT / "tests/data/manifests/e2e",
+]
+NEW = ("is less than", "is not a name that the drivers", "that no InferenceClass has", "compares the memory")
+
+
+@pytest.mark.parametrize("folder", sorted(folder.relative_to(ROOT).as_posix() for folder in FOLDERS))
+def test_manifests_that_run_have_none_of_these_warnings(folder: str) -> None:
+    texts = [file.read_bytes() for file in sorted((ROOT / folder).rglob("*.yaml"))]
+    assert texts
+    problems = load([Source(f"{number}.yaml", text) for number, text in enumerate(texts)]).problems
+    assert not [str(problem) for problem in problems if any(part in problem.message for part in NEW)]
