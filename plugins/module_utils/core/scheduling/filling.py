@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cheapest import CheapestPlaces
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
@@ -38,6 +38,7 @@ class Filler:
         self._capacity = capacity
         self._rearranger = Rearranger(fleet, capacity)
         self._eligible: dict[object, dict[str, None]] = {}
+        self._priorities: dict[int, _Priority] = {}
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
@@ -49,8 +50,7 @@ class Filler:
         not enough because a search with a work limit might reject a cluster and accept it later. Without a last pass
         that places no replica, the next run could find a placement that this run missed.
         """
-        for __, equals in itertools.groupby(states, key=lambda state: state.deployment.priority):
-            self._fill_priority(list(equals), states)
+        self._fill_in_order(states)
         self._fill_rest(states)
         for state in states:
             state.surges = True
@@ -111,36 +111,63 @@ class Filler:
             found = {name: distribution.refusal(name, counts) or found.get(name, "") for name in eligible}
         return {name: reason for name, reason in found.items() if reason}
 
-    def _fill_priority(self, states: Sequence[State], fleet_states: Sequence[State]) -> None:
-        # For engines and clusters of deployments for which no other order made room, as it makes none for later ones:
-        # whether that is undecided.
-        hopeless: dict[object, bool] = {}
-        filled: list[NewReplicas] = []
-        for state in states:
-            if not state.may_grow:
-                continue
-            if state.deployment.cost is not None:
-                # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
-                self._fill_one(state)
-                continue
-            clusters = self._eligible_for(state.deployment)
-            distribution = self._distribution(state)
-            kept = state.counts
-            allows = None if distribution is None else _Allows(distribution, kept)
-            filled.append(NewReplicas(state.engines, clusters, state.new, allows))
+    def _fill_in_order(self, states: Sequence[State]) -> None:
+        """Place what is missing, the highest priority first.
+
+        A preemption can free more devices than its replica requires. Deployments before this one get them first, so
+        the pass starts again. Otherwise a lower priority would get devices in this run that the next run takes back.
+        """
+        position = 0
+        while position < len(states):
+            state = states[position]
+            self._fill_with_room(state)
+            cluster = self._preempt(state, states)
+            if not cluster:
+                position += 1
+            elif any(self._capacity.ledger(cluster, pool).left() for pool in self._fleet[cluster].pools):
+                for priority in self._priorities.values():
+                    priority.hopeless.clear()
+                position = 0
+
+    def _fill_with_room(self, state: State) -> None:
+        """Place what is missing of a deployment, with room made by new replicas of the same priority."""
+        if not state.may_grow:
+            return
+        if state.deployment.cost is not None:
+            # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
             self._fill_one(state)
-            if self._capacity.options.search == "Exact":
-                key = (id(state.engines), id(clusters))
-                if distribution is None and key in hopeless:
-                    state.undecided |= hopeless[key]
-                elif not self._make_room(state, filled) and distribution is None:
-                    hopeless[key] = state.undecided
-            while state.may_grow and state.deployment.preempts:
-                names = [
-                    name for name in clusters if distribution is None or not distribution.refusal(name, state.counts)
-                ]
-                if not preempt(state, names, fleet_states, self._fleet, self._capacity):
-                    break
+            return
+        priority = self._priorities.setdefault(state.deployment.priority, _Priority())
+        clusters = self._eligible_for(state.deployment)
+        distribution = self._distribution(state)
+        own = priority.filled.pop(state.deployment.key, None)
+        if own is None:
+            allows = None if distribution is None else _Allows(distribution, state.counts)
+            own = NewReplicas(state.engines, clusters, state.new, allows)
+        priority.filled[state.deployment.key] = own
+        self._fill_one(state)
+        if self._capacity.options.search != "Exact":
+            return
+        key = (id(state.engines), id(clusters))
+        if distribution is None and key in priority.hopeless:
+            state.undecided |= priority.hopeless[key]
+        elif not self._make_room(state, tuple(priority.filled.values())) and distribution is None:
+            priority.hopeless[key] = state.undecided
+
+    def _preempt(self, state: State, states: Sequence[State]) -> str:
+        """Place one more replica in the place of replicas of lower priority. Return its cluster, empty without one."""
+        if not state.may_grow or not state.deployment.preempts or state.deployment.cost is not None:
+            return ""
+        distribution, counts = self._distribution(state), state.counts
+        names = [
+            name
+            for name in self._eligible_for(state.deployment)
+            if distribution is None or distribution.allows(counts + Counter({name: 1}))
+        ]
+        before = self._capacity.work.undecided
+        cluster = preempt(state, names, states, self._fleet, self._capacity)
+        state.undecided |= not cluster and self._capacity.work.undecided > before
+        return cluster
 
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
         """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
@@ -255,6 +282,18 @@ class Filler:
                 sorted(cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster))
             )
         return self._eligible[key]
+
+
+@dataclass
+class _Priority:
+    """Deployments of one priority whose new replicas may be placed elsewhere, the one that was filled last at the end.
+
+    hopeless: for engines and clusters of deployments for which no other order made room, as it makes none for later
+        ones until a preemption frees devices: whether that is undecided.
+    """
+
+    filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)
+    hopeless: dict[object, bool] = field(default_factory=dict)
 
 
 class _Allows:

@@ -8,6 +8,7 @@ Every engine goes whole onto one pool; a gang that no pool takes may be spread o
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,7 +92,7 @@ class FleetCapacity:
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Packing] = {}
-        self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
+        self._versions = Counter[str]()
         # Clusters whose pools have the same devices and fabrics in the same order are of one kind.
         self._kinds: dict[object, int] = {}
         self._kind_of: dict[str, int] = {}
@@ -113,7 +114,7 @@ class FleetCapacity:
         return found
 
     def version(self, cluster: str) -> int:
-        """Grows whenever `place` puts a replica on the cluster."""
+        """Return a number that increases whenever what is charged on a cluster changes."""
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
@@ -195,6 +196,7 @@ class FleetCapacity:
                         taken.setdefault(name, []).append(PodSet(pods, vectors))
             for name, pod_sets in taken.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
+        self._versions[cluster] += 1
 
     def least(self, engines: Sequence[Engine], cluster: Cluster) -> int:
         """Return what a replica takes of a cluster at least: devices or, where pods are charged whole nodes, nodes.
@@ -244,11 +246,13 @@ class FleetCapacity:
         """Charge an engine on its pools, whether it fits or not."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).add(demand)
+        self._versions[cluster] += 1
 
     def discharge_layout(self, cluster: str, layout: Layout) -> None:
         """Take back what `charge_layout` charged."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).remove(demand)
+        self._versions[cluster] += 1
 
     def place(self, engines: Sequence[Engine], cluster: Cluster) -> ReplicaFit | None:
         """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
@@ -259,7 +263,6 @@ class FleetCapacity:
         found = self.joint_fit([engines], cluster, {})
         if found is None:
             return None
-        self._versions[cluster.name] += 1
         self.charge_fit(cluster.name, found[0])
         return found[0]
 
@@ -267,6 +270,7 @@ class FleetCapacity:
         """Charge a replica on its pools."""
         for pool, demand in fit.charges:
             self.ledger(cluster, pool).add(demand)
+        self._versions[cluster] += 1
 
     def without(self, cluster: Cluster, fits: Iterable[ReplicaFit]) -> dict[str, Ledger]:
         """Return ledgers of the pools of a cluster, by name, as they are without these replicas."""
