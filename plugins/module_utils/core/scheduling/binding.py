@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Matcher,
     Vector,
     Way,
+    request_selectors,
     with_kind,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -165,11 +166,11 @@ class _Binder:
         for old in before.engines:
             for known in old.members:
                 if (old.name, known.role) == (engine.name, member.role):
-                    return (known.pool, known.pods, old.copies, _amounts(known)) != (
+                    return (known.pool, known.pods, old.copies, _requested(known)) != (
                         member.pool,
                         member.pods,
                         engine.copies,
-                        _amounts(member),
+                        _requested(member),
                     )
         return True
 
@@ -312,9 +313,10 @@ def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
     return found
 
 
-def _amounts(member: PlacedMember) -> list[tuple[str, str, int]]:
+def _requested(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
+    """Return what a member claims, without the kinds of device that its claim is limited to."""
     return [
-        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)))
+        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)), request_selectors(entry))
         for entry in member.device_requests
     ]
 

@@ -13,9 +13,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
     Distribution,
     preference,
+    surplus,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     CostLimits,
@@ -27,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.r
     NewReplicas,
     Rearranger,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State
 
 
 class Filler:
@@ -74,28 +75,24 @@ class Filler:
         distribution = self._distribution(state)
         if distribution is None or any(entry.may_stay for entry in state.dropped):
             return
-        fleet, deployment = self._fleet, state.deployment
-        entry = max(
-            (entry for entry in state.kept if entry.placement.state == "kept"),
-            key=lambda entry: (
-                preference(deployment, fleet[entry.placement.cluster]),
-                entry.placement.cluster,
-                entry.placement.index,
-            ),
-            default=None,
-        )
-        if entry is None:
-            return
-        there = entry.placement.cluster
-        counts = state.counts - Counter({there: 1})
-        better = [
-            name
-            for name in self._eligible_for(deployment)
-            if preference(deployment, fleet[name]) < preference(deployment, fleet[there])
-            and distribution.allows(counts + Counter({name: 1}))
-        ]
-        for name in sorted(better, key=lambda name: distribution.rank(name, counts)):
-            if self._place(state, name):
+        fleet, deployment, counts = self._fleet, state.deployment, state.counts
+        kept = {(entry.placement.cluster, entry.placement.index): entry for entry in state.kept}
+        placed = [*kept, *((name, -1 - number) for name, fits in state.new.items() for number in range(len(fits)))]
+        worst = max((preference(deployment, fleet[name]) for name, __ in kept), default=0)
+        eligible = self._eligible_for(deployment)
+        preferred = [name for name in eligible if preference(deployment, fleet[name]) < worst]
+        for name in sorted(preferred, key=lambda name: distribution.rank(name, counts)):
+            fit = self._fit(state, name)
+            if fit is None:
+                continue
+            # The next run has to remove the same replica if both are there then.
+            [victim] = surplus(deployment, fleet, [*placed, (name, -1 - counts[name])], eligible)
+            entry = kept.get(victim)
+            if entry is None or not _may_return(entry, fleet):
+                continue
+            is_better = preference(deployment, fleet[name]) < preference(deployment, fleet[victim[0]])
+            if is_better and distribution.allows(counts + Counter({name: 1}) - Counter({victim[0]: 1})):
+                self._take(state, name, fit)
                 state.kept.remove(entry)
                 reason = f"returns to preferred clusters, as {name} has room"
                 state.dropped.append(Dropped(entry.replica, reason, evicted=True))
@@ -194,7 +191,6 @@ class Filler:
     def _fill_evenly(self, state: State) -> None:
         """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
         counts = state.counts
-        refused = self._refused.setdefault(id(state.engines), {})
         eligible = self._eligible_for(state.deployment)
         unused = (name for name in eligible if name not in counts)
         used = [(count, name) for name, count in counts.items() if name in eligible]
@@ -205,16 +201,13 @@ class Filler:
                 if not used:
                     return
                 __, name = heapq.heappop(used)
-            if refused.get(name) != self._capacity.version(name) and self._place(state, name):
+            if self._place(state, name):
                 counts[name] += 1
                 heapq.heappush(used, (counts[name], name))
 
     def _fill_by(self, state: State, distribution: Distribution) -> None:
         """The first cluster in the order of a distribution that allows one more."""
-        refused = self._refused.setdefault(id(state.engines), {})
-        candidates = [
-            name for name in self._eligible_for(state.deployment) if refused.get(name) != self._capacity.version(name)
-        ]
+        candidates = [name for name in self._eligible_for(state.deployment) if not self._is_refused(state, name)]
         counts = state.counts
         while state.missing > 0:
             allowed = [name for name in candidates if distribution.allows(counts + Counter({name: 1}))]
@@ -251,18 +244,31 @@ class Filler:
         return CheapestPlaces(state, limits, self._fleet, self._capacity)
 
     def _place(self, state: State, name: str) -> bool:
+        fit = self._fit(state, name)
+        if fit is not None:
+            self._take(state, name, fit)
+        return fit is not None
+
+    def _fit(self, state: State, name: str) -> ReplicaFit | None:
+        """Return a place on a cluster; None without one, which is remembered until something changes there."""
         if state.deployment.cost is not None:
-            cheapest = self._cheapest(state, state.deployment.cost)
-            offer = cheapest.offer(name)
-            if not isinstance(offer, str):
-                cheapest.take(name, offer)
-            return not isinstance(offer, str)
-        fit = self._capacity.place(state.engines, self._fleet[name])
-        if fit is None:
+            offer = self._cheapest(state, state.deployment.cost).offer(name)
+            return None if isinstance(offer, str) else offer.fit
+        if self._is_refused(state, name):
+            return None
+        fits = self._capacity.joint_fit([state.engines], self._fleet[name], {})
+        if fits is None:
             self._refused.setdefault(id(state.engines), {})[name] = self._capacity.version(name)
-            return False
+            return None
+        return fits[0]
+
+    def _is_refused(self, state: State, name: str) -> bool:
+        """Return whether a cluster had no place for a replica, and nothing changed there since."""
+        return self._refused.get(id(state.engines), {}).get(name) == self._capacity.version(name)
+
+    def _take(self, state: State, name: str, fit: ReplicaFit) -> None:
+        self._capacity.charge_fit(name, fit)
         state.new.setdefault(name, []).append(fit)
-        return True
 
     def _distribution(self, state: State) -> Distribution | None:
         """Return what a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
@@ -294,6 +300,12 @@ class _Priority:
 
     filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)
     hopeless: dict[object, bool] = field(default_factory=dict)
+
+
+def _may_return(entry: Kept, fleet: Mapping[str, Cluster]) -> bool:
+    """Return whether a replica may leave its cluster for a preferred one."""
+    placement = entry.placement
+    return placement.state == "kept" and not entry.replica.old and not fleet[placement.cluster].silent
 
 
 class _Allows:

@@ -81,7 +81,7 @@ class ReplicaFit:
 
 
 class FleetCapacity:
-    """The ledgers of all pools of the fleet; `place` puts a replica on the pools of one cluster."""
+    """The ledgers of all pools of the fleet, and places for replicas on the pools of one cluster."""
 
     def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
         self.options = options
@@ -254,18 +254,6 @@ class FleetCapacity:
             self.ledger(cluster, pool).remove(demand)
         self._versions[cluster] += 1
 
-    def place(self, engines: Sequence[Engine], cluster: Cluster) -> ReplicaFit | None:
-        """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
-
-        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
-        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
-        """
-        found = self.joint_fit([engines], cluster, {})
-        if found is None:
-            return None
-        self.charge_fit(cluster.name, found[0])
-        return found[0]
-
     def charge_fit(self, cluster: str, fit: ReplicaFit) -> None:
         """Charge a replica on its pools."""
         for pool, demand in fit.charges:
@@ -289,7 +277,11 @@ class FleetCapacity:
         self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
     ) -> list[ReplicaFit] | None:
         """Return places for several replicas beside each other on one cluster, each given by its engines; None when
-        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools."""
+        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools.
+
+        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
+        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
+        """
         # Equal engines stand together, as places of them can be exchanged.
         together: dict[int, list[Engine]] = {}
         for engine in itertools.chain.from_iterable(replicas):

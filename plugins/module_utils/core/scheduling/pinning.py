@@ -130,7 +130,7 @@ def _as_claimed(
     member: Member, observed: PlacedMember, parts: tuple[Part, ...], view: View, capacity: FleetCapacity
 ) -> tuple[Part, ...]:
     """Return the parts of a member with the kinds of device that its claim is limited to already."""
-    kinds = kinds_of(observed.device_requests)
+    kinds = kinds_of(observed.device_requests, member.requests)
     if not kinds:
         return parts
     narrowed = capacity.matcher.narrowed
