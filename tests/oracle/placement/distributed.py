@@ -35,13 +35,29 @@ def generate_distributed(seed: int, number: int) -> Written:
                 pool["spot"] = True
     for deployment in fleet["deployments"]:
         _distribute(chance, deployment)
-    if chance.random() < 0.6:
-        fleet["running"] = running_replicas(chance, fleet)
+    kind = chance.random()
+    if kind < 0.7:
+        _fill(chance, fleet)
+    if kind < 0.2:
+        for pool in [pool for cluster in fleet["clusters"] for pool in cluster["pools"]]:
+            pool["nodes"] += chance.choice((0, 1))
+    elif kind < 0.7:
         for place in range(chance.choice((1, 1, 2))):
             high = random_deployment(chance, f"high{place}")
             _distribute(chance, high)
             fleet["deployments"].append({**high, "priority": chance.choice((1, 3)), "preempts": True})
     return fleet
+
+
+def _fill(chance: random.Random, fleet: Written) -> None:
+    """Have many replicas run, and as many desired."""
+    for deployment in fleet["deployments"]:
+        deployment["replicas"] = 5
+    fleet["running"] = running_replicas(chance, fleet)
+    for deployment in fleet["deployments"]:
+        running = sum(one["deployment"] == deployment["name"] for one in fleet["running"])
+        deployment["replicas"] = max(1, running + chance.choice((-1, 0, 0, 0, 0, 1)))
+        deployment.pop("surge", None)
 
 
 def _distribute(chance: random.Random, deployment: Written) -> None:
@@ -55,10 +71,10 @@ def _distribute(chance: random.Random, deployment: Written) -> None:
             deployment["spread"].append(["tier", 1, True])
     if chance.random() < 0.2:
         deployment["minimum"] = {chance.choice(("region", "rack", CLUSTER)): chance.choice((1, 1, 2))}
-    if chance.random() < 0.35:
+    if chance.random() < 0.5:
         terms = chance.sample(_TERMS, chance.choice((1, 2)))
         deployment["preferences"] = terms
-        deployment["returns"] = chance.random() < 0.6
+        deployment["returns"] = chance.random() < 0.8
     if chance.random() < 0.1:
         deployment["surge"] = 1
         deployment["replicas"] += 1

@@ -80,7 +80,9 @@ def _mixed(chance: random.Random) -> Written:
     return {
         "accounting": chance.choice(("Devices", "Devices", "Devices", "Nodes")),
         "clusters": [_cluster(chance, name) for name in "abcd"[: chance.choice((2, 2, 3, 4))]],
-        "deployments": [random_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))],
+        "deployments": [
+            random_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))
+        ],
         "running": [],
     }
 

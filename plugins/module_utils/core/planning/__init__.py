@@ -68,7 +68,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Replica,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
     SelectorBudgetError,
 )
@@ -385,10 +385,14 @@ def _decided(
     pods are bound to."""
 
     def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
-        return schedule(deployments, clusters, others, options)
+        return bound_schedule(deployments, clusters, others, options)
 
     try:
-        mended = unbound.mend(context, decide(capacity, existing), capacity, existing, decide)
+        decided = decide(capacity, existing)
+        mended = unbound.mend(context, decided, capacity, existing, decide)
+        if mended.schedule is decided:
+            return mended
+        # The other places were decided without the pools that were avoided.
         return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
     except SelectorBudgetError as error:
         raise PlanError(str(error)) from error

@@ -260,6 +260,12 @@ class FleetCapacity:
             self.ledger(cluster, pool).add(demand)
         self._versions[cluster] += 1
 
+    def discharge_fit(self, cluster: str, fit: ReplicaFit) -> None:
+        """Take back what `charge_fit` charged."""
+        for pool, demand in fit.charges:
+            self.ledger(cluster, pool).remove(demand)
+        self._versions[cluster] += 1
+
     def without(self, cluster: Cluster, fits: Iterable[ReplicaFit]) -> dict[str, Ledger]:
         """Return ledgers of the pools of a cluster, by name, as they are without these replicas."""
         ledgers = {pool.name: self.ledger(cluster.name, pool).copy() for pool in cluster.pools}

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import Explainer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.filling import Filler
@@ -25,10 +27,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Engine,
     Options,
     Pending,
+    Placement,
     Refusal,
     Replica,
     Schedule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import pin
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import (
     State,
     grow_members,
@@ -52,47 +56,129 @@ def schedule(
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
     whose replicas are the placements of an earlier one is that earlier answer. Raises SelectorBudgetError.
     """
+    return _schedule(deployments, clusters, replicas, options or Options(), is_bound=False)
+
+
+def bound_schedule(
+    deployments: Iterable[Deployment],
+    clusters: Iterable[Cluster],
+    replicas: Iterable[Replica],
+    options: Options | None = None,
+) -> Schedule:
+    """Return the answer of `schedule` with claims and planned nodes such that its pods can be bound.
+
+    The reasons of pending replicas are those beside these claims, so that the next run has the same reasons. Raises
+    SelectorBudgetError.
+    """
+    return _schedule(deployments, clusters, replicas, options or Options(), is_bound=True)
+
+
+def _schedule(
+    deployments: Iterable[Deployment],
+    clusters: Iterable[Cluster],
+    replicas: Iterable[Replica],
+    options: Options,
+    *,
+    is_bound: bool,
+) -> Schedule:
     desired, existing = tuple(deployments), tuple(replicas)
     fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
-    capacity = FleetCapacity(fleet, options or Options())
+    capacity = FleetCapacity(fleet, options)
     try:
-        return _decide(desired, fleet, existing, capacity)
+        decision = _Decision(desired, fleet, existing, capacity)
+        decided = decision.schedule()
+        if not is_bound:
+            return decision.explained(decided)
+        bound = bind(decided, fleet.values(), existing, options)
+        decision.charge_bound(bound.placements)
+        return decision.explained(bound)
     except OverBudgetError:
         raise SelectorBudgetError(capacity.evaluations.report(desired, existing)) from None
 
 
-def _decide(
-    deployments: Iterable[Deployment],
-    fleet: Mapping[str, Cluster],
-    replicas: Iterable[Replica],
-    capacity: FleetCapacity,
-) -> Schedule:
-    shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
-    states = {
-        deployment.key: State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
-        for deployment in sorted(deployments, key=lambda deployment: deployment.order)
-    }
-    for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
-        state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
-        if state:
-            (state.leaving if replica.leaves else state.existing).append(replica)
-        else:
-            capacity.charge(replica.cluster, replica.engines)
-    for state in states.values():
-        retain(state, fleet, capacity)
-    for state in states.values():
-        grow_members(state, capacity)
-    filler = Filler(fleet, capacity)
-    filler.fill(tuple(states.values()))
-    explainer = Explainer(capacity)
-    ordered = [states[key] for key in sorted(states)]
-    return Schedule(
-        tuple(placement for state in ordered for placement in state.placements(fleet)),
-        tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer, filler))),
-        tuple(dropped for state in ordered for dropped in state.dropped),
-        tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
-        tuple(refusal for state in ordered for refusal in state.claimless),
-    )
+class _Decision:
+    """Decisions on all deployments, and the capacity that they leave."""
+
+    def __init__(
+        self,
+        deployments: Iterable[Deployment],
+        fleet: Mapping[str, Cluster],
+        replicas: Iterable[Replica],
+        capacity: FleetCapacity,
+    ) -> None:
+        self._fleet = fleet
+        self._capacity = capacity
+        shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
+        states = {
+            deployment.key: State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
+            for deployment in sorted(deployments, key=lambda deployment: deployment.order)
+        }
+        for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
+            state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
+            if state:
+                (state.leaving if replica.leaves else state.existing).append(replica)
+            else:
+                capacity.charge(replica.cluster, replica.engines)
+        for state in states.values():
+            retain(state, fleet, capacity)
+        for state in states.values():
+            grow_members(state, capacity)
+        self._filler = Filler(fleet, capacity)
+        self._filler.fill(tuple(states.values()))
+        self._states = {key: states[key] for key in sorted(states)}
+
+    def schedule(self) -> Schedule:
+        """Return what is decided, without reasons."""
+        states = self._states.values()
+        return Schedule(
+            tuple(placement for state in states for placement in state.placements(self._fleet)),
+            (),
+            tuple(dropped for state in states for dropped in state.dropped),
+            claimless=tuple(refusal for state in states for refusal in state.claimless),
+        )
+
+    def charge_bound(self, placements: Iterable[Placement]) -> None:
+        """Charge new and edited replicas with their claims, as the next run does."""
+        if all(state.missing <= 0 for state in self._states.values()):
+            return
+        fits = {(key, name): list(fits) for key, state in self._states.items() for name, fits in state.new.items()}
+        kept = {
+            (key, entry.placement.cluster, entry.placement.index): entry
+            for key, state in self._states.items()
+            for entry in state.kept
+        }
+        capacity = self._capacity
+        for placement in placements:
+            key, name = (placement.namespace, placement.deployment), placement.cluster
+            fit = fits[key, name].pop(0) if placement.state == "new" else None
+            entry = None if fit else kept[key, name, placement.index]
+            if entry and (placement.state == "held" or _claims(placement) == _claims(entry.placement)):
+                continue
+            layouts = pin(self._states[key].engines, placement.engines, self._fleet[name], capacity)
+            if isinstance(layouts, str):
+                continue
+            if fit:
+                capacity.discharge_fit(name, fit)
+            for layout in entry.layouts if entry else ():
+                capacity.discharge_layout(name, layout)
+            for layout in layouts:
+                capacity.charge_layout(name, layout)
+
+    def explained(self, decided: Schedule) -> Schedule:
+        """Return a schedule with the reasons of pending replicas and the pools that are overcommitted."""
+        explainer = Explainer(self._capacity)
+        pending = (_pending(state, self._fleet, explainer, self._filler) for state in self._states.values())
+        return replace(
+            decided,
+            pending=tuple(entry for entry in pending if entry),
+            overcommitted=tuple(
+                Refusal(reason, pool, (cluster,)) for cluster, pool, reason in self._capacity.overcommitted()
+            ),
+        )
+
+
+def _claims(placement: Placement) -> list[tuple[Mapping[str, Any], ...]]:
+    return [member.device_requests for engine in placement.engines for member in engine.members]
 
 
 def _checked(deployment: Deployment) -> Deployment:

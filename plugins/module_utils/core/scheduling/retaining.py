@@ -126,7 +126,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             state.dropped.append(Dropped(replica, reason, evicted))
             continue
         held = state.deployment.invalid or cluster.unknown
-        pinned = [] if held else pin(state.engines, replica, cluster, capacity)
+        pinned = [] if held else pin(state.engines, replica.engines, cluster, capacity)
         if isinstance(pinned, str):
             state.dropped.append(Dropped(replica, pinned, outdated=True))
             if replica.stays:

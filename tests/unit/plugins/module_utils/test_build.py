@@ -267,6 +267,27 @@ def test_another_engine_makes_another_replica_under_the_same_name(fleet: Fleet) 
     assert "was: the set of engines changed" in "\n".join(plan_output.table(outcome.plan))
 
 
+def test_a_second_build_of_a_full_fleet_changes_nothing(fleet: Fleet) -> None:
+    """The reason of a pending replica accounts for a claim that is limited to the device that it needs."""
+    gpus = "  - {name: NAME, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 4, capacity: CAPACITY}\n"
+    devices = [
+        gpus.replace("NAME", name).replace("CAPACITY", f"{{memory: {{value: {memory}}}}}")
+        for name, memory in (("large", "80Gi"), ("small", "8Gi"))
+    ]
+    fleet.write(l4=CLASS[: CLASS.index("  - {name: gpu")] + "".join(devices))
+    fleet.edit("one", "nodeCount: 4", "nodeCount: 1")
+    any_gpu = """{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}"""
+    memory = """device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20Gi")) >= 0"""
+    large = f"{{name: gpu, count: 3, selectors: [{{cel: '{memory}'}}]}}"
+    fleet.write(big=DEPLOYMENT.replace("NAME", "big").replace("replicas: 1", "replicas: 2").replace(any_gpu, large))
+    outcome = fleet.run()
+    [pending] = outcome.plan.schedule.pending
+    assert pending.refusals[0].reason.startswith("0 of 4 large free")
+    before = fleet.files()
+    assert not fleet.run().changes
+    assert fleet.files() == before
+
+
 def test_h3_a_held_deployment_survives_everything_but_its_cluster(fleet: Fleet) -> None:
     fleet.edit("qwen", "engines:", "tolerations: [{operator: Exists}]\n      engines:")
     fleet.run()
