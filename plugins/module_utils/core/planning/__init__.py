@@ -69,9 +69,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
-    SelectorBudgetError,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     ReplicaState,
 )
@@ -81,7 +78,7 @@ _INVALID = "its manifest has errors"
 
 
 class PlanError(Exception):
-    """Contradictory resources, or selectors that exceed their budget. The message has the remediation."""
+    """Contradictory resources. The message has the remediation."""
 
 
 @dataclass(frozen=True)
@@ -149,15 +146,16 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings about node pools without nodes, overcommitted node pools, pods without devices that
-        another node pool would provide, pods that are or might be unschedulable, devices with too little memory, edits
-        that cannot be applied, model gateways, rollouts, and drained clusters."""
+        """Return the warnings about node pools without nodes, overcommitted node pools, deployments that are not
+        planned, pods without devices that another node pool would provide, pods that are or might be unschedulable,
+        devices with too little memory, edits that cannot be applied, model gateways, rollouts, and drained clusters."""
         return (
             *pools_without_nodes(self.context),
             *(
                 f"{claim}. The replicas are not moved. Add nodes to the pool, or drain the cluster"
                 for claim in self.schedule.overcommitted
             ),
+            *map(str, self.schedule.excluded),
             *map(str, self.schedule.claimless),
             *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
@@ -387,15 +385,12 @@ def _decided(
     def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
         return bound_schedule(deployments, clusters, others, options)
 
-    try:
-        decided = decide(capacity, existing)
-        mended = unbound.mend(context, decided, capacity, existing, decide)
-        if mended.schedule is decided:
-            return mended
-        # The other places were decided without the pools that were avoided.
-        return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
-    except SelectorBudgetError as error:
-        raise PlanError(str(error)) from error
+    decided = decide(capacity, existing)
+    mended = unbound.mend(context, decided, capacity, existing, decide)
+    if mended.schedule is decided:
+        return mended
+    # The other places were decided without the pools that were avoided.
+    return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
 
 
 def _desired(volumes: Volumes, mended: Mended) -> tuple[api.ModelReplica, ...]:

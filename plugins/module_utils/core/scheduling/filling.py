@@ -51,6 +51,7 @@ class Filler:
         not enough because a search with a work limit might reject a cluster and accept it later. Without a last pass
         that places no replica, the next run could find a placement that this run missed.
         """
+        self._capacity.work.reserve([state.deployment.key for state in states if state.may_grow])
         self._fill_in_order(states)
         self._fill_rest(states)
         for state in states:
@@ -58,6 +59,7 @@ class Filler:
         self._fill_rest(states)
         for state in states:
             if state.deployment.returns and state.may_change and not state.missing:
+                self._capacity.work.owner = state.deployment.key
                 self._return_one(state)
 
     def _fill_rest(self, states: Sequence[State]) -> None:
@@ -66,6 +68,7 @@ class Filler:
             progress = False
             for state in states:
                 if state.may_grow:
+                    self._capacity.work.owner = state.deployment.key
                     progress = self._fill_one(state) or progress
 
     def _return_one(self, state: State) -> None:
@@ -117,6 +120,7 @@ class Filler:
         position = 0
         while position < len(states):
             state = states[position]
+            self._capacity.work.owner = state.deployment.key
             self._fill_with_room(state)
             cluster = self._preempt(state, states)
             if not cluster:

@@ -83,10 +83,12 @@ class ReplicaFit:
 class FleetCapacity:
     """The ledgers of all pools of the fleet, and places for replicas on the pools of one cluster."""
 
-    def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
+    def __init__(
+        self, clusters: Mapping[str, Cluster], options: Options, evaluations: Evaluations | None = None
+    ) -> None:
         self.options = options
         self.work = Work(options.search_budget)
-        self.evaluations = Evaluations(options.selector_budget)
+        self.evaluations = evaluations or Evaluations(options.selector_budget)
         self.matcher = Matcher(options.search, self.evaluations, self.work)
         self.gang_placer = GangPlacer(self.matcher, self.ledger, self.claiming)
         self._clusters = clusters

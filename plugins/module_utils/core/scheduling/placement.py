@@ -8,8 +8,11 @@ All deployments of the fleet are decided in one pass: first what each keeps, the
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
@@ -25,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Cluster,
     Deployment,
     Engine,
+    Excluded,
     Options,
     Pending,
     Placement,
@@ -38,9 +42,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.r
     grow_members,
     retain,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
+    Evaluations,
     OverBudgetError,
-    SelectorBudgetError,
+    Shares,
+    share_out,
 )
 
 
@@ -54,7 +61,10 @@ def schedule(
 
     `replicas` are all that exist, of these deployments and of others; those whose deployment is not among
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
-    whose replicas are the placements of an earlier one is that earlier answer. Raises SelectorBudgetError.
+    whose replicas are the placements of an earlier one is that earlier answer.
+
+    A deployment whose selectors exceed their share of the budget, or that the planner fails on, keeps its replicas as
+    they are and gets none; everything else is decided.
     """
     return _schedule(deployments, clusters, replicas, options or Options(), is_bound=False)
 
@@ -67,8 +77,7 @@ def bound_schedule(
 ) -> Schedule:
     """Return the answer of `schedule` with claims and planned nodes such that its pods can be bound.
 
-    The reasons of pending replicas are those beside these claims, so that the next run has the same reasons. Raises
-    SelectorBudgetError.
+    The reasons of pending replicas are those beside these claims, so that the next run has the same reasons.
     """
     return _schedule(deployments, clusters, replicas, options or Options(), is_bound=True)
 
@@ -81,19 +90,42 @@ def _schedule(
     *,
     is_bound: bool,
 ) -> Schedule:
-    desired, existing = tuple(deployments), tuple(replicas)
+    desired, existing = list(map(_checked, deployments)), list(replicas)
     fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
-    capacity = FleetCapacity(fleet, options)
-    try:
-        decision = _Decision(desired, fleet, existing, capacity)
-        decided = decision.schedule()
-        if not is_bound:
+    excluded: dict[Owner, Excluded] = {}
+    shares: Shares | None = None
+    while True:
+        evaluations = Evaluations(options.selector_budget, shares)
+        capacity = FleetCapacity(fleet, options, evaluations)
+        try:
+            decision = _Decision(desired, fleet, existing, capacity, excluded)
+            decided = decision.schedule()
+            if is_bound:
+                decided = bind(decided, fleet.values(), existing, options, evaluations)
+                decision.charge_bound(decided.placements)
             return decision.explained(decided)
-        bound = bind(decided, fleet.values(), existing, options)
-        decision.charge_bound(bound.placements)
-        return decision.explained(bound)
-    except OverBudgetError:
-        raise SelectorBudgetError(capacity.evaluations.report(desired, existing)) from None
+        except OverBudgetError:
+            shares = share_out(desired, fleet.values(), existing, options.selector_budget)
+            for owner, message in shares.exceeded.items():
+                excluded[owner] = Excluded(*owner, "SelectorBudgetExceeded", message)
+        except _DEFECTS as error:
+            defective = capacity.work.owner
+            if defective is None or defective in excluded:
+                raise
+            excluded[defective] = Excluded(*defective, "PlanningFailed", _defect(error))
+
+
+_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that only a defect of the planner raises. The deployment that is planned then is left out."""
+
+
+def _defect(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return (
+        f"the planner failed with {type(error).__name__} in {where}: {error}. This is a defect of modelplane.fleet: "
+        "report it with this message, the manifests of the fleet and the plan.json of the last run"
+    )
 
 
 class _Decision:
@@ -105,12 +137,19 @@ class _Decision:
         fleet: Mapping[str, Cluster],
         replicas: Iterable[Replica],
         capacity: FleetCapacity,
+        excluded: Mapping[Owner, Excluded],
     ) -> None:
         self._fleet = fleet
         self._capacity = capacity
+        self._excluded = excluded
         shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
         states = {
-            deployment.key: State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
+            deployment.key: State(
+                replace(deployment, invalid=excluded[deployment.key].message)
+                if deployment.key in excluded
+                else deployment,
+                shapes.setdefault(deployment.engines, deployment.engines),
+            )
             for deployment in sorted(deployments, key=lambda deployment: deployment.order)
         }
         for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
@@ -119,12 +158,13 @@ class _Decision:
                 (state.leaving if replica.leaves else state.existing).append(replica)
             else:
                 capacity.charge(replica.cluster, replica.engines)
-        for state in states.values():
-            retain(state, fleet, capacity)
-        for state in states.values():
-            grow_members(state, capacity)
+        for step in (partial(retain, fleet=fleet, capacity=capacity), partial(grow_members, capacity=capacity)):
+            for state in states.values():
+                capacity.work.owner = state.deployment.key
+                step(state)
         self._filler = Filler(fleet, capacity)
         self._filler.fill(tuple(states.values()))
+        capacity.work.owner = None
         self._states = {key: states[key] for key in sorted(states)}
 
     def schedule(self) -> Schedule:
@@ -167,10 +207,16 @@ class _Decision:
     def explained(self, decided: Schedule) -> Schedule:
         """Return a schedule with the reasons of pending replicas and the pools that are overcommitted."""
         explainer = Explainer(self._capacity)
-        pending = (_pending(state, self._fleet, explainer, self._filler) for state in self._states.values())
+        pending = []
+        for key, state in self._states.items():
+            self._capacity.work.owner = key
+            if state.missing > 0:
+                pending.append(_pending(state, self._fleet, explainer, self._filler, self._excluded.get(key)))
+        self._capacity.work.owner = None
         return replace(
             decided,
-            pending=tuple(entry for entry in pending if entry),
+            pending=tuple(pending),
+            excluded=tuple(self._excluded[key] for key in sorted(self._excluded.keys() & self._states.keys())),
             overcommitted=tuple(
                 Refusal(reason, pool, (cluster,)) for cluster, pool, reason in self._capacity.overcommitted()
             ),
@@ -200,13 +246,15 @@ def _checked(deployment: Deployment) -> Deployment:
     return deployment
 
 
-def _pending(state: State, fleet: Mapping[str, Cluster], explainer: Explainer, filler: Filler) -> Pending | None:
-    if state.missing <= 0:
-        return None
+def _pending(
+    state: State, fleet: Mapping[str, Cluster], explainer: Explainer, filler: Filler, excluded: Excluded | None
+) -> Pending:
     deployment = state.deployment
     counts = f"{deployment.replicas - state.missing} of {deployment.replicas} replicas scheduled"
     refusals: tuple[Refusal, ...] = ()
-    if deployment.invalid:
+    if excluded:
+        reason, message = str(excluded.reason), excluded.message
+    elif deployment.invalid:
         reason, message = "InvalidNodeSelector", deployment.invalid
     elif deployment.hold:
         reason, message = "ModelCacheNotFound", deployment.hold

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes, StoreError
@@ -575,13 +576,21 @@ def test_constraints_reach_the_claim_and_stay(fleet: Fleet) -> None:
     assert "constraints" not in fleet.objects("ResourceClaimTemplate")[0]["spec"]["spec"]["devices"]
 
 
-def test_beyond_the_budget_of_selectors_nothing_changes(fleet: Fleet) -> None:
+def test_beyond_the_budget_of_selectors_replicas_stay(fleet: Fleet) -> None:
     fleet.run()
-    before = fleet.files()
+    before = fleet.objects("Deployment")
     fleet.edit("qwen", "replicas: 1", "replicas: 2")
-    with pytest.raises(PlanError, match=r"ModelDeployment team/qwen, spec.template.spec.engines\[0\].* units"):
-        fleet.run(options=Options(selector_budget=1))
-    assert fleet.files() == before
+    outcome = fleet.run(options=Options(selector_budget=1))
+    [warning] = outcome.plan.warnings
+    assert warning.startswith("ModelDeployment team/qwen: its selectors cost more than its share of fleet_selector")
+    [pending] = outcome.plan.schedule.pending
+    assert (pending.count, pending.reason) == (1, "SelectorBudgetExceeded")
+    assert fleet.objects("Deployment") == before
+
+
+def test_a_defect_of_the_planner_fails_the_run(fleet: Fleet) -> None:
+    found = outcome(fleet.run().fleet_status, (), defects=["ModelDeployment team/qwen: the planner failed"])
+    assert refused(found, ()) == ["defect: ModelDeployment team/qwen: the planner failed"]
 
 
 def test_a_replica_that_claims_nothing_where_it_could_is_reported(fleet: Fleet) -> None:
