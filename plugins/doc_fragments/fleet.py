@@ -52,6 +52,7 @@ options:
     description:
       - What all searches of V(Exact) together may cost, in steps. A step is one choice that is tried, and takes about
         ten microseconds.
+      - Half of the steps are reserved, in equal parts, for the namespaces with pending replicas and their deployments.
       - A replica that is refused because a search ended at this bound has that as a reason.
     type: int
     default: 1000000
@@ -59,7 +60,8 @@ options:
     description:
       - What all CEL selectors of the fleet together may cost, in the units that Kubernetes counts. One selector costs
         about ten units on each kind of device, and at most a million.
-      - Beyond it nothing is decided; the error names the selectors that cost most.
+      - Beyond it, namespaces have equal shares, and deployments have equal shares of their namespace. A deployment
+        whose selectors exceed its share keeps its replicas as they are, and gets no replicas.
     type: int
     default: 100000000
   invalid:

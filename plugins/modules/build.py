@@ -182,6 +182,9 @@ def work(module: AnsibleModule) -> None:
     }
     if module._diff:
         result["diff"] = [*counts_diff(object_changes(outcome.changes)), *file_diff(outcome)]
+    if lines := build.defects(outcome):
+        # Everything else is built.
+        module.fail_json(msg="\n".join(lines), **result)
     module.exit_json(**result)
 
 

@@ -206,7 +206,8 @@ outcome:
 refused:
   description:
     - Findings that fail the run, one line each. Includes findings of the kinds in O(strict), outages that no manifest
-      asks for, stopped rollouts, and cluster losses that services and deployments must survive but do not.
+      asks for, stopped rollouts, cluster losses that services and deployments must survive but do not, and
+      deployments that a defect of the planner leaves as they are.
     - Outages, losses and pending replicas stop the run before any change.
   returned: success
   type: list
@@ -354,6 +355,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import Decision, Failure
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
+    defects,
     outages,
     refusals,
     stopped_rollouts,
@@ -559,6 +561,7 @@ def _outcome(
         decision=done.decision.generation if done.decision else None,
         outages=() if module.params["allow_outage"] else outages(done.builds[-1]),
         rollouts=stopped_rollouts(done.builds[-1]),
+        defects=defects(done.builds[-1]),
         survey=done.builds[-1].survey,
         answer=done.builds[-1].answer,
         is_preview=module.check_mode or module.params["state"] == "planned",

@@ -147,12 +147,15 @@ def work(module: AnsibleModule) -> None:
     outcome = run(module, build.plan_only, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
     removed = plan_output.removals(outcome.plan, "removed", "replaced")
-    module.exit_json(
-        changed=False,
-        removed=[api.wire(each) for each in removed],
-        warnings_found=all_warnings(outcome.loaded, more=outcome.plan.warnings),
+    result = {
+        "changed": False,
+        "removed": [api.wire(each) for each in removed],
+        "warnings_found": all_warnings(outcome.loaded, more=outcome.plan.warnings),
         **api.wire(plan_output.document(outcome.plan)),
-    )
+    }
+    if lines := build.defects(outcome):
+        module.fail_json(msg="\n".join(lines), **result)
+    module.exit_json(**result)
 
 
 def main() -> None:

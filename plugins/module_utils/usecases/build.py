@@ -248,6 +248,11 @@ def stopped_rollouts(outcome: Outcome) -> list[str]:
     return [line for rollout in outcome.plan.rollouts if (line := stopped(rollout))]
 
 
+def defects(outcome: Outcome) -> list[str]:
+    """Return the deployments that the planner failed on, each with what to report."""
+    return [str(entry) for entry in outcome.plan.schedule.excluded if entry.reason == "PlanningFailed"]
+
+
 def refusals(outcome: Outcome, kinds: Container[Refusable]) -> list[str]:
     """Return the findings of these kinds, a line each with its kind."""
     lines = [f"outage: {line}" for line in outages(outcome)] if "outage" in kinds else []

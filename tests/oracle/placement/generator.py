@@ -23,7 +23,7 @@ def generate(seed: int, number: int) -> Written:
     fleet = _tight(chance) if chance.random() < 0.4 else _mixed(chance)
     if chance.random() < 0.5:
         return fleet
-    fleet["running"] = _running(chance, fleet)
+    fleet["running"] = running_replicas(chance, fleet)
     for _ in range(chance.choice((1, 1, 2))):
         chance.choice(_EDITS)(chance, fleet)
     return fleet
@@ -80,7 +80,9 @@ def _mixed(chance: random.Random) -> Written:
     return {
         "accounting": chance.choice(("Devices", "Devices", "Devices", "Nodes")),
         "clusters": [_cluster(chance, name) for name in "abcd"[: chance.choice((2, 2, 3, 4))]],
-        "deployments": [_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))],
+        "deployments": [
+            random_deployment(chance, f"d{place}") for place in range(chance.choice((1, 2, 3, 3, 4, 5, 6)))
+        ],
         "running": [],
     }
 
@@ -119,7 +121,7 @@ def _pool(chance: random.Random, name: str, style: str) -> Written:
     return pool
 
 
-def _deployment(chance: random.Random, name: str) -> Written:
+def random_deployment(chance: random.Random, name: str) -> Written:
     deployment: Written = {
         "name": name,
         "replicas": chance.choice((1, 1, 2, 3, 4)),
@@ -164,7 +166,7 @@ def _member(chance: random.Random, role: str) -> Written:
     return member
 
 
-def _running(chance: random.Random, fleet: Written) -> list[Written]:
+def running_replicas(chance: random.Random, fleet: Written) -> list[Written]:
     """Put replicas at random where the rules let them be, each pod on a node that has room."""
     model = read(fleet)
     free = {
@@ -265,7 +267,7 @@ def _scale(chance: random.Random, fleet: Written) -> None:
 
 def _add_deployments(chance: random.Random, fleet: Written) -> None:
     for place in range(chance.choice((1, 2))):
-        fleet["deployments"].append(_deployment(chance, f"new{place}" + "x" * len(fleet["deployments"])))
+        fleet["deployments"].append(random_deployment(chance, f"new{place}" + "x" * len(fleet["deployments"])))
 
 
 def _remove_deployment(chance: random.Random, fleet: Written) -> None:

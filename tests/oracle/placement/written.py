@@ -8,6 +8,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -15,16 +16,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Constraint,
+    CostLimits,
     Deployment,
     Engine,
     Fabric,
     Member,
+    Minimum,
     Options,
     PlacedEngine,
     PlacedMember,
     Pool,
     Replica,
     Request,
+    Spread,
     Taint,
     Toleration,
 )
@@ -88,6 +92,7 @@ def _cluster(cluster: Written) -> Cluster:
         taints=tuple(Taint(key, effect) for key, effect in cluster.get("taints", {}).items()),
         gateway_address="192.0.2.1" if cluster.get("gateway", True) else "",
         not_ready="" if cluster.get("ready", True) else "is not Ready",
+        silent=cluster.get("silent", False),
     )
 
 
@@ -96,7 +101,14 @@ def pool(pool: Written) -> Pool:
     fabric = pool.get("fabric")
     if fabric is not None:
         devices.append(fabric_device(fabric))
-    return Pool(pool["name"], pool["nodes"], tuple(devices), (Fabric("EFA", fabric),) if fabric else ())
+    return Pool(
+        pool["name"],
+        pool["nodes"],
+        tuple(devices),
+        (Fabric("EFA", fabric),) if fabric else (),
+        Decimal(pool["price"]) if "price" in pool else None,
+        pool.get("spot", False),
+    )
 
 
 def fabric_device(name: str) -> Device:
@@ -138,7 +150,20 @@ def _deployment(deployment: Written) -> Deployment:
         tolerations=tuple(Toleration(key, "Exists") for key in deployment.get("tolerates", ())),
         priority=deployment.get("priority", 0),
         created=deployment.get("created", ""),
+        hold="its cache is gone" if deployment.get("hold") else "",
+        spread=tuple(Spread(key, skew, required) for key, skew, required in deployment.get("spread", ())),
+        minimum=tuple(Minimum(least, key) for key, least in deployment.get("minimum", {}).items()),
+        preferences=tuple(deployment.get("preferences", ())),
+        returns=deployment.get("returns", False),
+        preempts=deployment.get("preempts", False),
+        cost=_cost(deployment["cost"]) if "cost" in deployment else None,
+        surge=deployment.get("surge", 0),
     )
+
+
+def _cost(cost: Written) -> CostLimits:
+    ceiling = Decimal(cost["ceiling"]) if "ceiling" in cost else None
+    return CostLimits(ceiling, "USD", most_spot=cost.get("spot"), least_on_demand=cost.get("on-demand", 0))
 
 
 def _engine(engine: Written) -> Engine:

@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 SCHEMA_VERSION = 1
 STRICT = ("pending", "unready", "unreachable", "drift", "warnings")
 """Kinds of findings that `fleet_strict` may name."""
-_FATAL = ("outage", "rollout", "survival")
+_FATAL = ("outage", "rollout", "survival", "defect")
 # Of each kind of finding; the outcome has all of them.
 _MOST_FINDINGS = 20
 _MORE = "and {} more, which the outcome in the result has (-v shows it)"
@@ -77,6 +77,10 @@ class Findings(api.Model):
         description="Losses of clusters that services and deployments do not survive although they have to; any makes "
         "a run fail."
     )
+    defect: list[str] = Field(
+        description="Deployments that a defect of the planner leaves as they are. The run applies everything else, and "
+        "fails."
+    )
 
 
 class Outcome(api.Model):
@@ -108,6 +112,7 @@ def outcome(
     is_preview: bool = False,
     outages: Iterable[str] = (),
     rollouts: Iterable[str] = (),
+    defects: Iterable[str] = (),
     survey: Survey | None = None,
     answer: Answer | None = None,
 ) -> Outcome:
@@ -116,8 +121,8 @@ def outcome(
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
     others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
-    the run causes. `rollouts`: stopped rollouts. `survey`: the tested losses. `answer`: the response to a what-if
-    query, with the pending replicas of that query.
+    the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
+    `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in found.clusters}
     touched = ({each.cluster for each in objects} | set(resized)) & names
@@ -142,6 +147,7 @@ def outcome(
         outage=list(outages),
         rollout=list(rollouts),
         survival=[str(each) for each in (survey.shortfalls if survey else ()) if each.requirement.is_fatal],
+        defect=list(defects),
     )
     if answer:
         pending = [f"{each.namespace}/{each.deployment}: {each.reason}: {each.message}" for each in answer.pending]

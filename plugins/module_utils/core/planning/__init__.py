@@ -69,10 +69,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Replica,
     Schedule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
-    SelectorBudgetError,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
     ReplicaState,
 )
@@ -89,7 +86,7 @@ _INVALID = "its manifest has errors"
 
 
 class PlanError(Exception):
-    """Contradictory resources, or selectors that exceed their budget. The message has the remediation."""
+    """Contradictory resources. The message has the remediation."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +179,10 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings about missing Secrets, node pools without nodes, overcommitted node pools, pods without
-        devices that another node pool would provide, pods that are or might be unschedulable, devices with too little
-        memory, edits that cannot be applied, model gateways, rollouts, and drained clusters."""
+        """Return the warnings about missing Secrets, node pools without nodes, overcommitted node pools, deployments
+        that are not planned, pods without devices that another node pool would provide, pods that are or might be
+        unschedulable, devices with too little memory, edits that cannot be applied, model gateways, rollouts, and
+        drained clusters."""
         return (
             *map(str, self.missing_secrets),
             *pools_without_nodes(self.context),
@@ -192,6 +190,7 @@ class Plan:
                 f"{claim}. The replicas are not moved. Add nodes to the pool, or drain the cluster"
                 for claim in self.schedule.overcommitted
             ),
+            *map(str, self.schedule.excluded),
             *map(str, self.schedule.claimless),
             *map(str, self.schedule.may_strand),
             *map(str, self.unbound),
@@ -419,13 +418,14 @@ def _decided(
     pods are bound to."""
 
     def decide(clusters: Sequence[Cluster], others: Sequence[Replica]) -> Schedule:
-        return schedule(deployments, clusters, others, options)
+        return bound_schedule(deployments, clusters, others, options)
 
-    try:
-        mended = unbound.mend(context, decide(capacity, existing), capacity, existing, decide)
-        return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
-    except SelectorBudgetError as error:
-        raise PlanError(str(error)) from error
+    decided = decide(capacity, existing)
+    mended = unbound.mend(context, decided, capacity, existing, decide)
+    if mended.schedule is decided:
+        return mended
+    # The other places were decided without the pools that were avoided.
+    return replace(mended, schedule=bind(mended.schedule, capacity, existing, options))
 
 
 def _desired(volumes: Volumes, mended: Mended) -> tuple[api.ModelReplica, ...]:

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     MatchedEndpoint,
     resolve,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, PlanError, scheduler_inputs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, scheduler_inputs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import platforms
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key, build_fleet
@@ -37,9 +37,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
-    SelectorBudgetError,
-)
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,8 @@ class Scenario:
     options: Options
 
     def schedule(self) -> Schedule:
-        """Place what is missing. Raises PlanError."""
-        return _schedule(self.deployments, self.clusters, self.running, self.options)
+        """Place what is missing."""
+        return schedule(self.deployments, self.clusters, self.running, self.options)
 
     def schedule_missing(self, among: Container[Key] | None = None) -> Schedule:
         """Place what is missing of these deployments, of all without them, and decide on nothing else: what runs of
@@ -72,7 +69,7 @@ class Scenario:
         missing = [each for each in self.deployments if each.replicas > left[each.key]]
         chosen = [each for each in missing if among is None or each.key in among]
         staying = self._staying({each.key for each in chosen})
-        return _schedule([*chosen, *staying], self.clusters, self.running, self.options)
+        return schedule([*chosen, *staying], self.clusters, self.running, self.options)
 
     def _staying(self, chosen: Collection[Key]) -> Iterator[Deployment]:
         """Yield deployments with the replicas that run and nothing to place: those, not chosen, whose replicas take
@@ -129,15 +126,6 @@ def running_replica(placement: Placement, name: str) -> Replica:
     return Replica(
         name, placement.namespace, placement.deployment, placement.cluster, placement.index, placement.engines
     )
-
-
-def _schedule(
-    deployments: Iterable[Deployment], clusters: Iterable[Cluster], running: Iterable[Replica], options: Options
-) -> Schedule:
-    try:
-        return schedule(deployments, clusters, running, options)
-    except SelectorBudgetError as error:
-        raise PlanError(str(error)) from error
 
 
 def planned(plan: Plan, options: Options) -> Scenario:

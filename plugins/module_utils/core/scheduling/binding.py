@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Matcher,
     Vector,
     Way,
+    request_selectors,
     with_kind,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -69,11 +70,16 @@ class _Part:
 
 
 def bind(
-    decided: Schedule, clusters: Iterable[Cluster], replicas: Iterable[Replica], options: Options | None = None
+    decided: Schedule,
+    clusters: Iterable[Cluster],
+    replicas: Iterable[Replica],
+    options: Options | None = None,
+    evaluations: Evaluations | None = None,
 ) -> Schedule:
     """Return the schedule with claims and planned nodes such that its pods can be bound.
 
-    The other arguments are those that it was decided from. What a kept replica has stays as it is.
+    The other arguments are those that it was decided from. What a kept replica has stays as it is. Raises
+    OverBudgetError.
     """
     options = options or Options()
     existing = {(replica.namespace, replica.name): replica for replica in replicas}
@@ -85,7 +91,7 @@ def bind(
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
         numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
         charged = [replica for replica in others if replica not in numbers]
-        binder = _Binder(options, placements, before)
+        binder = _Binder(options, placements, before, evaluations or Evaluations(options.selector_budget))
         for cluster in clusters:
             binder.bind(cluster, charged, numbers)
         placements = binder.placements
@@ -118,11 +124,17 @@ def _carried(placement: Placement, before: Replica | None) -> Placement:
 class _Binder:
     """The placements of a schedule, which get claims and planned nodes pool by pool."""
 
-    def __init__(self, options: Options, placements: list[Placement], before: Sequence[Replica | None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        placements: list[Placement],
+        before: Sequence[Replica | None],
+        evaluations: Evaluations,
+    ) -> None:
         self.placements = placements
         self.may_strand: list[Refusal] = []
         self._before = before
-        self._matcher = Matcher("Exact", Evaluations(options.selector_budget))
+        self._matcher = Matcher("Exact", evaluations)
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
         self._on: dict[str, list[int]] = {}
         for at, placement in enumerate(placements):
@@ -165,11 +177,11 @@ class _Binder:
         for old in before.engines:
             for known in old.members:
                 if (old.name, known.role) == (engine.name, member.role):
-                    return (known.pool, known.pods, old.copies, _amounts(known)) != (
+                    return (known.pool, known.pods, old.copies, _requested(known)) != (
                         member.pool,
                         member.pods,
                         engine.copies,
-                        _amounts(member),
+                        _requested(member),
                     )
         return True
 
@@ -312,9 +324,10 @@ def _numbers(engines: Iterable[PlacedEngine]) -> dict[str, set[int]]:
     return found
 
 
-def _amounts(member: PlacedMember) -> list[tuple[str, str, int]]:
+def _requested(member: PlacedMember) -> list[tuple[str, str, int, list[str]]]:
+    """Return what a member claims, without the kinds of device that its claim is limited to."""
     return [
-        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)))
+        (str(entry["name"]), str(entry["deviceClassName"]), int(entry.get("count", 1)), request_selectors(entry))
         for entry in member.device_requests
     ]
 

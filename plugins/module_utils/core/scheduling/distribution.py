@@ -62,6 +62,15 @@ class Distribution:
             if entry.required
         )
 
+    def excess(self, counts: Counter[str]) -> int:
+        """Return the number of replicas by which label values exceed the maximum skew of required spreads."""
+        return sum(
+            self._totals(counts, entry.topology_key)[value] - fewest - entry.max_skew
+            for entry in self._deployment.spread
+            if entry.required
+            for value, (__, fewest) in self._excess(counts, entry.topology_key, entry.max_skew).items()
+        )
+
     def refusal(self, name: str, counts: Counter[str]) -> str:
         """Return why one more replica on a cluster is not allowed, whatever room it has; empty when it is."""
         cluster = self._fleet[name]
@@ -146,24 +155,28 @@ def surplus(
     deployment: Deployment,
     fleet: Mapping[str, Cluster],
     placed: Iterable[tuple[str, int]],
+    eligible: Iterable[str],
     broken: Container[tuple[str, int]] = (),
 ) -> list[tuple[str, int]]:
     """Return the replicas to remove as (cluster, index), in this order:
 
     1. replicas in `broken`, which do not serve
     2. replicas that no minimum requires
-    3. replicas on the least preferred clusters
-    4. replicas of the label value with most replicas
-    5. replicas on the cluster with most replicas, of equal clusters the last by name, and there the highest index"""
+    3. replicas without which a required spread over the `eligible` clusters has the smallest skew
+    4. replicas on the least preferred clusters
+    5. replicas of the label value with most replicas
+    6. replicas on the cluster with most replicas, of equal clusters the last by name, and there the highest index"""
     left = list(placed)
     counts = Counter(name for name, __ in left)
     victims = []
+    is_spread = any(entry.required for entry in deployment.spread)
+    distribution = Distribution(deployment, fleet, eligible, Counter()) if is_spread else None
 
     def rank(entry: tuple[str, int]) -> Rank:
         name, index = entry
         cluster = fleet.get(name)
         if cluster is None:
-            return (entry in broken, True, 0, (), counts[name], name, index)
+            return (entry in broken, True, 0, 0, (), counts[name], name, index)
         totals = {key: Counter[str]() for key in _keys(deployment)}
         for other, count in counts.items():
             for key, total in totals.items():
@@ -177,7 +190,8 @@ def surplus(
         over = tuple(
             totals[each.topology_key][topology_domain(cluster, each.topology_key)] for each in deployment.spread
         )
-        return (entry in broken, spare, preference(deployment, cluster), over, counts[name], name, index)
+        excess = distribution.excess(counts - Counter({name: 1})) if distribution else 0
+        return (entry in broken, spare, -excess, preference(deployment, cluster), over, counts[name], name, index)
 
     while len(left) > deployment.replicas:
         victim = max(left, key=rank)

@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cheapest import CheapestPlaces
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
     Distribution,
     preference,
+    surplus,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     CostLimits,
@@ -27,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.r
     NewReplicas,
     Rearranger,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State
 
 
 class Filler:
@@ -38,6 +39,7 @@ class Filler:
         self._capacity = capacity
         self._rearranger = Rearranger(fleet, capacity)
         self._eligible: dict[object, dict[str, None]] = {}
+        self._priorities: dict[int, _Priority] = {}
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
@@ -49,14 +51,15 @@ class Filler:
         not enough because a search with a work limit might reject a cluster and accept it later. Without a last pass
         that places no replica, the next run could find a placement that this run missed.
         """
-        for __, equals in itertools.groupby(states, key=lambda state: state.deployment.priority):
-            self._fill_priority(list(equals), states)
+        self._capacity.work.reserve([state.deployment.key for state in states if state.may_grow])
+        self._fill_in_order(states)
         self._fill_rest(states)
         for state in states:
             state.surges = True
         self._fill_rest(states)
         for state in states:
             if state.deployment.returns and state.may_change and not state.missing:
+                self._capacity.work.owner = state.deployment.key
                 self._return_one(state)
 
     def _fill_rest(self, states: Sequence[State]) -> None:
@@ -65,6 +68,7 @@ class Filler:
             progress = False
             for state in states:
                 if state.may_grow:
+                    self._capacity.work.owner = state.deployment.key
                     progress = self._fill_one(state) or progress
 
     def _return_one(self, state: State) -> None:
@@ -74,28 +78,24 @@ class Filler:
         distribution = self._distribution(state)
         if distribution is None or any(entry.may_stay for entry in state.dropped):
             return
-        fleet, deployment = self._fleet, state.deployment
-        entry = max(
-            (entry for entry in state.kept if entry.placement.state == "kept"),
-            key=lambda entry: (
-                preference(deployment, fleet[entry.placement.cluster]),
-                entry.placement.cluster,
-                entry.placement.index,
-            ),
-            default=None,
-        )
-        if entry is None:
-            return
-        there = entry.placement.cluster
-        counts = state.counts - Counter({there: 1})
-        better = [
-            name
-            for name in self._eligible_for(deployment)
-            if preference(deployment, fleet[name]) < preference(deployment, fleet[there])
-            and distribution.allows(counts + Counter({name: 1}))
-        ]
-        for name in sorted(better, key=lambda name: distribution.rank(name, counts)):
-            if self._place(state, name):
+        fleet, deployment, counts = self._fleet, state.deployment, state.counts
+        kept = {(entry.placement.cluster, entry.placement.index): entry for entry in state.kept}
+        placed = [*kept, *((name, -1 - number) for name, fits in state.new.items() for number in range(len(fits)))]
+        worst = max((preference(deployment, fleet[name]) for name, __ in kept), default=0)
+        eligible = self._eligible_for(deployment)
+        preferred = [name for name in eligible if preference(deployment, fleet[name]) < worst]
+        for name in sorted(preferred, key=lambda name: distribution.rank(name, counts)):
+            fit = self._fit(state, name)
+            if fit is None:
+                continue
+            # The next run has to remove the same replica if both are there then.
+            [victim] = surplus(deployment, fleet, [*placed, (name, -1 - counts[name])], eligible)
+            entry = kept.get(victim)
+            if entry is None or not _may_return(entry, fleet):
+                continue
+            is_better = preference(deployment, fleet[name]) < preference(deployment, fleet[victim[0]])
+            if is_better and distribution.allows(counts + Counter({name: 1}) - Counter({victim[0]: 1})):
+                self._take(state, name, fit)
                 state.kept.remove(entry)
                 reason = f"returns to preferred clusters, as {name} has room"
                 state.dropped.append(Dropped(entry.replica, reason, evicted=True))
@@ -111,36 +111,64 @@ class Filler:
             found = {name: distribution.refusal(name, counts) or found.get(name, "") for name in eligible}
         return {name: reason for name, reason in found.items() if reason}
 
-    def _fill_priority(self, states: Sequence[State], fleet_states: Sequence[State]) -> None:
-        # For engines and clusters of deployments for which no other order made room, as it makes none for later ones:
-        # whether that is undecided.
-        hopeless: dict[object, bool] = {}
-        filled: list[NewReplicas] = []
-        for state in states:
-            if not state.may_grow:
-                continue
-            if state.deployment.cost is not None:
-                # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
-                self._fill_one(state)
-                continue
-            clusters = self._eligible_for(state.deployment)
-            distribution = self._distribution(state)
-            kept = state.counts
-            allows = None if distribution is None else _Allows(distribution, kept)
-            filled.append(NewReplicas(state.engines, clusters, state.new, allows))
+    def _fill_in_order(self, states: Sequence[State]) -> None:
+        """Place what is missing, the highest priority first.
+
+        A preemption can free more devices than its replica requires. Deployments before this one get them first, so
+        the pass starts again. Otherwise a lower priority would get devices in this run that the next run takes back.
+        """
+        position = 0
+        while position < len(states):
+            state = states[position]
+            self._capacity.work.owner = state.deployment.key
+            self._fill_with_room(state)
+            cluster = self._preempt(state, states)
+            if not cluster:
+                position += 1
+            elif any(self._capacity.ledger(cluster, pool).left() for pool in self._fleet[cluster].pools):
+                for priority in self._priorities.values():
+                    priority.hopeless.clear()
+                position = 0
+
+    def _fill_with_room(self, state: State) -> None:
+        """Place what is missing of a deployment, with room made by new replicas of the same priority."""
+        if not state.may_grow:
+            return
+        if state.deployment.cost is not None:
+            # Its places are chosen by what they cost, so it neither gives way nor makes others give way.
             self._fill_one(state)
-            if self._capacity.options.search == "Exact":
-                key = (id(state.engines), id(clusters))
-                if distribution is None and key in hopeless:
-                    state.undecided |= hopeless[key]
-                elif not self._make_room(state, filled) and distribution is None:
-                    hopeless[key] = state.undecided
-            while state.may_grow and state.deployment.preempts:
-                names = [
-                    name for name in clusters if distribution is None or not distribution.refusal(name, state.counts)
-                ]
-                if not preempt(state, names, fleet_states, self._fleet, self._capacity):
-                    break
+            return
+        priority = self._priorities.setdefault(state.deployment.priority, _Priority())
+        clusters = self._eligible_for(state.deployment)
+        distribution = self._distribution(state)
+        own = priority.filled.pop(state.deployment.key, None)
+        if own is None:
+            allows = None if distribution is None else _Allows(distribution, state.counts)
+            own = NewReplicas(state.engines, clusters, state.new, allows)
+        priority.filled[state.deployment.key] = own
+        self._fill_one(state)
+        if self._capacity.options.search != "Exact":
+            return
+        key = (id(state.engines), id(clusters))
+        if distribution is None and key in priority.hopeless:
+            state.undecided |= priority.hopeless[key]
+        elif not self._make_room(state, tuple(priority.filled.values())) and distribution is None:
+            priority.hopeless[key] = state.undecided
+
+    def _preempt(self, state: State, states: Sequence[State]) -> str:
+        """Place one more replica in the place of replicas of lower priority. Return its cluster, empty without one."""
+        if not state.may_grow or not state.deployment.preempts or state.deployment.cost is not None:
+            return ""
+        distribution, counts = self._distribution(state), state.counts
+        names = [
+            name
+            for name in self._eligible_for(state.deployment)
+            if distribution is None or distribution.allows(counts + Counter({name: 1}))
+        ]
+        before = self._capacity.work.undecided
+        cluster = preempt(state, names, states, self._fleet, self._capacity)
+        state.undecided |= not cluster and self._capacity.work.undecided > before
+        return cluster
 
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
         """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
@@ -167,7 +195,6 @@ class Filler:
     def _fill_evenly(self, state: State) -> None:
         """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
         counts = state.counts
-        refused = self._refused.setdefault(id(state.engines), {})
         eligible = self._eligible_for(state.deployment)
         unused = (name for name in eligible if name not in counts)
         used = [(count, name) for name, count in counts.items() if name in eligible]
@@ -178,16 +205,13 @@ class Filler:
                 if not used:
                     return
                 __, name = heapq.heappop(used)
-            if refused.get(name) != self._capacity.version(name) and self._place(state, name):
+            if self._place(state, name):
                 counts[name] += 1
                 heapq.heappush(used, (counts[name], name))
 
     def _fill_by(self, state: State, distribution: Distribution) -> None:
         """The first cluster in the order of a distribution that allows one more."""
-        refused = self._refused.setdefault(id(state.engines), {})
-        candidates = [
-            name for name in self._eligible_for(state.deployment) if refused.get(name) != self._capacity.version(name)
-        ]
+        candidates = [name for name in self._eligible_for(state.deployment) if not self._is_refused(state, name)]
         counts = state.counts
         while state.missing > 0:
             allowed = [name for name in candidates if distribution.allows(counts + Counter({name: 1}))]
@@ -224,18 +248,31 @@ class Filler:
         return CheapestPlaces(state, limits, self._fleet, self._capacity)
 
     def _place(self, state: State, name: str) -> bool:
+        fit = self._fit(state, name)
+        if fit is not None:
+            self._take(state, name, fit)
+        return fit is not None
+
+    def _fit(self, state: State, name: str) -> ReplicaFit | None:
+        """Return a place on a cluster; None without one, which is remembered until something changes there."""
         if state.deployment.cost is not None:
-            cheapest = self._cheapest(state, state.deployment.cost)
-            offer = cheapest.offer(name)
-            if not isinstance(offer, str):
-                cheapest.take(name, offer)
-            return not isinstance(offer, str)
-        fit = self._capacity.place(state.engines, self._fleet[name])
-        if fit is None:
+            offer = self._cheapest(state, state.deployment.cost).offer(name)
+            return None if isinstance(offer, str) else offer.fit
+        if self._is_refused(state, name):
+            return None
+        fits = self._capacity.joint_fit([state.engines], self._fleet[name], {})
+        if fits is None:
             self._refused.setdefault(id(state.engines), {})[name] = self._capacity.version(name)
-            return False
+            return None
+        return fits[0]
+
+    def _is_refused(self, state: State, name: str) -> bool:
+        """Return whether a cluster had no place for a replica, and nothing changed there since."""
+        return self._refused.get(id(state.engines), {}).get(name) == self._capacity.version(name)
+
+    def _take(self, state: State, name: str, fit: ReplicaFit) -> None:
+        self._capacity.charge_fit(name, fit)
         state.new.setdefault(name, []).append(fit)
-        return True
 
     def _distribution(self, state: State) -> Distribution | None:
         """Return what a deployment asks of the distribution of its replicas; None for one that asks for nothing."""
@@ -255,6 +292,24 @@ class Filler:
                 sorted(cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster))
             )
         return self._eligible[key]
+
+
+@dataclass
+class _Priority:
+    """Deployments of one priority whose new replicas may be placed elsewhere, the one that was filled last at the end.
+
+    hopeless: for engines and clusters of deployments for which no other order made room, as it makes none for later
+        ones until a preemption frees devices: whether that is undecided.
+    """
+
+    filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)
+    hopeless: dict[object, bool] = field(default_factory=dict)
+
+
+def _may_return(entry: Kept, fleet: Mapping[str, Cluster]) -> bool:
+    """Return whether a replica may leave its cluster for a preferred one."""
+    placement = entry.placement
+    return placement.state == "kept" and not entry.replica.old and not fleet[placement.cluster].silent
 
 
 class _Allows:

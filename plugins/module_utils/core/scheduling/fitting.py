@@ -8,6 +8,7 @@ Every engine goes whole onto one pool; a gang that no pool takes may be spread o
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -80,18 +81,20 @@ class ReplicaFit:
 
 
 class FleetCapacity:
-    """The ledgers of all pools of the fleet; `place` puts a replica on the pools of one cluster."""
+    """The ledgers of all pools of the fleet, and places for replicas on the pools of one cluster."""
 
-    def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
+    def __init__(
+        self, clusters: Mapping[str, Cluster], options: Options, evaluations: Evaluations | None = None
+    ) -> None:
         self.options = options
         self.work = Work(options.search_budget)
-        self.evaluations = Evaluations(options.selector_budget)
+        self.evaluations = evaluations or Evaluations(options.selector_budget)
         self.matcher = Matcher(options.search, self.evaluations, self.work)
         self.gang_placer = GangPlacer(self.matcher, self.ledger, self.claiming)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Packing] = {}
-        self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
+        self._versions = Counter[str]()
         # Clusters whose pools have the same devices and fabrics in the same order are of one kind.
         self._kinds: dict[object, int] = {}
         self._kind_of: dict[str, int] = {}
@@ -113,7 +116,7 @@ class FleetCapacity:
         return found
 
     def version(self, cluster: str) -> int:
-        """Grows whenever `place` puts a replica on the cluster."""
+        """Return a number that increases whenever what is charged on a cluster changes."""
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
@@ -195,6 +198,7 @@ class FleetCapacity:
                         taken.setdefault(name, []).append(PodSet(pods, vectors))
             for name, pod_sets in taken.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
+        self._versions[cluster] += 1
 
     def least(self, engines: Sequence[Engine], cluster: Cluster) -> int:
         """Return what a replica takes of a cluster at least: devices or, where pods are charged whole nodes, nodes.
@@ -244,29 +248,25 @@ class FleetCapacity:
         """Charge an engine on its pools, whether it fits or not."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).add(demand)
+        self._versions[cluster] += 1
 
     def discharge_layout(self, cluster: str, layout: Layout) -> None:
         """Take back what `charge_layout` charged."""
         for pool, demand in layout.demands:
             self.ledger(cluster, pool).remove(demand)
-
-    def place(self, engines: Sequence[Engine], cluster: Cluster) -> ReplicaFit | None:
-        """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
-
-        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
-        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
-        """
-        found = self.joint_fit([engines], cluster, {})
-        if found is None:
-            return None
-        self._versions[cluster.name] += 1
-        self.charge_fit(cluster.name, found[0])
-        return found[0]
+        self._versions[cluster] += 1
 
     def charge_fit(self, cluster: str, fit: ReplicaFit) -> None:
         """Charge a replica on its pools."""
         for pool, demand in fit.charges:
             self.ledger(cluster, pool).add(demand)
+        self._versions[cluster] += 1
+
+    def discharge_fit(self, cluster: str, fit: ReplicaFit) -> None:
+        """Take back what `charge_fit` charged."""
+        for pool, demand in fit.charges:
+            self.ledger(cluster, pool).remove(demand)
+        self._versions[cluster] += 1
 
     def without(self, cluster: Cluster, fits: Iterable[ReplicaFit]) -> dict[str, Ledger]:
         """Return ledgers of the pools of a cluster, by name, as they are without these replicas."""
@@ -285,7 +285,11 @@ class FleetCapacity:
         self, replicas: Sequence[Sequence[Engine]], cluster: Cluster, ledgers: Mapping[str, Ledger]
     ) -> list[ReplicaFit] | None:
         """Return places for several replicas beside each other on one cluster, each given by its engines; None when
-        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools."""
+        they do not fit. Nothing is charged. `ledgers` take the place of those of the cluster's pools.
+
+        Engines in order, each on the first pool that fits. `Exact` takes choices back, and when every choice of one
+        pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
+        """
         # Equal engines stand together, as places of them can be exchanged.
         together: dict[int, list[Engine]] = {}
         for engine in itertools.chain.from_iterable(replicas):

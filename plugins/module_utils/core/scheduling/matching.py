@@ -411,13 +411,23 @@ def with_kind(entry: Mapping[str, Any], kind: Kind | None) -> Mapping[str, Any]:
     return {**entry, "device": name, "selectors": [*entry["selectors"], {"cel": selector}]}
 
 
-def kinds_of(claimed: Iterable[Mapping[str, Any]]) -> dict[str, Kind]:
-    """Return the kinds of device that entries of `deviceRequests` are limited to, by request."""
+def kinds_of(claimed: Iterable[Mapping[str, Any]], requests: Iterable[Request]) -> dict[str, Kind]:
+    """Return the kinds of device that entries of `deviceRequests` are limited to, by request.
+
+    An entry is not limited if the selectors of its request changed, because the request can then accept other kinds.
+    """
+    selectors = {request.name: list(request.selectors) for request in requests}
     return {
         str(entry["name"]): (str(entry["device"]), str(entry["selectors"][-1].get("cel", "")))
         for entry in claimed
-        if entry.get("device") and entry.get("selectors")
+        if entry.get("device") and entry.get("selectors") and request_selectors(entry) == selectors.get(entry["name"])
     }
+
+
+def request_selectors(entry: Mapping[str, Any]) -> list[str]:
+    """Return the selectors of an entry of `deviceRequests`, without the selector of its kind."""
+    selectors = [str(selector.get("cel", "")) for selector in entry.get("selectors") or ()]
+    return selectors[:-1] if entry.get("device") else selectors
 
 
 def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +25,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedEngine,
     PlacedMember,
     Pool,
-    Replica,
 )
 
 # (pool, pods per copy) of one member.
@@ -35,12 +34,14 @@ Shares = tuple[tuple[Pool, int], ...]
 View = Callable[[Pool], tuple[Device, ...]]
 
 
-def pin(engines: tuple[Engine, ...], replica: Replica, cluster: Cluster, capacity: FleetCapacity) -> list[Layout] | str:
-    """The deployment's engines where the replica has them already, or why it cannot stay.
+def pin(
+    engines: tuple[Engine, ...], placed: Iterable[PlacedEngine], cluster: Cluster, capacity: FleetCapacity
+) -> list[Layout] | str:
+    """The deployment's engines where a replica has them already, or why it cannot stay.
 
     A member that is spread and has more pods now than it has places is left with what it has: `grow` finds the rest.
     """
-    observed = {engine.name: engine for engine in replica.engines}
+    observed = {engine.name: engine for engine in placed}
     if len(observed) != len(engines) or any(engine.name not in observed for engine in engines):
         return "the set of engines changed"
     pools = {pool.name: pool for pool in cluster.pools}
@@ -130,7 +131,7 @@ def _as_claimed(
     member: Member, observed: PlacedMember, parts: tuple[Part, ...], view: View, capacity: FleetCapacity
 ) -> tuple[Part, ...]:
     """Return the parts of a member with the kinds of device that its claim is limited to already."""
-    kinds = kinds_of(observed.device_requests)
+    kinds = kinds_of(observed.device_requests, member.requests)
     if not kinds:
         return parts
     narrowed = capacity.matcher.narrowed

@@ -8,13 +8,18 @@ All deployments of the fleet are decided in one pass: first what each keeps, the
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.binding import bind
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import meets
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import Explainer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.filling import Filler
@@ -23,20 +28,26 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Cluster,
     Deployment,
     Engine,
+    Excluded,
     Options,
     Pending,
+    Placement,
     Refusal,
     Replica,
     Schedule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import pin
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import (
     State,
     grow_members,
     retain,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
+    Evaluations,
     OverBudgetError,
-    SelectorBudgetError,
+    Shares,
+    share_out,
 )
 
 
@@ -50,49 +61,170 @@ def schedule(
 
     `replicas` are all that exist, of these deployments and of others; those whose deployment is not among
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
-    whose replicas are the placements of an earlier one is that earlier answer. Raises SelectorBudgetError.
+    whose replicas are the placements of an earlier one is that earlier answer.
+
+    A deployment whose selectors exceed their share of the budget, or that the planner fails on, keeps its replicas as
+    they are and gets none; everything else is decided.
     """
-    desired, existing = tuple(deployments), tuple(replicas)
-    fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
-    capacity = FleetCapacity(fleet, options or Options())
-    try:
-        return _decide(desired, fleet, existing, capacity)
-    except OverBudgetError:
-        raise SelectorBudgetError(capacity.evaluations.report(desired, existing)) from None
+    return _schedule(deployments, clusters, replicas, options or Options(), is_bound=False)
 
 
-def _decide(
+def bound_schedule(
     deployments: Iterable[Deployment],
-    fleet: Mapping[str, Cluster],
+    clusters: Iterable[Cluster],
     replicas: Iterable[Replica],
-    capacity: FleetCapacity,
+    options: Options | None = None,
 ) -> Schedule:
-    shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
-    states = {
-        deployment.key: State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
-        for deployment in sorted(deployments, key=lambda deployment: deployment.order)
-    }
-    for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
-        state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
-        if state:
-            (state.leaving if replica.leaves else state.existing).append(replica)
-        else:
-            capacity.charge(replica.cluster, replica.engines)
-    for state in states.values():
-        retain(state, fleet, capacity)
-    for state in states.values():
-        grow_members(state, capacity)
-    filler = Filler(fleet, capacity)
-    filler.fill(tuple(states.values()))
-    explainer = Explainer(capacity)
-    ordered = [states[key] for key in sorted(states)]
-    return Schedule(
-        tuple(placement for state in ordered for placement in state.placements(fleet)),
-        tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer, filler))),
-        tuple(dropped for state in ordered for dropped in state.dropped),
-        tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
-        tuple(refusal for state in ordered for refusal in state.claimless),
+    """Return the answer of `schedule` with claims and planned nodes such that its pods can be bound.
+
+    The reasons of pending replicas are those beside these claims, so that the next run has the same reasons.
+    """
+    return _schedule(deployments, clusters, replicas, options or Options(), is_bound=True)
+
+
+def _schedule(
+    deployments: Iterable[Deployment],
+    clusters: Iterable[Cluster],
+    replicas: Iterable[Replica],
+    options: Options,
+    *,
+    is_bound: bool,
+) -> Schedule:
+    desired, existing = list(map(_checked, deployments)), list(replicas)
+    fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
+    excluded: dict[Owner, Excluded] = {}
+    shares: Shares | None = None
+    while True:
+        evaluations = Evaluations(options.selector_budget, shares)
+        capacity = FleetCapacity(fleet, options, evaluations)
+        try:
+            decision = _Decision(desired, fleet, existing, capacity, excluded)
+            decided = decision.schedule()
+            if is_bound:
+                decided = bind(decided, fleet.values(), existing, options, evaluations)
+                decision.charge_bound(decided.placements)
+            return decision.explained(decided)
+        except OverBudgetError:
+            shares = share_out(desired, fleet.values(), existing, options.selector_budget)
+            for owner, message in shares.exceeded.items():
+                excluded[owner] = Excluded(*owner, "SelectorBudgetExceeded", message)
+        except _DEFECTS as error:
+            defective = capacity.work.owner
+            if defective is None or defective in excluded:
+                raise
+            excluded[defective] = Excluded(*defective, "PlanningFailed", _defect(error))
+
+
+_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that only a defect of the planner raises. The deployment that is planned then is left out."""
+
+
+def _defect(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return (
+        f"the planner failed with {type(error).__name__} in {where}: {error}. This is a defect of modelplane.fleet: "
+        "report it with this message, the manifests of the fleet and the plan.json of the last run"
     )
+
+
+class _Decision:
+    """Decisions on all deployments, and the capacity that they leave."""
+
+    def __init__(
+        self,
+        deployments: Iterable[Deployment],
+        fleet: Mapping[str, Cluster],
+        replicas: Iterable[Replica],
+        capacity: FleetCapacity,
+        excluded: Mapping[Owner, Excluded],
+    ) -> None:
+        self._fleet = fleet
+        self._capacity = capacity
+        self._excluded = excluded
+        shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
+        states = {
+            deployment.key: State(
+                replace(deployment, invalid=excluded[deployment.key].message)
+                if deployment.key in excluded
+                else deployment,
+                shapes.setdefault(deployment.engines, deployment.engines),
+            )
+            for deployment in sorted(deployments, key=lambda deployment: deployment.order)
+        }
+        for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
+            state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
+            if state:
+                (state.leaving if replica.leaves else state.existing).append(replica)
+            else:
+                capacity.charge(replica.cluster, replica.engines)
+        for step in (partial(retain, fleet=fleet, capacity=capacity), partial(grow_members, capacity=capacity)):
+            for state in states.values():
+                capacity.work.owner = state.deployment.key
+                step(state)
+        self._filler = Filler(fleet, capacity)
+        self._filler.fill(tuple(states.values()))
+        capacity.work.owner = None
+        self._states = {key: states[key] for key in sorted(states)}
+
+    def schedule(self) -> Schedule:
+        """Return what is decided, without reasons."""
+        states = self._states.values()
+        return Schedule(
+            tuple(placement for state in states for placement in state.placements(self._fleet)),
+            (),
+            tuple(dropped for state in states for dropped in state.dropped),
+            claimless=tuple(refusal for state in states for refusal in state.claimless),
+        )
+
+    def charge_bound(self, placements: Iterable[Placement]) -> None:
+        """Charge new and edited replicas with their claims, as the next run does."""
+        if all(state.missing <= 0 for state in self._states.values()):
+            return
+        fits = {(key, name): list(fits) for key, state in self._states.items() for name, fits in state.new.items()}
+        kept = {
+            (key, entry.placement.cluster, entry.placement.index): entry
+            for key, state in self._states.items()
+            for entry in state.kept
+        }
+        capacity = self._capacity
+        for placement in placements:
+            key, name = (placement.namespace, placement.deployment), placement.cluster
+            fit = fits[key, name].pop(0) if placement.state == "new" else None
+            entry = None if fit else kept[key, name, placement.index]
+            if entry and (placement.state == "held" or _claims(placement) == _claims(entry.placement)):
+                continue
+            layouts = pin(self._states[key].engines, placement.engines, self._fleet[name], capacity)
+            if isinstance(layouts, str):
+                continue
+            if fit:
+                capacity.discharge_fit(name, fit)
+            for layout in entry.layouts if entry else ():
+                capacity.discharge_layout(name, layout)
+            for layout in layouts:
+                capacity.charge_layout(name, layout)
+
+    def explained(self, decided: Schedule) -> Schedule:
+        """Return a schedule with the reasons of pending replicas and the pools that are overcommitted."""
+        explainer = Explainer(self._capacity)
+        pending = []
+        for key, state in self._states.items():
+            self._capacity.work.owner = key
+            if state.missing > 0:
+                pending.append(_pending(state, self._fleet, explainer, self._filler, self._excluded.get(key)))
+        self._capacity.work.owner = None
+        return replace(
+            decided,
+            pending=tuple(pending),
+            excluded=tuple(self._excluded[key] for key in sorted(self._excluded.keys() & self._states.keys())),
+            overcommitted=tuple(
+                Refusal(reason, pool, (cluster,)) for cluster, pool, reason in self._capacity.overcommitted()
+            ),
+        )
+
+
+def _claims(placement: Placement) -> list[tuple[Mapping[str, Any], ...]]:
+    return [member.device_requests for engine in placement.engines for member in engine.members]
 
 
 def _checked(deployment: Deployment) -> Deployment:
@@ -114,13 +246,15 @@ def _checked(deployment: Deployment) -> Deployment:
     return deployment
 
 
-def _pending(state: State, fleet: Mapping[str, Cluster], explainer: Explainer, filler: Filler) -> Pending | None:
-    if state.missing <= 0:
-        return None
+def _pending(
+    state: State, fleet: Mapping[str, Cluster], explainer: Explainer, filler: Filler, excluded: Excluded | None
+) -> Pending:
     deployment = state.deployment
     counts = f"{deployment.replicas - state.missing} of {deployment.replicas} replicas scheduled"
     refusals: tuple[Refusal, ...] = ()
-    if deployment.invalid:
+    if excluded:
+        reason, message = str(excluded.reason), excluded.message
+    elif deployment.invalid:
         reason, message = "InvalidNodeSelector", deployment.invalid
     elif deployment.hold:
         reason, message = "ModelCacheNotFound", deployment.hold

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State, preempted
 
 
@@ -23,6 +24,11 @@ class _Victim:
     state: State
     entry: Kept
 
+    @property
+    def demands(self) -> list[tuple[Pool, Demand]]:
+        """Return what the replica is charged with."""
+        return [charge for layout in self.entry.layouts for charge in layout.demands]
+
 
 def preempt(
     state: State,
@@ -30,69 +36,69 @@ def preempt(
     states: Sequence[State],
     fleet: Mapping[str, Cluster],
     capacity: FleetCapacity,
-) -> bool:
-    """Place one more replica on one of the clusters in the place of kept replicas of lower priority; False when nothing
-    was found, and nothing is changed. Replicas that may not be removed now are no victims."""
-    best: tuple[tuple[int, int, int, str], list[_Victim], ReplicaFit] | None = None
-    lower = [other for other in states if other.deployment.priority < state.deployment.priority and other.may_change]
+) -> str:
+    """Place one more replica on one of the clusters in the place of kept replicas of lower priority.
+
+    Return the cluster; empty when none has such a place, and nothing is changed. Replicas that may not be removed now
+    are no victims.
+    """
+    best: tuple[tuple[list[int], int, int, str], list[_Victim], ReplicaFit] | None = None
+    candidates: dict[str, list[_Victim]] = {}
+    for other in states:
+        if other.deployment.priority < state.deployment.priority and other.may_change:
+            for entry in other.kept:
+                if entry.placement.state == "kept":
+                    candidates.setdefault(entry.placement.cluster, []).append(_Victim(other, entry))
     for name in clusters:
-        candidates = [
-            _Victim(other, entry)
-            for other in lower
-            for entry in other.kept
-            if entry.placement.cluster == name and entry.placement.state == "kept" and not fleet[name].silent
-        ]
-        victims, fit = _victims(state, name, candidates, fleet, capacity)
+        if name not in candidates or fleet[name].silent:
+            continue
+        victims, fit = _victims(state, fleet[name], candidates[name], capacity)
         if fit is not None:
-            priorities = [victim.state.deployment.priority for victim in victims]
-            rank = (max(priorities), sum(priorities), len(victims), name)
+            priorities = sorted((victim.state.deployment.priority for victim in victims), reverse=True)
+            rank = (priorities[:1], sum(priorities), len(priorities), name)
             if best is None or rank < best[0]:
                 best = rank, victims, fit
     if best is None:
-        return False
+        return ""
     (*__, name), victims, fit = best
     for victim in victims:
         victim.state.kept.remove(victim.entry)
-        _discharge(victim, capacity)
+        for layout in victim.entry.layouts:
+            capacity.discharge_layout(name, layout)
         victim.state.dropped.append(preempted(victim.entry.replica, "/".join(state.deployment.key)))
     capacity.charge_fit(name, fit)
     state.new.setdefault(name, []).append(fit)
-    return True
+    return name
 
 
 def _victims(
-    state: State, name: str, candidates: Sequence[_Victim], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+    state: State, cluster: Cluster, candidates: Sequence[_Victim], capacity: FleetCapacity
 ) -> tuple[list[_Victim], ReplicaFit | None]:
-    """Return the replicas that have to go from a cluster, and the place that this makes; None when it makes none."""
-    if not candidates:
-        return [], None
+    """Return the replicas that have to leave a cluster, and the place that this makes; None when it makes none."""
+    ledgers = capacity.without(cluster, ())
+
+    def place() -> ReplicaFit | None:
+        fits = capacity.joint_fit([state.engines], cluster, ledgers)
+        return fits[0] if fits else None
+
     for victim in candidates:
-        _discharge(victim, capacity)
-    victims = []
-    found = capacity.joint_fit([state.engines], fleet[name], {})
-    for victim in sorted(candidates, key=_by_importance):
-        _charge(victim, capacity)
-        again = capacity.joint_fit([state.engines], fleet[name], {}) if found else None
-        if again:
-            found = again
-        elif found:
-            _discharge(victim, capacity)
+        for pool, demand in victim.demands:
+            ledgers[pool.name].remove(demand)
+    fit = place()
+    victims: list[_Victim] = []
+    for victim in sorted(candidates, key=_by_importance) if fit else ():
+        for pool, demand in victim.demands:
+            ledgers[pool.name].add(demand)
+        with_victim = place()
+        if with_victim is None:
             victims.append(victim)
-    for victim in victims:
-        _charge(victim, capacity)
-    return victims, found[0] if found else None
+            for pool, demand in victim.demands:
+                ledgers[pool.name].remove(demand)
+        else:
+            fit = with_victim
+    return victims, fit
 
 
 def _by_importance(victim: _Victim) -> tuple[int, str, str, str, int]:
     deployment = victim.state.deployment
     return (*deployment.order, victim.entry.replica.index)
-
-
-def _charge(victim: _Victim, capacity: FleetCapacity) -> None:
-    for layout in victim.entry.layouts:
-        capacity.charge_layout(victim.entry.placement.cluster, layout)
-
-
-def _discharge(victim: _Victim, capacity: FleetCapacity) -> None:
-    for layout in victim.entry.layouts:
-        capacity.discharge_layout(victim.entry.placement.cluster, layout)

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import preference, surplus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -125,7 +126,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             state.dropped.append(Dropped(replica, reason, evicted))
             continue
         held = state.deployment.invalid or cluster.unknown
-        pinned = [] if held else pin(state.engines, replica, cluster, capacity)
+        pinned = [] if held else pin(state.engines, replica.engines, cluster, capacity)
         if isinstance(pinned, str):
             state.dropped.append(Dropped(replica, pinned, outdated=True))
             if replica.stays:
@@ -148,9 +149,11 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         # A replica that returns to a preferred cluster does not serve at first, and must not be removed first.
         returns = state.deployment.returns
         broken = {key for key, entry in kept.items() if not entry.replica.serves and not returns}
-        for place in surplus(state.deployment, fleet, kept, broken):
-            if not fleet[place[0]].silent:
-                _give_up(state, kept.pop(place), kept.values(), fleet, capacity)
+        if len(kept) > state.deployment.replicas:
+            eligible = [name for name, cluster in fleet.items() if not cluster_refusal(state.deployment, cluster)]
+            places = surplus(state.deployment, fleet, kept, eligible, broken)
+            removed = [kept.pop(place) for place in places if not fleet[place[0]].silent]
+            _give_up(state, removed, kept.values(), fleet, capacity)
     for entry in kept.values():
         state.kept.append(entry)
         charge(entry, capacity)
@@ -164,17 +167,22 @@ def preempted(replica: Replica, deployment: str) -> Dropped:
 
 
 def _give_up(
-    state: State, entry: Kept, kept: Iterable[Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+    state: State, entries: Sequence[Kept], kept: Collection[Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
 ) -> None:
-    """Remove a replica that is too many. One that another of those kept replaces on a preferred cluster may stay until
-    that serves, and has its devices meanwhile."""
+    """Remove replicas that are too many, in their order.
+
+    Replicas return to preferred clusters one at a time. So if one of those kept is on a cluster that the first one
+    returns to, this one may stay until the replica there serves, and has its devices meanwhile.
+    """
     deployment = state.deployment
-    own = preference(deployment, fleet[entry.replica.cluster])
-    if not deployment.returns or all(preference(deployment, fleet[each.replica.cluster]) >= own for each in kept):
-        state.dropped.append(Dropped(entry.replica, SCALED_DOWN))
-        return
-    state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))
-    charge(entry, capacity)
+    for number, entry in enumerate(entries):
+        own = preference(deployment, fleet[entry.replica.cluster])
+        returns = deployment.returns and number == 0
+        if returns and any(preference(deployment, fleet[each.replica.cluster]) < own for each in kept):
+            state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))
+            charge(entry, capacity)
+        else:
+            state.dropped.append(Dropped(entry.replica, SCALED_DOWN))
 
 
 def charge(entry: Kept, capacity: FleetCapacity) -> None:

@@ -8,8 +8,12 @@ counted in steps and never in time, so that the same fleet has the same answer o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+
+Owner = tuple[str, str]
+"""Namespace and name of a deployment, or of a replica without one."""
 
 # A step is one choice that is tried: ten microseconds for a pod on a node, up to two hundred for an engine on a pool.
 SEARCH_BUDGET = 1_000_000
@@ -26,8 +30,37 @@ class Work:
     def __init__(self, budget: int = SEARCH_BUDGET) -> None:
         self.budget = budget
         self.undecided = 0
+        self._common = budget
+        self._reserved: dict[Owner | None, int] = {}
+        self._owner: Owner | None = None
+        # Of the owner: what is reserved for it, and what is common.
         self._left = budget
         self._floor = 0
+
+    def reserve(self, owners: Collection[Owner]) -> None:
+        """Reserve half of the steps that are left for deployments: each namespace has an equal part, and each of its
+        deployments an equal part of that. So the searches of one deployment leave some for those of every other."""
+        self.owner = None
+        namespaces = Counter(namespace for namespace, __ in owners)
+        half = self._common // 2
+        self._reserved = {owner: half // len(namespaces) // namespaces[owner[0]] for owner in owners}
+        self._common -= sum(self._reserved.values())
+        self._left = self._common
+
+    @property
+    def owner(self) -> Owner | None:
+        """Return the deployment that searches are for."""
+        return self._owner
+
+    @owner.setter
+    def owner(self, owner: Owner | None) -> None:
+        reserved = self._reserved.get(self._owner, 0)
+        spent = self._common + reserved - self._left
+        if reserved:
+            self._reserved[self._owner] = max(0, reserved - spent)
+        self._common -= max(0, spent - reserved)
+        self._owner = owner
+        self._left = self._common + self._reserved.get(owner, 0)
 
     @contextmanager
     def limited(self) -> Iterator[None]:

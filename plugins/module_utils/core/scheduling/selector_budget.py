@@ -1,47 +1,79 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A limit on what all selectors of a plan cost together.
+"""A limit on what all selectors of a plan cost together, and its shares.
 
 Each evaluation is bounded by Kubernetes' own limit, which makes many of them linear in what tenants write. The cost is
 Kubernetes' as well, so that the same fleet reaches the limit on a slow machine or a fast one, or on none.
+
+A fleet below the limit is not measured further. Above it, the limit is shared out: namespaces have equal shares, and
+deployments equal shares of their namespace. Deployments that need less leave the rest to the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    SelectorError,
+    Verdict,
+    compile_selector,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     SELECTOR_BUDGET,
+    Cluster,
     Deployment,
     Replica,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.search_budget import Owner
 
-_MOST_NAMED = 5
+_MOST_NAMED = 3
 
-
-class SelectorBudgetError(Exception):
-    """The selectors cost more than they may; the text names those that cost most and says what to do."""
+# Selectors that are evaluated one after the other until a device does not match, with the devices.
+_Question = tuple[tuple[str, ...], tuple[Device, ...]]
 
 
 class OverBudgetError(Exception):
-    """More was spent than there is; becomes a SelectorBudgetError with the owners of the selectors."""
+    """More was spent than there is, so that the budget has to be shared out."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Deployments whose selectors exceed their shares of the budget.
+
+    exceeded: why, by the deployment, or by the replica without a deployment.
+    verdicts: known verdicts, which cost nothing again.
+    blocked: selectors that are not evaluated.
+    """
+
+    exceeded: Mapping[Owner, str] = field(default_factory=dict)
+    verdicts: Mapping[tuple[str, Device], Verdict] = field(default_factory=dict)
+    blocked: frozenset[str] = frozenset()
 
 
 class Evaluations:
-    """Evaluates selectors, and counts what that costs. What callers remember costs nothing again."""
+    """Evaluates selectors, and counts what that costs. What callers remember costs nothing again.
 
-    def __init__(self, budget: int = SELECTOR_BUDGET) -> None:
-        self.budget = budget
+    With shares, the costs are within the budget, and are not counted.
+    """
+
+    def __init__(self, budget: int = SELECTOR_BUDGET, shares: Shares | None = None) -> None:
         # By expression.
         self.costs: dict[str, int] = {}
         self._left = budget
+        self._shares = shares
 
     def matches(self, expression: str, device: Device) -> bool:
         """Return whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
+        if self._shares:
+            if expression in self._shares.blocked:
+                raise SelectorError(expression, "costs more than its share of fleet_selector_budget", 1, 1)
+            verdict = self._shares.verdicts.get((expression, device))
+            if verdict:
+                return verdict.match
         verdict = compile_selector(expression).evaluate(device)
         self._spend(expression, verdict.cost)
         return verdict.match
@@ -53,55 +85,113 @@ class Evaluations:
     def _spend(self, expression: str, cost: int) -> None:
         self.costs[expression] = self.costs.get(expression, 0) + cost
         self._left -= cost
-        if self._left < 0:
+        if self._left < 0 and not self._shares:
             raise OverBudgetError
 
-    def report(self, deployments: Iterable[Deployment], replicas: Iterable[Replica]) -> str:
-        """The message of a SelectorBudgetError: the selectors that cost most, and where they are written."""
-        places: dict[str, list[str]] = {}
-        for expression, place in _of_deployments(deployments):
-            places.setdefault(expression, []).append(place)
-        written = frozenset(places)
-        for expression, place in _of_replicas(replicas):
-            if expression not in written:
-                places.setdefault(expression, []).append(place)
-        dearest = sorted(self.costs.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
-        lines = [f"{_where(places.get(expression, ()))}: {cost:,} units" for expression, cost in dearest]
-        return (
-            f"the selectors of the fleet cost more than {self.budget:,} units together, so nothing was decided. These "
-            "cost most:\n"
-            + "\n".join(lines)
-            + "\nCompare attributes and capacities of the device directly, without loops and long patterns, or raise "
-            "fleet_selector_budget"
-        )
+
+def share_out(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica], budget: int
+) -> Shares:
+    """Share out a budget between the deployments of a fleet, and evaluate the selectors of each up to its share.
+
+    A deployment also pays for the claims of its replicas. What the deployments of a round leave of their shares is
+    shared out between the others in the next one.
+    """
+    desired = {deployment.key: deployment for deployment in deployments if not deployment.invalid}
+    questions = _questions(desired.values(), list(clusters), replicas)
+    verdicts: dict[tuple[str, Device], Verdict] = {}
+    waiting = sorted(questions)
+    left = budget
+    while True:
+        namespaces = Counter(namespace for namespace, __ in waiting)
+        shares = {owner: left // len(namespaces) // namespaces[owner[0]] for owner in waiting}
+        costs = {owner: _cost(questions[owner], shares[owner], verdicts) for owner in waiting}
+        within = [owner for owner in waiting if costs[owner] <= shares[owner]]
+        if not within:
+            break
+        left -= sum(costs[owner] for owner in within)
+        waiting = [owner for owner in waiting if owner not in within]
+    expressions = {owner: {text for texts, __ in questions[owner] for text in texts} for owner in questions}
+    evaluated = {text for owner in questions if owner not in shares for text in expressions[owner]}
+    return Shares(
+        {owner: _exceeded(share, budget, desired.get(owner), verdicts) for owner, share in shares.items()},
+        verdicts,
+        frozenset(text for owner in shares for text in expressions[owner] - evaluated),
+    )
 
 
-def _where(places: Sequence[str]) -> str:
-    return some(places, 1) if places else "a selector of nothing that is here"
+def _questions(
+    deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica]
+) -> dict[Owner, list[_Question]]:
+    """Return the questions that a plan can ask on behalf of each deployment, and of each replica without one."""
+    pools = {(cluster.name, pool.name): pool.devices for cluster in clusters for pool in cluster.pools}
+    kinds = list({id(devices): devices for devices in pools.values()}.values())
+    questions: dict[Owner, list[_Question]] = {}
+    for deployment in deployments:
+        members = [member for engine in deployment.engines for member in engine.members]
+        requests = dict.fromkeys(request.selectors for member in members for request in member.requests)
+        questions[deployment.key] = [(selectors, devices) for selectors in requests for devices in kinds]
+    for replica in replicas:
+        asked = questions.setdefault((replica.namespace, replica.deployment or replica.name), [])
+        for engine in replica.engines:
+            for member in engine.members:
+                devices = [pools.get((replica.cluster, name), ()) for name, __ in member.pods_by_pool]
+                asked += [(tuple(_expressions(entry)), each) for entry in member.device_requests for each in devices]
+    return questions
 
 
-def _of_deployments(deployments: Iterable[Deployment]) -> Iterator[tuple[str, str]]:
-    """(expression, place) of every selector of ModelDeployments, by name."""
-    for deployment in sorted(deployments, key=lambda deployment: deployment.key):
-        for engine_index, engine in enumerate(deployment.engines):
-            for member_index, member in enumerate(engine.members):
-                path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].nodeSelector.devices"
-                for request_index, request in enumerate(member.requests):
-                    for index, expression in enumerate(request.selectors):
-                        place = f"{path}[{request_index}].selectors[{index}].cel"
-                        yield expression, f"ModelDeployment {deployment.namespace}/{deployment.name}, {place}"
+def _cost(questions: Iterable[_Question], most: int, verdicts: dict[tuple[str, Device], Verdict]) -> int:
+    """Return what questions cost together, each selector on each device once; evaluate until it is over the most."""
+    paid: set[tuple[str, Device]] = set()
+    cost = 0
+    for selectors, devices in questions:
+        for device in devices:
+            for expression in selectors:
+                key = (expression, device)
+                verdict = verdicts.get(key) or _evaluate(expression, device)
+                verdicts[key] = verdict
+                if key not in paid:
+                    paid.add(key)
+                    cost += verdict.cost
+                if cost > most:
+                    return cost
+                if not verdict.match:
+                    break
+    return cost
 
 
-def _of_replicas(replicas: Iterable[Replica]) -> Iterator[tuple[str, str]]:
-    """(expression, place) of every selector of ModelReplicas, by name."""
-    for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
-        for engine_index, engine in enumerate(replica.engines):
-            for member_index, member in enumerate(engine.members):
-                path = f"spec.engines[{engine_index}].members[{member_index}].deviceRequests"
-                for request_index, request in enumerate(member.device_requests):
-                    for index, expression in enumerate(_expressions(request)):
-                        place = f"{path}[{request_index}].selectors[{index}].cel"
-                        yield expression, f"ModelReplica {replica.namespace}/{replica.name}, {place}"
+def _evaluate(expression: str, device: Device) -> Verdict:
+    try:
+        return compile_selector(expression).evaluate(device)
+    except SelectorError as error:
+        return Verdict(match=False, error=str(error))
+
+
+def _exceeded(
+    share: int, budget: int, deployment: Deployment | None, verdicts: Mapping[tuple[str, Device], Verdict]
+) -> str:
+    """Return why selectors are not evaluated, with those that cost most."""
+    places = dict(_of_deployment(deployment)) if deployment else {}
+    costs = Counter[str]()
+    for (expression, __), verdict in verdicts.items():
+        if expression in places:
+            costs[places[expression]] += verdict.cost
+    dearest = "".join(f"; {place}: over {cost:,} units" for place, cost in costs.most_common(_MOST_NAMED))
+    return (
+        f"its selectors cost more than its share of fleet_selector_budget, {share:,} of {budget:,} units{dearest}. "
+        "Compare attributes and capacities of the device directly, without loops and long patterns, or raise "
+        "fleet_selector_budget"
+    )
+
+
+def _of_deployment(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """(expression, field) of every selector of a ModelDeployment."""
+    for engine_index, engine in enumerate(deployment.engines):
+        for member_index, member in enumerate(engine.members):
+            path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].nodeSelector.devices"
+            for request_index, request in enumerate(member.requests):
+                for index, expression in enumerate(request.selectors):
+                    yield expression, f"{path}[{request_index}].selectors[{index}].cel"
 
 
 def _expressions(request: Mapping[str, object]) -> list[str]:

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output import plan as plan_output
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.outcome import outcome, refused
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes, StoreError
@@ -265,6 +266,27 @@ def test_another_engine_makes_another_replica_under_the_same_name(fleet: Fleet) 
     outcome = fleet.run()
     assert states(outcome) == ["replaced"]
     assert "was: the set of engines changed" in "\n".join(plan_output.table(outcome.plan))
+
+
+def test_a_second_build_of_a_full_fleet_changes_nothing(fleet: Fleet) -> None:
+    """The reason of a pending replica accounts for a claim that is limited to the device that it needs."""
+    gpus = "  - {name: NAME, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 4, capacity: CAPACITY}\n"
+    devices = [
+        gpus.replace("NAME", name).replace("CAPACITY", f"{{memory: {{value: {memory}}}}}")
+        for name, memory in (("large", "80Gi"), ("small", "8Gi"))
+    ]
+    fleet.write(l4=CLASS[: CLASS.index("  - {name: gpu")] + "".join(devices))
+    fleet.edit("one", "nodeCount: 4", "nodeCount: 1")
+    any_gpu = """{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}"""
+    memory = """device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20Gi")) >= 0"""
+    large = f"{{name: gpu, count: 3, selectors: [{{cel: '{memory}'}}]}}"
+    fleet.write(big=DEPLOYMENT.replace("NAME", "big").replace("replicas: 1", "replicas: 2").replace(any_gpu, large))
+    outcome = fleet.run()
+    [pending] = outcome.plan.schedule.pending
+    assert pending.refusals[0].reason.startswith("0 of 4 large free")
+    before = fleet.files()
+    assert not fleet.run().changes
+    assert fleet.files() == before
 
 
 def test_h3_a_held_deployment_survives_everything_but_its_cluster(fleet: Fleet) -> None:
@@ -554,13 +576,21 @@ def test_constraints_reach_the_claim_and_stay(fleet: Fleet) -> None:
     assert "constraints" not in fleet.objects("ResourceClaimTemplate")[0]["spec"]["spec"]["devices"]
 
 
-def test_beyond_the_budget_of_selectors_nothing_changes(fleet: Fleet) -> None:
+def test_beyond_the_budget_of_selectors_replicas_stay(fleet: Fleet) -> None:
     fleet.run()
-    before = fleet.files()
+    before = fleet.objects("Deployment")
     fleet.edit("qwen", "replicas: 1", "replicas: 2")
-    with pytest.raises(PlanError, match=r"ModelDeployment team/qwen, spec.template.spec.engines\[0\].* units"):
-        fleet.run(options=Options(selector_budget=1))
-    assert fleet.files() == before
+    outcome = fleet.run(options=Options(selector_budget=1))
+    [warning] = outcome.plan.warnings
+    assert warning.startswith("ModelDeployment team/qwen: its selectors cost more than its share of fleet_selector")
+    [pending] = outcome.plan.schedule.pending
+    assert (pending.count, pending.reason) == (1, "SelectorBudgetExceeded")
+    assert fleet.objects("Deployment") == before
+
+
+def test_a_defect_of_the_planner_fails_the_run(fleet: Fleet) -> None:
+    found = outcome(fleet.run().fleet_status, (), defects=["ModelDeployment team/qwen: the planner failed"])
+    assert refused(found, ()) == ["defect: ModelDeployment team/qwen: the planner failed"]
 
 
 def test_a_replica_that_claims_nothing_where_it_could_is_reported(fleet: Fleet) -> None:

@@ -101,6 +101,36 @@ def test_a_kind_that_is_gone_is_no_longer_asked_for() -> None:
     assert len(selectors(members(second)["any-0"])) == 1
 
 
+def below(memory: str) -> str:
+    return f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{memory}")) < 0'
+
+
+@pytest.mark.parametrize(
+    ("order", "before", "after"),
+    [
+        (("24Gi", "40Gi", "80Gi"), at_least("40Gi"), below("30Gi")),
+        (("24Gi", "40Gi", "80Gi"), at_least("40Gi"), below("60Gi")),
+        (("80Gi", "40Gi", "24Gi"), below("60Gi"), at_least("60Gi")),
+        (("80Gi", "40Gi", "24Gi"), below("60Gi"), at_least("20Gi")),
+    ],
+)
+def test_a_claim_names_a_device_that_edited_selectors_accept(order: tuple[str, ...], before: str, after: str) -> None:
+    devices = {f"gpu-{memory.lower()}": gpu(memory, 4, f"gpu-{memory.lower()}") for memory in order}
+    fleet = [cluster("a", pool("gpu", 1, *devices.values()))]
+    first = plan([deployment("d", 1, standalone(ask(2, before)))], fleet)
+    assert "device" in members(first)["d-0"].device_requests[0]
+    edited = [deployment("d", 1, standalone(ask(2, after)))]
+    second = plan(edited, fleet, ran(first))
+    accepted = [
+        name
+        for name, device in devices.items()
+        if all(compile_selector(text).evaluate(device).match for text in selectors(members(second)["d-0"]))
+    ]
+    assert len(accepted) == 1
+    assert members(second)["d-0"].device_requests[0].get("device", accepted[0]) == accepted[0]
+    assert plan(edited, fleet, ran(second)).placements[0].engines == second.placements[0].engines
+
+
 def test_claims_for_one_kind_stay_as_they_are_written() -> None:
     decided = schedule([deployment("any", 2)], [cluster("a", pool("gpu", 2, gpu(count=8)))], ())
     assert bind(decided, [cluster("a", pool("gpu", 2, gpu(count=8)))], ()) == decided

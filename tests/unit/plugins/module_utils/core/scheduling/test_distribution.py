@@ -198,6 +198,73 @@ def test_what_leaves_for_a_preferred_cluster_has_its_devices_meanwhile() -> None
     assert counts(waiting, roomy, "other") == {}
 
 
+RACK = "rack"
+
+
+def racks(**rooms: int) -> list[Cluster]:
+    """Return clusters a (preferred) and b in rack 1, and c in rack 2, with so much room."""
+    labels = {"a": {REGION: "east", RACK: "1"}, "b": {REGION: "west", RACK: "1"}, "c": {RACK: "2"}}
+    return [fleets.cluster(name, fleets.pool("gpu", room), labels=labels[name]) for name, room in rooms.items()]
+
+
+def clusters_of(decided: Schedule, name: str = "d") -> list[str]:
+    return [placement.cluster for placement in decided.placements if placement.deployment == name]
+
+
+def test_the_replica_returns_that_spread_lets_go() -> None:
+    """The least preferred one, on c, may not: rack 2 would have none, and rack 1 two."""
+    desired = fleets.deployment("d", 2, preferences=TERMS, returns=True, spread=(Spread(RACK),))
+    running = fleets.replicas_of(schedule([desired], racks(a=0, b=1, c=1), []))
+    first = schedule([desired], racks(a=1, b=1, c=1), running)
+    assert clusters_of(first) == ["a", "c"]
+    [left] = first.dropped
+    assert (left.replica.cluster, left.reason) == ("b", "returns to preferred clusters, as a has room")
+    # The old one goes also when a later run finds both.
+    both = [*fleets.replicas_of(first), left.replica]
+    waiting = schedule([desired], racks(a=1, b=1, c=1), both)
+    assert clusters_of(waiting) == ["a", "c"]
+    assert [entry.replica.cluster for entry in waiting.dropped] == ["b"]
+
+
+def test_replicas_return_while_those_of_other_deployments_are_pending() -> None:
+    desired = fleets.deployment("d", 1, preferences=TERMS, returns=True)
+    large = fleets.deployment("large", 1, fleets.standalone(fleets.ask(9)), priority=1)
+    running = fleets.replicas_of(schedule([desired], regions(east_a=0, west_a=1), []))
+    decided = schedule([large, desired], regions(east_a=1, west_a=1), running)
+    assert clusters_of(decided) == ["east-a"]
+    assert [pending.deployment for pending in decided.pending] == ["large"]
+
+
+def test_nothing_returns_from_a_cluster_that_does_not_answer() -> None:
+    desired = fleets.deployment("d", 1, preferences=TERMS, returns=True)
+    running = fleets.replicas_of(schedule([desired], regions(west_a=1), []))
+    silent = [fleets.cluster("west-a", fleets.pool("gpu", 1), labels={REGION: "west"}, silent=True)]
+    decided = schedule([desired], [*regions(east_a=1), *silent], running)
+    assert clusters_of(decided) == ["west-a"]
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_what_is_scaled_down_gives_up_its_devices_in_the_same_run(replicas: int) -> None:
+    """Of those that are removed, one may have returned, as replicas return one at a time."""
+    fleet = regions(east_a=1, west_a=3)
+    desired = fleets.deployment("d", 4, preferences=TERMS, returns=True)
+    running = fleets.replicas_of(schedule([desired], fleet, []))
+    fewer = fleets.deployment("d", replicas, preferences=TERMS, returns=True)
+    decided = schedule([fewer, fleets.deployment("other", 9)], fleet, running)
+    assert counts(decided, fleet, "other") == ({"east": 1, "west": 3} if replicas == 0 else {"west": 2})
+    reasons = Counter(entry.reason for entry in decided.dropped)
+    assert reasons["scaled down"] == (4 if replicas == 0 else 2)
+
+
+def test_scaling_down_leaves_a_required_spread_as_even_as_it_can_be() -> None:
+    """A preference alone would leave both in rack 1."""
+    fleet = racks(a=1, b=1, c=1)
+    desired = fleets.deployment("d", 3, preferences=TERMS, spread=(Spread(RACK),))
+    running = fleets.replicas_of(schedule([desired], fleet, []))
+    fewer = fleets.deployment("d", 2, preferences=TERMS, spread=(Spread(RACK),))
+    assert clusters_of(schedule([fewer], fleet, running)) == ["a", "c"]
+
+
 LABELS = st.sampled_from(("east", "west", "north"))
 
 

@@ -8,7 +8,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Engine,
+    Schedule,
+    Spread,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -107,3 +113,65 @@ def test_replicas_on_a_silent_cluster_are_no_victims() -> None:
     running = fleets.replicas_of(schedule([low], fleet, []))
     decided = schedule([low, fleets.deployment("high", 1, priority=1, preempts=True)], fleet, running)
     assert names(decided) == [("low", "a")]
+
+
+def gpus(count: int) -> Engine:
+    return fleets.standalone(fleets.ask(count))
+
+
+def one_node(count: int) -> list[Cluster]:
+    return [fleets.cluster("a", fleets.pool("gpu", 1, fleets.gpu(count=count)))]
+
+
+def decide(lows: list[Deployment], others: list[Deployment], fleet: list[Cluster]) -> Schedule:
+    """Return the schedule of all deployments when replicas of the first ones are running. A second run has to agree."""
+    running = fleets.replicas_of(schedule(lows, fleet, []))
+    decided = schedule([*lows, *others], fleet, running)
+    again = schedule([*lows, *others], fleet, fleets.replicas_of(decided))
+    assert fleets.where(again) == fleets.where(decided)
+    assert not again.dropped
+    return decided
+
+
+def test_devices_that_a_victim_leaves_free_take_more_replicas_without_a_victim() -> None:
+    lows = [fleets.deployment("six", 1, gpus(6)), fleets.deployment("two", 1, gpus(2))]
+    high = fleets.deployment("high", 2, gpus(3), priority=9, preempts=True)
+    decided = decide(lows, [high], one_node(8))
+    assert names(decided) == [("high", "a"), ("high", "a"), ("two", "a")]
+    assert [entry[0] for entry in preempted(decided)] == ["six"]
+
+
+def test_a_cluster_that_refused_a_replica_is_asked_again_after_a_preemption() -> None:
+    high = fleets.deployment("high", 2, fleets.standalone(fleets.ask(1), copies=2), priority=5, preempts=True)
+    decided = decide([fleets.deployment("low", 1, gpus(3))], [high], one_node(4))
+    assert names(decided) == [("high", "a"), ("high", "a")]
+
+
+def test_a_victim_gets_no_place_that_the_next_run_takes_back() -> None:
+    """The first preemption evens out the regions, so that the spread allows one more replica where devices are free."""
+    node = fleets.gpu(count=7)
+    fleet = [
+        fleets.cluster("c1", fleets.pool("gpu", 2, node), labels={"region": "us"}),
+        fleets.cluster("c2", fleets.pool("gpu", 4, node), labels={"region": "eu"}),
+    ]
+    low = fleets.deployment("d0", 1, fleets.gang(1, fleets.ask(7)), priority=-5)
+    gang = fleets.gang(1, fleets.ask(5))
+    high = fleets.deployment("high", 3, gang, priority=9, preempts=True, spread=(Spread("region"),))
+    decided = decide([low], [high], fleet)
+    assert names(decided) == [("high", "c1"), ("high", "c2"), ("high", "c2")]
+    assert [pending.deployment for pending in decided.pending] == ["d0"]
+
+
+def test_a_deployment_of_higher_priority_gets_devices_that_a_victim_leaves_free() -> None:
+    """It asks for no preemption itself, and a preemption lets it preempt nothing in the next run either."""
+    top = fleets.deployment("top", 1, gpus(2), priority=10)
+    high = fleets.deployment("high", 1, gpus(2), priority=9, preempts=True)
+    small = fleets.deployment("small", 1, gpus(2), created="2025")
+    decided = decide([fleets.deployment("low", 1, gpus(4))], [top, high, small], one_node(4))
+    assert names(decided) == [("high", "a"), ("top", "a")]
+
+
+def test_surge_replicas_preempt_nothing() -> None:
+    high = fleets.deployment("high", 2, gpus(1), priority=9, preempts=True, surge=1)
+    decided = decide([fleets.deployment("low", 2, gpus(1))], [high], one_node(2))
+    assert names(decided) == [("high", "a"), ("low", "a")]

@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     SELECTOR_BUDGET,
@@ -19,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.selector_budget import (
     Evaluations,
-    SelectorBudgetError,
 )
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -38,19 +36,45 @@ def cost(expression: str, *devices: object) -> int:
     return evaluations.costs[expression]
 
 
-def test_beyond_the_budget_the_error_names_the_selectors_that_cost_most() -> None:
-    desired = [
-        deployment("cheap", 1),
-        deployment("dear", 1, standalone(ask(1, at_least("40Gi"), DEAR))),
-        deployment("other", 1, standalone(ask(1, DEAR))),
+def test_beyond_the_budget_everything_else_is_decided() -> None:
+    """Two namespaces have equal shares, and the dear selectors of one exceed that of their deployments."""
+    dear = [deployment(f"dear-{number}", 1, standalone(ask(1, f"{DEAR} || {number} > 0"))) for number in range(5)]
+    cheap = [deployment("cheap", 1, standalone(ask(1, at_least("40Gi"))), namespace="other")]
+    budget = cost(DEAR) * 3
+    decided = schedule([*dear, *cheap], [cluster("a", pool("gpu", 9))], [], Options(selector_budget=budget))
+    assert [placement.deployment for placement in decided.placements if placement.namespace == "other"] == ["cheap"]
+    assert decided.excluded
+    for pending, excluded in zip(decided.pending, decided.excluded, strict=True):
+        assert pending.deployment == excluded.deployment
+        assert (pending.count, pending.reason) == (1, "SelectorBudgetExceeded")
+        assert pending.message.startswith("its selectors cost more than its share of fleet_selector_budget, ")
+        assert f" of {budget:,} units; {PATH}[0].cel: over " in pending.message
+        assert pending.message.endswith("or raise fleet_selector_budget")
+
+
+def test_what_cheap_selectors_leave_of_their_shares_goes_to_others() -> None:
+    dear = deployment("dear", 1, standalone(ask(1, at_least("40Gi"), DEAR)))
+    cheap = [deployment(f"cheap-{number}", 1) for number in range(9)]
+    rejected = deployment("rejected", 1, standalone(ask(1, f"({DEAR}) && ({DEAR}) && ({DEAR})")))
+    fleet = [cluster("a", pool("gpu", 20))]
+    decided = schedule([dear, *cheap, rejected], fleet, [], Options(selector_budget=cost(DEAR) * 5 // 2))
+    assert [excluded.deployment for excluded in decided.excluded] == ["rejected"]
+    assert len(decided.placements) == 10
+    assert [pending.deployment for pending in decided.pending] == ["rejected"]
+
+
+def test_running_replicas_stay_as_they_are_beyond_the_budget() -> None:
+    before, fleet = deployment("dear", 1, standalone(ask(1, DEAR))), [cluster("a", pool("gpu", 2))]
+    running = replicas_of(schedule([before], fleet, []))
+    edited = deployment("dear", 2, standalone(ask(1, f"{DEAR} || {DEAR}")))
+    decided = schedule([edited, deployment("cheap", 2)], fleet, running, Options(selector_budget=cost(DEAR) // 2))
+    assert [(one.deployment, one.state) for one in decided.placements] == [("cheap", "new"), ("dear", "held")]
+    assert decided.placements[1].engines == running[0].engines
+    assert [(one.deployment, one.reason) for one in decided.pending] == [
+        ("cheap", "InsufficientCapacity"),
+        ("dear", "SelectorBudgetExceeded"),
     ]
-    budget = cost(DEAR) * 3 // 2
-    with pytest.raises(SelectorBudgetError) as raised:
-        schedule(desired, [cluster("a", pool("gpu", 9))], [], Options(selector_budget=budget))
-    first, dearest, *_others, remediation = str(raised.value).splitlines()
-    assert first.startswith(f"the selectors of the fleet cost more than {budget:,} units together")
-    assert dearest == f"ModelDeployment ml-team/dear, {PATH}[1].cel and 1 more: {2 * cost(DEAR):,} units"
-    assert "raise fleet_selector_budget" in remediation
+    assert not decided.dropped
 
 
 def test_a_budget_that_is_enough_changes_nothing() -> None:
@@ -70,12 +94,11 @@ def test_what_is_known_of_a_kind_of_device_costs_nothing_again() -> None:
 def test_reasons_and_what_runs_already_are_paid_for_too() -> None:
     never = f"({DEAR}) && false"
     desired, fleet = [deployment("m", 1, standalone(ask(1, never)))], [cluster("a")]
-    with pytest.raises(SelectorBudgetError, match="ModelDeployment ml-team/m"):
-        schedule(desired, fleet, [], Options(selector_budget=cost(never)))
+    assert schedule(desired, fleet, [], Options(selector_budget=cost(never) - 1)).excluded
     placed = schedule([deployment("m", 1, standalone(ask(1, DEAR)))], fleet, [])
     others = [replace(replica, deployment="") for replica in replicas_of(placed)]
-    with pytest.raises(SelectorBudgetError, match=r"ModelReplica ml-team/m-a-0, spec\.engines\[0\]"):
-        schedule([], fleet, others, Options(selector_budget=cost(DEAR) - 1))
+    decided = schedule([deployment("other", 1)], fleet, others, Options(selector_budget=cost(DEAR) - 1))
+    assert [(one.deployment, one.reason) for one in decided.pending] == [("other", "InsufficientCapacity")]
 
 
 def test_usual_selectors_of_a_thousand_deployments_are_not_noticed() -> None:
