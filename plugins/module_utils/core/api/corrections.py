@@ -68,7 +68,7 @@ def of_spelling(shape: Shape, value: object) -> str:
         return ""
     stripped = value.strip()
     spellings = [stripped, stripped.rstrip("/")]
-    # A name that looks like an amount is not converted.
+    # A name in the form of an amount is not converted.
     if re.search(shape.pattern, _NAME):
         spellings += [stripped.lower(), re.sub(r"[\s_]+", "-", stripped.lower())]
     else:

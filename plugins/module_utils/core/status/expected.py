@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secre
     deployment_references,
     replica_references,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 """Keys of Secrets by (namespace, name)."""
@@ -119,27 +119,21 @@ def _selects(selector: ClusterSelector | None, cluster: api.InferenceCluster) ->
 
 
 _WITH_PODS = frozenset({"ModelDeployment", "ModelReplica"})
+_OF_SECRETS = frozenset({"imagePullSecrets", "secretKeyRef"})
+"""Fields of pods that name Secrets."""
 
 
 def _is_read(value: Object) -> bool:
     """Return whether a resource says something about clusters. There are many replicas, and few refer to Secrets."""
     kind = text(value, "kind")
-    return kind in _READ or (kind in _WITH_PODS and any(map(_refers_to_secrets, _pods(value))))
+    return kind in _READ or (kind in _WITH_PODS and _has_key(value, _OF_SECRETS))
 
 
-def _pods(value: Object) -> Iterator[Object]:
-    path = ("spec", "template", "spec") if text(value, "kind") == "ModelDeployment" else ("spec",)
-    spec = fields(value, *path)
-    for engine in entries(spec, "engines"):
-        for member in entries(engine, "members"):
-            yield fields(member, "template", "spec")
-
-
-def _refers_to_secrets(pod: Object) -> bool:
-    variables = (variable for container in entries(pod, "containers") for variable in entries(container, "env"))
-    return bool(entries(pod, "imagePullSecrets")) or any(
-        fields(variable, "valueFrom", "secretKeyRef") for variable in variables
-    )
+def _has_key(value: object, keys: frozenset[str]) -> bool:
+    """Return whether a mapping, or one below it, has any of these keys."""
+    if isinstance(value, Mapping):
+        return not keys.isdisjoint(value) or any(_has_key(item, keys) for item in value.values())
+    return isinstance(value, list) and any(_has_key(item, keys) for item in value)
 
 
 @dataclass

@@ -45,7 +45,7 @@ def fleet(tmp_path: Path) -> WithPullSecret:
 
 
 def views(found: build.Outcome) -> dict[str, str]:
-    """What each view has of a run."""
+    """Texts of a run, by view."""
     status = found.fleet_status
     result = outcome(status, [])
     return {

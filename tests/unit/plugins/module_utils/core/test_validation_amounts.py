@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Warnings about amounts that are valid and that nobody means, and about misspelt names of what devices have."""
+"""Warnings about amounts that are valid and absurd, and about misspelt names of what devices have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hints for amounts with a wrong or missing unit: no hint makes them a valid amount that nobody means."""
+"""Hints for amounts with a wrong or missing unit: no hint makes them a valid and absurd amount."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_bound_of_a_rollout_is_a_number_or_a_percentage(
         ("ModelDeployment", "spec.template.spec.model", {"parameters": 32.8, "dtype": "bfloat16"}, "Write 32.8B"),
         ("ModelService", "spec.timeouts", {"request": 30000}, "It must be a duration"),
         ("ModelService", "spec.timeouts", {"request": 30}, "Write 30s"),
-        # Names that look like amounts.
+        # Names in the form of amounts.
         ("ModelDeployment", "spec.template.spec.engines[0].name", "1.5h", ""),
         ("ModelDeployment", "spec.template.spec.engines[0].name", "5 Min", 'Write "5-min"'),
     ],

@@ -171,7 +171,7 @@ def test_a_key_in_place_of_a_name_is_not_repeated() -> None:
     assert key not in str(found)
 
 
-def test_secrets_are_looked_for_where_replicas_may_be() -> None:
+def test_secrets_are_read_where_replicas_may_be() -> None:
     fleet = [
         *(cluster("east", tier="gold"), cluster("west")),
         deployment(pod(TOKEN), tier="gold"),
