@@ -6,12 +6,14 @@ test."""
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.observing import built, engines, table
 
 pytestmark = pytest.mark.interrupted
@@ -61,9 +63,24 @@ def test_before_the_first_run_nothing_is_in_use(live: LiveFleet) -> None:
     check_quiet(live)
 
 
+def announced(run: Run) -> dict[str, dict[str, int]]:
+    """Return the numbers of objects to create, change and remove on each cluster that a run in check mode prints."""
+    found = {}
+    for line in run.output.splitlines():
+        if cluster := re.match(r"\s*(?:control cluster|cluster (\S+)): (\d.*)", line):
+            counts = re.findall(r"(\d+) (?:objects? )?(created|changed|removed)", cluster[2])
+            found[cluster[1] or ""] = {action: int(number) for number, action in counts}
+    return found
+
+
 def test_an_edit_leaves_no_drift(live: LiveFleet) -> None:
     live.edit("models.yaml", OLD, NEW)
     before = built(live)
+    next_run = {entry.pop("cluster"): entry for entry in status(live)["nextRun"]["objects"]}
+    checked = announced(live.run("reconcile", "--check", "--diff").ok())
+    assert {cluster: Counter(counts) for cluster, counts in next_run.items()} == {
+        cluster: Counter(counts) for cluster, counts in checked.items()
+    }
     live.run("reconcile").ok()
     assert reordered(before, built(live)) == []
     check_quiet(live)
