@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -149,7 +150,10 @@ class _Resolver:
         except ApiError as error:
             raise AccessError(f"its kubeconfig cannot be read: {error}") from None
         if secret is None:
-            raise AccessError(f"{name}, which holds its kubeconfig, is not there", "Create it, or name another one")
+            place = f"kubectl -n {shlex.quote(ref.namespace)} create secret generic {shlex.quote(ref.name)}"
+            command = f"{place} --from-file={shlex.quote(ref.key)}=FILE"
+            hint = f"Create it on the control cluster: `{command}`, or name another one"
+            raise AccessError(f"{name}, which holds its kubeconfig, is not there", hint)
         data = secret.get("data") or {}
         if ref.key not in data:
             keys = ", ".join(sorted(data)) or "none"

@@ -141,7 +141,10 @@ def test_a_secret_without_a_control_cluster_names_the_variables() -> None:
 @pytest.mark.parametrize(
     ("answer", "reported"),
     [
-        (Reply(404, status(404, "NotFound", name="west")), "is not there"),
+        (
+            Reply(404, status(404, "NotFound", name="west")),
+            "kubectl -n ns create secret generic west --from-file=kubeconfig=FILE",
+        ),
         (Reply(403, status(403, "Forbidden")), "cluster control: read Secret ns/west"),
         (Reply(200, secret_with(config="eA==")), "has no key kubeconfig. It has: config"),
         (Reply(200, secret_with(kubeconfig="###")), "is not base64"),
