@@ -66,10 +66,12 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
         for index, pool in enumerate(pools):
             label = f"{constants.POOL_LABEL}={pool.name}"
             if pool.bounds[0] and pool.name not in observed.nodes:
+                grows = pool.max_node_count is not None
+                effect = "replicas wait until an autoscaler adds nodes" if grows else "the pool takes no new replicas"
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
-                    f"so the pool takes no new replicas.{others} Label the pool's nodes (kubectl label node "
-                    f"NAME {label}), or correct the pool name"
+                    f"so {effect}.{others} Label the pool's nodes (kubectl label node NAME {label}), or correct the "
+                    "pool name"
                 )
 
 
