@@ -118,6 +118,8 @@ class NodeLedger:
 
     def shortage(self, demand: Demand) -> str:
         """Return why a demand does not fit, with numbers."""
+        if not self.pool.open_nodes and self.pool.shortfall:
+            return self.pool.shortfall
         free = max(0, self.pool.nodes - self.used)
         return (
             f"{free} of {_count(self.pool.open_nodes, 'node')} free, engine needs {demand.nodes}{_shortfall(self.pool)}"
@@ -227,6 +229,8 @@ class DeviceLedger:
 
     def shortage(self, demand: Demand) -> str:
         """Return why a demand does not fit, with numbers."""
+        if not self.pool.open_nodes and self.pool.shortfall:
+            return self.pool.shortfall
         packed = self._packed()
         if packed.free is None:
             return (

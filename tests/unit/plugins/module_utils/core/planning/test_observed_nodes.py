@@ -100,8 +100,11 @@ EAST, WEST = cluster("east"), cluster("west")
 @pytest.mark.parametrize(
     ("west", "shortfall"),
     [
-        (nodes(0), "0 of 2 declared nodes exist"),
-        (nodes(1, CORDONED, UnavailableNode("n1", "not Ready", True, {"gpu": 2})), "n0 (cordoned), n1 (not Ready)"),
+        (nodes(0), "pool gpu on west: 0 of 2 declared nodes exist"),
+        (
+            nodes(1, CORDONED, UnavailableNode("n1", "not Ready", True, {"gpu": 2})),
+            "pool gpu on west: 2 of 2 nodes unavailable: n0 (cordoned), n1 (not Ready)",
+        ),
     ],
     ids=["missing nodes", "unavailable nodes"],
 )
