@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
+    Dropped,
     Placement,
     Replica,
     Schedule,
@@ -64,11 +65,11 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcom
         outcome.add("return", promises.missed_returns())
         outcome.add("cost", promises.costs())
         outcome.figures.update(promises.facts.figures)
-        following = replace(fleet, running=running_after(fleet, decided))
-        if not promises.returned:
-            outcome.add("changes of a second run", _changes(decided, scheduler(following)))
+        fleet = replace(fleet, running=running_after(fleet, decided))
+        again = scheduler(fleet)
+        if not promises.returned and not _returned(again):
+            outcome.add("changes of a second run", _changes(decided, again))
             return outcome
-        fleet = following
     outcome.add("return", [f"replicas still return in run {MOST_RUNS}"])
     return outcome
 
@@ -85,6 +86,10 @@ def _changes(decided: Schedule, again: Schedule) -> Iterator[str]:
         yield f"{decided.overcommitted} are overcommitted, then {again.overcommitted}"
 
 
+def _returned(decided: Schedule) -> list[Dropped]:
+    return [entry for entry in decided.dropped if entry.evicted and "taint" not in entry.reason]
+
+
 class _Promises:
     """An answer for a fleet, and what it breaks."""
 
@@ -92,7 +97,7 @@ class _Promises:
         self.facts = Facts(fleet, decided)
         self.decided = decided
         self.victims = [entry for entry in decided.dropped if entry.preempted_by]
-        self.returned = [entry for entry in decided.dropped if entry.evicted and "taint" not in entry.reason]
+        self.returned = _returned(decided)
         # What returns has its devices until the new one serves.
         self.charged: list[Replica | Placement] = [
             *self.facts.everything,
@@ -109,7 +114,13 @@ class _Promises:
                 totals = self._by_value(counts, spread.topology_key)
                 value = self._value(one.cluster, spread.topology_key)
                 fewest = min((totals[value] for value in self._values(deployment, spread.topology_key)), default=0)
-                if not value or totals[value] - fewest > spread.max_skew:
+                # What was too much before may stay so, and return within the value.
+                before = [*self.facts.kept, *(entry.replica for entry in self.returned)]
+                most = sum(
+                    self._deployment(other) is deployment and self._value(other.cluster, spread.topology_key) == value
+                    for other in before
+                )
+                if not value or totals[value] > max(fewest + spread.max_skew, most):
                     yield f"{where(one)}: {spread.topology_key} has {dict(totals)}, maxSkew is {spread.max_skew}"
 
     def minimum(self) -> Iterator[str]:
@@ -152,7 +163,9 @@ class _Promises:
         for entry in self.victims:
             replica = entry.replica
             deployment = self.facts.deployments[replica.namespace, replica.deployment]
-            if not _is_current(replica, deployment):
+            # What returns still has its devices, and edited replicas have others than before.
+            leaving = any(one.replica.cluster == replica.cluster for one in self.returned)
+            if leaving or not _is_current(replica, deployment):
                 continue
             priority = deployment.priority
             more = [one for one in self.facts.new if self._deployment(one).priority > priority]
@@ -180,6 +193,9 @@ class _Promises:
                 continue
             counts = self._counts(one) - Counter({one.cluster: 1})
             for cluster in self._allowed(deployment, counts):
+                # The places that a preemption frees come after those that are free.
+                if any(entry.replica.cluster == cluster.name for entry in self.victims):
+                    continue
                 if self._preference(deployment, cluster.name) < self._preference(
                     deployment, one.cluster
                 ) and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
@@ -193,6 +209,9 @@ class _Promises:
             if not deployment.returns or deployment.hold or deployment.cost or counts.total() != deployment.replicas:
                 continue
             if any(self.facts.clusters[name].silent for name in counts):
+                continue
+            if any((one.replica.namespace, one.replica.deployment) == deployment.key for one in self.victims):
+                # One at a time.
                 continue
             for name in dict.fromkeys(one.cluster for one in self.facts.kept if self._deployment(one) is deployment):
                 for cluster in self._allowed(deployment, counts - Counter({name: 1})):

@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Dropped,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt, restore
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
     NewReplicas,
     Rearranger,
@@ -135,6 +135,7 @@ class Filler:
 
     def _fill_with_room(self, state: State) -> None:
         """Place what is missing of a deployment, with room made by new replicas of the same priority."""
+        restore(state, self._capacity)
         if not state.may_grow:
             return
         if state.deployment.cost is not None:
