@@ -159,7 +159,7 @@ class _Promises:
                 yield f"{where(replica)} is preempted for nothing"
 
     def needless_victims(self) -> Iterator[str]:
-        """What has a higher priority leaves the place of a victim free."""
+        """Yield the victims whose places all replicas of a higher priority leave free."""
         for entry in self.victims:
             replica = entry.replica
             deployment = self.facts.deployments[replica.namespace, replica.deployment]
