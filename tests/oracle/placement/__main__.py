@@ -8,9 +8,12 @@ import argparse
 import multiprocessing
 import sys
 from collections import Counter, defaultdict
+from functools import partial
 
 from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import Finding, compare
+from ansible_collections.modelplane.fleet.tests.oracle.placement.distributed import generate_distributed
 from ansible_collections.modelplane.fleet.tests.oracle.placement.generator import generate
+from ansible_collections.modelplane.fleet.tests.oracle.placement.promises import check
 from ansible_collections.modelplane.fleet.tests.oracle.placement.shrinking import shrink
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import read, text
 
@@ -44,8 +47,8 @@ Task = tuple[int, int]
 """Seed and number of a fleet."""
 
 
-def _run(task: Task) -> tuple[Task, Counter[str], list[Finding]]:
-    outcome = compare(read(generate(*task)))
+def _run(task: Task, *, is_distributed: bool) -> tuple[Task, Counter[str], list[Finding]]:
+    outcome = check(read(generate_distributed(*task))) if is_distributed else compare(read(generate(*task)))
     return task, outcome.figures, outcome.findings
 
 
@@ -60,23 +63,28 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first fleet (%(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--show", type=int, default=5, help="fleets to cut down and print of each kind (%(default)s)")
+    parser.add_argument("--distributed", action="store_true", help="check the promises on spread, preemption and so on")
     arguments = parser.parse_args()
     tasks = [(arguments.seed, arguments.first + number) for number in range(arguments.fleets)]
     figures: Counter[str] = Counter()
     findings: dict[str, list[Task]] = defaultdict(list)
     with multiprocessing.Pool(arguments.jobs) as processes:
-        for task, counted, found in processes.imap(_run, tasks, chunksize=10):
+        for task, counted, found in processes.imap(
+            partial(_run, is_distributed=arguments.distributed), tasks, chunksize=10
+        ):
             figures.update(counted)
             for finding in found:
                 findings[finding.kind].append(task)
                 bound = " (the search ended at its bound)" if counted["reasons that name the bound"] else ""
                 print(f"{finding.kind}, {_name(task)}{bound}: {finding.text}", flush=True)
-    for name in FIGURES + FINDINGS:
+    for name in sorted(figures) if arguments.distributed else FIGURES + FINDINGS:
         print(f"{name:32}{figures[name]:9}", flush=True)
     for kind, found_in in findings.items():
         for task in list(dict.fromkeys(found_in))[: arguments.show]:
-            least = shrink(generate(*task), kind)
-            finding = next(one for one in compare(read(least)).findings if one.kind == kind)
+            fleet = generate_distributed(*task) if arguments.distributed else generate(*task)
+            compared = check if arguments.distributed else compare
+            least = shrink(fleet, kind, compared)
+            finding = next(one for one in compared(read(least)).findings if one.kind == kind)
             print(f"\n{kind}, {_name(task)}, cut down: {finding.text}\n{text(least)}", flush=True)
     return 1 if findings else 0
 

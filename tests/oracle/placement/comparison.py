@@ -63,7 +63,7 @@ def compare(fleet: Fleet, scheduler: Scheduler = by_the_scheduler) -> Outcome:
         pending=sum(pending.count for pending in decided.pending),
     )
     outcome.add("moves", _moves(facts))
-    if outcome.add("over capacity", _over_capacity(facts)) & outcome.add("against the rules", _against_rules(facts)):
+    if outcome.add("over capacity", over_capacity(facts)) & outcome.add("against the rules", against_rules(facts)):
         _compare_counts(facts, outcome)
         outcome.add("false reasons", false_reasons(facts))
     outcome.add("changes of a second run", _second_run(fleet, decided, scheduler))
@@ -132,7 +132,7 @@ def _is_in_place(before: Replica, after: Placement) -> bool:
     return True
 
 
-def _against_rules(facts: Facts) -> Iterator[str]:
+def against_rules(facts: Facts) -> Iterator[str]:
     """Yield new replicas that are where they may not be."""
     for one in facts.new:
         deployment, cluster = facts.deployments[(one.namespace, one.deployment)], facts.clusters[one.cluster]
@@ -156,7 +156,7 @@ def _classes(requests: Iterable[Request], claims: Iterable[Mapping[str, object]]
     return tuple(claimed.get(request.name) for request in requests)
 
 
-def _over_capacity(facts: Facts) -> Iterator[str]:
+def over_capacity(facts: Facts) -> Iterator[str]:
     """Yield pools that do not hold what is placed there. One that is overcommitted already has no part in it."""
     for pool, load in sorted(facts.load(facts.everything).items()):
         if pool not in facts.closed and not facts.fits(pool, load):

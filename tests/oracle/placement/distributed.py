@@ -22,17 +22,7 @@ def generate_distributed(seed: int, number: int) -> Written:
     fleet = generate(seed, number)
     chance = random.Random(f"distributed {seed}/{number}")
     for cluster in fleet["clusters"]:
-        labels = cluster.setdefault("labels", {})
-        labels["rack"] = chance.choice("12")
-        if chance.random() < 0.7:
-            labels["tier"] = chance.choice(("best", "good"))
-        if chance.random() < 0.1:
-            cluster["silent"] = True
-        for pool in cluster["pools"]:
-            if chance.random() < 0.9:
-                pool["price"] = chance.choice(("1", "2", "2.5", "7"))
-            if chance.random() < 0.2:
-                pool["spot"] = True
+        _label(chance, cluster)
     for deployment in fleet["deployments"]:
         _distribute(chance, deployment)
     kind = chance.random()
@@ -47,6 +37,20 @@ def generate_distributed(seed: int, number: int) -> Written:
             _distribute(chance, high)
             fleet["deployments"].append({**high, "priority": chance.choice((1, 3)), "preempts": True})
     return fleet
+
+
+def _label(chance: random.Random, cluster: Written) -> None:
+    labels = cluster.setdefault("labels", {})
+    labels["rack"] = chance.choice("12")
+    if chance.random() < 0.7:
+        labels["tier"] = chance.choice(("best", "good"))
+    if chance.random() < 0.1:
+        cluster["silent"] = True
+    for pool in cluster["pools"]:
+        if chance.random() < 0.9:
+            pool["price"] = chance.choice(("1", "2", "2.5", "7"))
+        if chance.random() < 0.2:
+            pool["spot"] = True
 
 
 def _fill(chance: random.Random, fleet: Written) -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -87,13 +87,19 @@ class Facts:
         return fits(self.nodes[pool], load, self.fleet.options.accounting)
 
     def takes_one_more(
-        self, deployment: Deployment, cluster: str = "", engines: Sequence[Engine] = (), pools: Sequence[str] = ()
+        self,
+        deployment: Deployment,
+        cluster: str = "",
+        engines: Sequence[Engine] = (),
+        pools: Sequence[str] = (),
+        beside: Iterable[Replica | Placement] | None = None,
     ) -> bool | None:
         """Return whether one more replica can be placed while everything else stays on its pools; None if not known.
 
-        With arguments: on that cluster, of these engines only, on no other pools."""
-        load = self.load(self.everything)
-        places = self._places(deployment, load, cluster, engines, pools)
+        With arguments: on that cluster, of these engines only, on no other pools, beside these replicas only."""
+        load = self.load(self.everything if beside is None else beside)
+        closed = {pool for pool in self.closed if not self.fits(pool, load.get(pool, Counter()))}
+        places = self._places(deployment, load, cluster, engines, pools, closed)
         if not places:
             return False
         question = self.question()
@@ -136,6 +142,7 @@ class Facts:
         on_cluster: str = "",
         engines: Sequence[Engine] = (),
         on_pools: Sequence[str] = (),
+        closed_pools: Collection[PoolKey] | None = None,
     ) -> list[Place]:
         """Return what a new replica may be on, by cluster, without what is too full by mere numbers."""
         engines = engines or deployment.engines
@@ -143,7 +150,8 @@ class Facts:
         for cluster in self.fleet.clusters:
             if rules.ineligible(deployment, cluster) or on_cluster not in ("", cluster.name):
                 continue
-            closed = {name for on, name in self.closed if on == cluster.name}
+            all_closed = self.closed if closed_pools is None else closed_pools
+            closed = {name for on, name in all_closed if on == cluster.name}
             place = [
                 (
                     engine.copies,

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.oracle.placement import rules
 from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import (
-    Scheduler,
-    by_the_scheduler,
+    Outcome,
     compare,
 )
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, Written, read
@@ -19,15 +18,26 @@ _OPTIONAL = frozenset(
     {
         "class",
         "copies",
+        "cost",
         "created",
         "fabric",
         "gateway",
+        "hold",
         "labels",
         "memory",
+        "minimum",
+        "preempts",
+        "preferences",
+        "price",
         "priority",
         "ready",
+        "returns",
         "root",
         "selector",
+        "silent",
+        "spot",
+        "spread",
+        "surge",
         "synthetic",
         "taints",
         "together",
@@ -36,21 +46,21 @@ _OPTIONAL = frozenset(
 )
 
 
-def shrink(fleet: Written, kind: str, scheduler: Scheduler = by_the_scheduler) -> Written:
+def shrink(fleet: Written, kind: str, compared: Callable[[Fleet], Outcome] = compare) -> Written:
     """Return a fleet from which nothing more can be taken without losing the last finding of a kind."""
     while True:
-        found = next((one for one in _smaller(fleet) if _has(one, kind, scheduler)), None)
+        found = next((one for one in _smaller(fleet) if _has(one, kind, compared)), None)
         if found is None:
             return fleet
         fleet = found
 
 
-def _has(fleet: Written, kind: str, scheduler: Scheduler) -> bool:
+def _has(fleet: Written, kind: str, compared: Callable[[Fleet], Outcome]) -> bool:
     try:
         model = read(fleet)
     except (IndexError, KeyError, TypeError, ValueError):
         return False
-    return _is_sound(model) and any(finding.kind == kind for finding in compare(model, scheduler).findings)
+    return _is_sound(model) and any(finding.kind == kind for finding in compared(model).findings)
 
 
 def _is_sound(fleet: Fleet) -> bool:

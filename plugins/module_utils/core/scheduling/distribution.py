@@ -65,7 +65,7 @@ class Distribution:
     def excess(self, counts: Counter[str]) -> int:
         """Return the number of replicas by which label values exceed the maximum skew of required spreads."""
         return sum(
-            self._totals(counts, entry.topology_key)[value] - fewest - entry.max_skew
+            self._totals(counts, entry.topology_key)[value] - (fewest + entry.max_skew if value else 0)
             for entry in self._deployment.spread
             if entry.required
             for value, (__, fewest) in self._excess(counts, entry.topology_key, entry.max_skew).items()

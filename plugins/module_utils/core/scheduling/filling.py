@@ -23,12 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Dropped,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.preemption import preempt, restore
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.rearranging import (
     NewReplicas,
     Rearranger,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import Kept, State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.retaining import State
 
 
 class Filler:
@@ -74,9 +74,12 @@ class Filler:
     def _return_one(self, state: State) -> None:
         """Place a replica on a preferred cluster, for one on a less preferred cluster that leaves when it serves.
 
-        One at a time: none while another one leaves."""
+        One at a time: none while another one leaves, nor while a cluster does not answer, on which the next run might
+        have to remove a replica instead."""
         distribution = self._distribution(state)
         if distribution is None or any(entry.may_stay for entry in state.dropped):
+            return
+        if any(self._fleet[name].silent for name in state.counts):
             return
         fleet, deployment, counts = self._fleet, state.deployment, state.counts
         kept = {(entry.placement.cluster, entry.placement.index): entry for entry in state.kept}
@@ -91,7 +94,7 @@ class Filler:
             # The next run has to remove the same replica if both are there then.
             [victim] = surplus(deployment, fleet, [*placed, (name, -1 - counts[name])], eligible)
             entry = kept.get(victim)
-            if entry is None or not _may_return(entry, fleet):
+            if entry is None or entry.placement.state != "kept" or entry.replica.old:
                 continue
             is_better = preference(deployment, fleet[name]) < preference(deployment, fleet[victim[0]])
             if is_better and distribution.allows(counts + Counter({name: 1}) - Counter({victim[0]: 1})):
@@ -132,6 +135,7 @@ class Filler:
 
     def _fill_with_room(self, state: State) -> None:
         """Place what is missing of a deployment, with room made by new replicas of the same priority."""
+        restore(state, self._capacity)
         if not state.may_grow:
             return
         if state.deployment.cost is not None:
@@ -304,12 +308,6 @@ class _Priority:
 
     filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)
     hopeless: dict[object, bool] = field(default_factory=dict)
-
-
-def _may_return(entry: Kept, fleet: Mapping[str, Cluster]) -> bool:
-    """Return whether a replica may leave its cluster for a preferred one."""
-    placement = entry.placement
-    return placement.state == "kept" and not entry.replica.old and not fleet[placement.cluster].silent
 
 
 class _Allows:

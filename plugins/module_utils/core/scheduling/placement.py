@@ -8,7 +8,6 @@ All deployments of the fleet are decided in one pass: first what each keeps, the
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -121,7 +120,7 @@ _DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, Recurs
 
 def _defect(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
     return (
         f"the planner failed with {type(error).__name__} in {where}: {error}. This is a defect of modelplane.fleet: "
         "report it with this message, the manifests of the fleet and the plan.json of the last run"

@@ -63,12 +63,31 @@ def preempt(
     (*__, name), victims, fit = best
     for victim in victims:
         victim.state.kept.remove(victim.entry)
+        victim.state.preempted.append(victim.entry)
         for layout in victim.entry.layouts:
             capacity.discharge_layout(name, layout)
         victim.state.dropped.append(preempted(victim.entry.replica, "/".join(state.deployment.key)))
     capacity.charge_fit(name, fit)
     state.new.setdefault(name, []).append(fit)
     return name
+
+
+def restore(state: State, capacity: FleetCapacity) -> None:
+    """Keep the preempted replicas of a deployment whose devices nothing of higher priority took in the end."""
+    for entry in list(state.preempted):
+        cluster, charged = entry.placement.cluster, 0
+        for layout in entry.layouts:
+            if not capacity.has_room(cluster, layout):
+                break
+            capacity.charge_layout(cluster, layout)
+            charged += 1
+        if charged == len(entry.layouts) and state.missing > 0:
+            state.preempted.remove(entry)
+            state.kept.append(entry)
+            state.dropped = [dropped for dropped in state.dropped if dropped.replica is not entry.replica]
+        else:
+            for layout in entry.layouts[:charged]:
+                capacity.discharge_layout(cluster, layout)
 
 
 def _victims(

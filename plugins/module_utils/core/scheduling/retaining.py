@@ -47,6 +47,8 @@ class State:
     existing: list[Replica] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    # Replicas that this run preempted.
+    preempted: list[Kept] = field(default_factory=list)
     # Replicas that the calling function removes and reports.
     leaving: list[Replica] = field(default_factory=list)
     claimless: list[Refusal] = field(default_factory=list)

@@ -175,3 +175,16 @@ def test_surge_replicas_preempt_nothing() -> None:
     high = fleets.deployment("high", 2, gpus(1), priority=9, preempts=True, surge=1)
     decided = decide([fleets.deployment("low", 2, gpus(1))], [high], one_node(2))
     assert names(decided) == [("high", "a"), ("low", "a")]
+
+
+def test_a_replica_stays_if_a_later_preemption_leaves_its_devices_free() -> None:
+    """The first preemption takes the only node that both fit on; the larger one then leaves three devices."""
+    lows = [
+        fleets.deployment("small", 1, gpus(2)),
+        fleets.deployment("large", 1, gpus(6), priority=1),
+    ]
+    first = fleets.deployment("first", 1, gpus(1), priority=9, created="2025", preempts=True)
+    second = fleets.deployment("second", 1, gpus(4), priority=9, created="2026", preempts=True)
+    decided = decide(lows, [first, second], one_node(8))
+    assert names(decided) == [("first", "a"), ("second", "a"), ("small", "a")]
+    assert [entry[0] for entry in preempted(decided)] == ["large"]
