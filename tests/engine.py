@@ -138,7 +138,10 @@ class Handler(BaseHTTPRequestHandler):
             if names:
                 labels = '{engine="0",model_name="a}b"}'
                 lines = [f"{name}{labels} {self.engine.state[field]}" for field, name in names.items()]
-                lines += [f"# HELP {names['running']} Requests.", f"{names['prompt'][:-6]}_created{labels} {time.time()}"]
+                lines += [
+                    f"# HELP {names['running']} Requests.",
+                    f"{names['prompt'][:-6]}_created{labels} {time.time()}",
+                ]
             else:
                 lines = ["python_info 1"]
             self._respond(200, "\n".join(lines) + "\n")
@@ -148,7 +151,9 @@ class Handler(BaseHTTPRequestHandler):
             self.engine.finish()
             self._respond(200)
         elif self.path == "/counts":
-            self._respond(200, json.dumps({"asked": self.engine.asked, "polls": self.engine.polls, **self.engine.state}))
+            self._respond(
+                200, json.dumps({"asked": self.engine.asked, "polls": self.engine.polls, **self.engine.state})
+            )
         else:
             self._respond(200 if self.path == "/health" else 404)
 

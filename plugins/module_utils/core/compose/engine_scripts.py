@@ -18,7 +18,7 @@ _PROGRESS = (
     "|sglang:generation_tokens_total|sglang:realtime_tokens_total|sglang:token_usage"
 )
 
-_ENGINE = '''\
+_ENGINE = """\
 import glob, json, os, re, signal, socket, sys, time
 from http.client import HTTPException
 from urllib.error import HTTPError, URLError
@@ -44,7 +44,7 @@ def fetch(path, body=None, headers={}, timeout=10):
 
 def values(names, metrics):
     return sorted(map(float, re.findall(r"^(?:%s)(?:\\{.*\\})? (\\S+)" % names, metrics, re.M)))
-'''
+"""
 
 _DRAIN = f'''{_ENGINE}
 

@@ -186,9 +186,7 @@ def test_a_busy_engine_is_not_asked(stall: Stall, engine: StandIn, request_: dic
 
 
 @pytest.mark.parametrize("running", [0, 1])
-def test_a_frozen_engine_hangs_whatever_its_metrics_say(
-    stall: Stall, engine: StandIn, running: int
-) -> None:
+def test_a_frozen_engine_hangs_whatever_its_metrics_say(stall: Stall, engine: StandIn, running: int) -> None:
     if running:
         engine.request()
     engine.freeze()
@@ -221,9 +219,7 @@ def test_by_default_a_hang_is_only_reported(tmp_path: Path, compose: Any) -> Non
 
 @pytest.mark.parametrize("given", ["variable", "flag"])
 @pytest.mark.parametrize("frozen", [False, True])
-def test_the_probe_has_the_key_of_the_engine(
-    stall: Stall, names: str, given: str, frozen: bool
-) -> None:
+def test_the_probe_has_the_key_of_the_engine(stall: Stall, names: str, given: str, frozen: bool) -> None:
     arguments = ["--names", names, *(["--api-key", KEY] if given == "flag" else [])]
     variables = {"VLLM_API_KEY": KEY} if given == "variable" else {}
     with stand_in(*arguments, **variables) as engine:
@@ -371,11 +367,7 @@ def test_an_engine_without_metrics_serves_for_the_whole_pause(
         assert time.monotonic() - start >= 1
 
 
-def test_an_image_without_python_serves_for_the_whole_pause(
-    drain: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_an_image_without_python_serves_for_the_whole_pause(drain: Callable[..., list[str]], tmp_path: Path) -> None:
     start = time.monotonic()
     assert ends(drain(1, most=1), PATH=str(path_of(tmp_path, "sh", "sleep"))) == 0
     assert time.monotonic() - start >= 1
-
-

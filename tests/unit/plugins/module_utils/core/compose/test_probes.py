@@ -30,7 +30,9 @@ def health(port: int, **fields: int) -> dict[str, Any]:
     return {"httpGet": {"path": "/health", "port": port}, "periodSeconds": 10, "timeoutSeconds": 5, **fields}
 
 
-@pytest.mark.parametrize(("fields", "threshold"), [({}, 360), ({"startupMinutes": 1}, 6), ({"startupMinutes": 1440}, 8640)])
+@pytest.mark.parametrize(
+    ("fields", "threshold"), [({}, 360), ({"startupMinutes": 1}, 6), ({"startupMinutes": 1440}, 8640)]
+)
 def test_an_engine_may_take_long_to_start_and_is_ready_at_once(
     make_replica: Make, make_member: Make, make_engine: Make, fields: dict[str, Any], threshold: int
 ) -> None:
@@ -40,9 +42,7 @@ def test_an_engine_may_take_long_to_start_and_is_ready_at_once(
     assert container["readinessProbe"] == health(8000)
 
 
-def test_probes_are_sent_to_the_port_of_the_engine(
-    make_replica: Make, make_member: Make, make_engine: Make
-) -> None:
+def test_probes_are_sent_to_the_port_of_the_engine(make_replica: Make, make_member: Make, make_engine: Make) -> None:
     prefill = make_engine("prefill", make_member(), phase="Prefill")
     decode = make_engine("decode", make_member(args=["--port=8005"]), phase="Decode")
     found = containers(make_replica(prefill, decode, serving={"mode": "PrefillDecode"}))
@@ -52,9 +52,7 @@ def test_probes_are_sent_to_the_port_of_the_engine(
         assert container["livenessProbe"]["exec"]["command"][5] == str(port)
 
 
-def test_workers_of_a_gang_have_their_own_probes_only(
-    make_replica: Make, make_member: Make, make_engine: Make
-) -> None:
+def test_workers_of_a_gang_have_their_own_probes_only(make_replica: Make, make_member: Make, make_engine: Make) -> None:
     own = {"tcpSocket": {"port": 29500}}
     engine = make_engine("main", make_member("Leader"), make_member("Worker", livenessProbe=own))
     leader, worker = containers(make_replica(engine))

@@ -199,7 +199,10 @@ def test_a_vllm_known_to_have_the_flag_waits_for_streams_on_sigterm(
     """An engine does not start with a flag that it does not have."""
     (template,) = templates(replica_objects(make_replica(container={"image": image, **fields})))
     written = fields.get("args", [])
-    assert template["spec"]["containers"][0].get("args", []) == [*written, *(["--shutdown-timeout=20"] if added else [])]
+    assert template["spec"]["containers"][0].get("args", []) == [
+        *written,
+        *(["--shutdown-timeout=20"] if added else []),
+    ]
 
 
 @pytest.mark.parametrize(
