@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -45,7 +45,7 @@ def add_probes(workload: dict[str, Any], parts: Sequence[Member], engine: Placed
         if member.serves:
             port = container["ports"][0]["containerPort"]
             container["readinessProbe"] = health_probe(port)
-            container["startupProbe"] = _startup_probe(port, engine.startup_minutes or _STARTUP_MINUTES)
+            container["startupProbe"] = _startup_probe(port, startup_seconds(member, engine))
             # Other servers have other metrics.
             if engine_flags.program(CommandLine.of(member.container)):
                 container["livenessProbe"] = _stall_probe(port, engine.stall or Stall())
@@ -57,17 +57,19 @@ def add_probes(workload: dict[str, Any], parts: Sequence[Member], engine: Placed
                 container[field] = api.wire(probe)
 
 
-def startup_seconds(container: Mapping[str, Any]) -> int:
-    """Return the time that a composed container may take until its startup probe fails."""
-    probe = container["startupProbe"]
-    checks: int = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
-    return int(probe.get("initialDelaySeconds", 0)) + checks
+def startup_seconds(member: Member, engine: PlacedEngine) -> int:
+    """Return the time that the container of an engine's serving member may take to start."""
+    probe = member.container.startup_probe
+    if probe is None:
+        return (engine.startup_minutes or _STARTUP_MINUTES) * 60
+    # The defaults of Kubernetes.
+    return (probe.initial_delay_seconds or 0) + (probe.failure_threshold or 3) * (probe.period_seconds or 10)
 
 
-def _startup_probe(port: int, minutes: int) -> dict[str, Any]:
+def _startup_probe(port: int, seconds: int) -> dict[str, Any]:
     return {
         **health_probe(port),
-        "failureThreshold": minutes * 60 // _PERIOD_SECONDS,
+        "failureThreshold": seconds // _PERIOD_SECONDS,
         "terminationGracePeriodSeconds": _RESTART_SECONDS,
     }
 

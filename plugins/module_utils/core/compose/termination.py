@@ -76,10 +76,10 @@ def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], engine: P
         template["metadata"]["annotations"] = {SAFE_TO_EVICT: "false", **annotations}
         _end_of(member, template["spec"], engine, stream_grace)
     if workload["kind"] == "Deployment":
-        spec = workload["spec"]["template"]["spec"]
+        grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
         # Devices for a new pod become free when the old pod has terminated. A new engine may take long to start.
-        seconds = spec["terminationGracePeriodSeconds"] + startup_seconds(spec["containers"][0])
-        workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + seconds
+        startup = startup_seconds(serving_member(parts), engine)
+        workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace + startup
 
 
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
