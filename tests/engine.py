@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A stand-in for vLLM and SGLang: a server in front of a core that computes tokens in a process of its own.
 
-usage: engine.py [--names vllm|sglang|none] [--api-key KEY] [--key-file FILE] [--closed-metrics] [--no-completions]
-                 [--host ADDRESS]
+usage: engine.py [--names vllm|sglang|none] [--api-key KEY] [--key-file FILE] [--closed-metrics] [--endless-metrics]
+                 [--no-completions]
 
 Prints its port and the process ID of the core, as JSON. Like the originals, the server answers /health and /metrics
 while its core is frozen, its metrics are those of the last step of the core, and a long prompt is counted at its end.
@@ -133,7 +133,13 @@ class Handler(BaseHTTPRequestHandler):
         if self._is_refused():
             return
         names = NAMES[self.options.names]
-        if self.path == "/metrics":
+        if self.path == "/metrics" and self.options.endless_metrics:
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                self.wfile.write(b"#")
+                time.sleep(0.1)
+        elif self.path == "/metrics":
             self.engine.polls += 1
             if names:
                 labels = '{engine="0",model_name="a}b"}'
@@ -174,14 +180,14 @@ def main() -> None:
     parser.add_argument("--api-key", default=os.environ.get("VLLM_API_KEY", ""))
     parser.add_argument("--key-file")
     parser.add_argument("--closed-metrics", action="store_true")
+    parser.add_argument("--endless-metrics", action="store_true")
     parser.add_argument("--no-completions", action="store_true")
-    parser.add_argument("--host", default="127.0.0.1")
     options = parser.parse_args()
     if options.key_file:
         with open(options.key_file, encoding="utf-8") as file:
             options.api_key = file.read()
     Handler.engine, Handler.options, Handler.key = Engine(), options, options.api_key
-    server = ThreadingHTTPServer((options.host, 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(json.dumps({"port": server.server_address[1], "core": Handler.engine.core.pid}), flush=True)
     server.serve_forever()
 

@@ -270,6 +270,13 @@ def test_a_server_that_does_not_respond_hangs(stall: Stall, engine: StandIn) -> 
     assert stall.result(engine.port, patience=1) == HANGS
 
 
+def test_a_server_that_does_not_finish_its_response_hangs(stall: Stall) -> None:
+    with stand_in("--endless-metrics") as engine:
+        assert stall.result(engine.port, patience=1) == HEALTHY
+        stall.age()
+        assert stall.result(engine.port, patience=1) == HANGS
+
+
 def test_a_server_that_is_gone_hangs(stall: Stall, engine: StandIn) -> None:
     stall.run(engine.port)
     engine.process.kill()
