@@ -71,8 +71,9 @@ options:
         type: str
   stream_grace:
     description:
-      - How long a pod of a replica that is to go serves on, in seconds, so that token streams finish. Engines hold
-        their devices meanwhile. At most V(86370), which is a C(terminationGracePeriodSeconds) of one day.
+      - Maximum number of seconds for which a terminating pod of a replica keeps serving, so that token streams finish.
+        vLLM and SGLang stop earlier, when they have no requests. Engines hold their devices meanwhile.
+        At most V(86370), which is a C(terminationGracePeriodSeconds) of one day.
       - A member's own C(terminationGracePeriodSeconds) and C(lifecycle) win.
     type: int
     default: 240

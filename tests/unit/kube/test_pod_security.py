@@ -115,3 +115,28 @@ def test_the_models_list_of_capabilities_is_the_servers(admitted: Callable[[Obje
     for capability in ("NET_RAW", "SYS_ADMIN", "SYS_PTRACE"):
         spec["containers"][0]["securityContext"]["capabilities"] = {"add": [capability], "drop": ["ALL"]}
         assert not admitted(plain, spec)
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [
+        {},
+        {
+            "livenessProbe": {"exec": {"command": ["healthy"]}, "terminationGracePeriodSeconds": 5},
+            "startupProbe": {"grpc": {"port": 8000, "service": "engine"}, "failureThreshold": 720},
+        },
+    ],
+)
+def test_engines_with_probes_and_a_sidecar_are_let_in(
+    admitted: Callable[[Object, Object], bool], probes: Object
+) -> None:
+    value = replica({"image": "vllm/vllm-openai:v0.23.0", **probes}, {})
+    (engine,) = value["spec"]["engines"]
+    phases = [{**engine, "name": phase.lower(), "phase": phase} for phase in ("Prefill", "Decode")]
+    value["spec"] |= {"serving": {"mode": "PrefillDecode"}, "engines": phases}
+    parse(value)
+    namespace, *objects = replica_objects(value)
+    specs = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
+    assert [len(spec.get("initContainers", ())) for spec in specs] == [0, 1, 0]
+    for spec in specs[:2]:
+        assert admitted(namespace, spec)

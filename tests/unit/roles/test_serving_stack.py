@@ -157,9 +157,12 @@ def found(monitor: Mapping[str, Any], pod: Mapping[str, Any]) -> list[int]:
     if term["operator"] != "Exists" or term["key"] not in pod["metadata"]["labels"]:
         return []
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    ports = [port for container in pod["spec"]["containers"] for port in container["ports"]]
-    desired = endpoint.get("portNumber") or endpoint["port"]
-    return [port["containerPort"] for port in ports if desired in (port["containerPort"], port.get("name"))]
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    for rule in endpoint.get("relabelings", ()):
+        assert (rule["action"], rule["sourceLabels"]) == ("keep", ["__meta_kubernetes_pod_container_name"])
+        containers = [container for container in containers if container["name"] == rule["regex"]]
+    ports = [port for container in containers for port in container["ports"]]
+    return [port["containerPort"] for port in ports if endpoint.get("port") in (None, port.get("name"))]
 
 
 def test_what_is_scraped_are_the_pods_of_replicas() -> None:
@@ -179,7 +182,7 @@ def test_what_is_scraped_are_the_pods_of_replicas() -> None:
         }
         pods = [each["spec"]["template"] for each in replica_objects(replica) if each["kind"] == "Deployment"]
         scraped = [port for monitor in planned()["monitors"]["objects"] for pod in pods for port in found(monitor, pod)]
-        assert scraped == [*[8000] * len(phases), 9090]
+        assert scraped == [*(8001 if phase == "Decode" else 8000 for phase in phases), 9090]
 
 
 @pytest.mark.parametrize(

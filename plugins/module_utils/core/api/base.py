@@ -214,14 +214,15 @@ def other_than(*words: str) -> JSONSchema:
 
 
 def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
-    """The rule that an object, which has no other fields, has exactly one of these."""
+    """The rule that an object has exactly one of these fields."""
     *first, last = fields
+    attributes = frozenset(map(_snake, fields))
     return Rule(
         ids=ids,
         message=f"exactly one of {', '.join(first)} and {last} must be given",
         cel=f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(x, x).size() == 1",
-        check=lambda model: len(model.model_fields_set) == 1,
-        schema={"minProperties": 1, "maxProperties": 1},
+        check=lambda model: len(attributes & {name.rstrip("_") for name in model.model_fields_set}) == 1,
+        schema={"oneOf": [{"required": [field]} for field in fields]},
     )
 
 

@@ -26,6 +26,7 @@ Mode = Literal["Unified", "PrefillDecode"]
 Phase = Literal["Prefill", "Decode"]
 Role = Literal["Standalone", "Leader", "Worker"]
 Layout = Literal["Folder", "HubCache"]
+StartupMinutes = Annotated[int, Field(ge=1, le=1440)]
 
 _SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
 _SPLIT_SCHEMA: JSONSchema = {
@@ -115,6 +116,22 @@ class Worker(Model):
     """Size of the Worker part of an engine."""
 
     nodes: int = Field(ge=1, le=63, description="Worker pods, one on each node; the Leader is not counted.")
+
+
+class Stall(Model):
+    """Detection of an engine that hangs: it answers GET /health, but computes no tokens."""
+
+    seconds: int = Field(
+        default=300,
+        ge=60,
+        le=3600,
+        description="Seconds without progress after which the engine is asked for one token.",
+    )
+    action: Literal["Report", "Restart"] = Field(
+        default="Report",
+        description="Report logs a line in the container of an engine that does not answer. Restart also restarts the "
+        "container.",
+    )
 
 
 def _split(spec: Any) -> bool:

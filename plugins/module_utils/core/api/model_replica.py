@@ -24,6 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     Phase,
     Role,
     Selector,
+    Stall,
+    StartupMinutes,
     Worker,
     constraint_rule,
     phase_rules,
@@ -191,6 +193,13 @@ class PlacedEngine(Model):
     )
     copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")
     phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
+    startup_minutes: StartupMinutes | None = Field(
+        default=None,
+        description="Minutes that the engine may take to start before its container restarts. Defaults to 60.",
+    )
+    stall: Stall | None = Field(
+        default=None, description="Detection of an engine that hangs. If unset, the defaults of the fields apply."
+    )
     members: Annotated[list[PlacedMember], Atomic()] = Field(
         min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
     )

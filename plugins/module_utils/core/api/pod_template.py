@@ -164,6 +164,57 @@ class LifecycleHandler(Model):
     sleep: SleepAction | None = Field(default=None, description="Wait.")
 
 
+class TcpSocketAction(Model):
+    """A connection to the pod itself."""
+
+    port: int = Field(ge=1, le=65535, description="Port of the container.")
+
+
+class GrpcAction(Model):
+    """A gRPC health check of the pod itself."""
+
+    port: int = Field(ge=1, le=65535, description="Port of the container.")
+    service: str | None = Field(default=None, description="Name of the service. If unset, the whole server is checked.")
+
+
+_Seconds = Annotated[int, Field(ge=1, le=MOST_GRACE_SECONDS)]
+
+
+class Probe(Model):
+    """A check that the kubelet repeats. Its fields are those of Kubernetes."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
+    RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-36", "MR-32"), "exec", "httpGet", "tcpSocket", "grpc"),)
+
+    exec_: ExecAction | None = Field(default=None, description="Command that exits with 0 if the container is healthy.")
+    http_get: HttpGetAction | None = Field(
+        default=None, description="Request with a response below 400 if the container is healthy."
+    )
+    tcp_socket: TcpSocketAction | None = Field(
+        default=None, description="Connection that opens if the container is healthy."
+    )
+    grpc: GrpcAction | None = Field(default=None, description="gRPC health check.")
+    initial_delay_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_GRACE_SECONDS,
+        description="Seconds from the start of the container to the first check. Defaults to 0.",
+    )
+    period_seconds: _Seconds | None = Field(default=None, description="Seconds between checks. Defaults to 10.")
+    timeout_seconds: _Seconds | None = Field(default=None, description="Seconds that a check may take. Defaults to 1.")
+    failure_threshold: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="Number of consecutive failures after which the container restarts. Defaults to 3.",
+    )
+    termination_grace_period_seconds: _Seconds | None = Field(
+        default=None,
+        description="Seconds that the container may take to stop when it restarts. Defaults to the grace period of the "
+        "pod.",
+    )
+
+
 class Lifecycle(Model):
     """Actions when the container has started, and before it is stopped."""
 
@@ -172,8 +223,8 @@ class Lifecycle(Model):
     post_start: LifecycleHandler | None = Field(default=None, description="Once the container has started.")
     pre_stop: LifecycleHandler | None = Field(
         default=None,
-        description="Before the container gets SIGTERM, within terminationGracePeriodSeconds; in place of the composed "
-        "pause, during which it serves on.",
+        description="Before the container gets SIGTERM, within terminationGracePeriodSeconds. Replaces the composed "
+        "hook, which waits until the engine has no requests.",
     )
 
 
@@ -182,9 +233,7 @@ class Container(Model):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "ports": "Engines listen on port 8000, which is composed",
-        "readinessProbe": "Probes are composed: GET /health on port 8000",
-        "livenessProbe": "Probes are composed: GET /health on port 8000",
-        "startupProbe": "Probes are composed: GET /health on port 8000",
+        "readinessProbe": "It is composed: GET /health on the port of the engine",
         "envFrom": "List the variables in env, with valueFrom",
         "volumeMounts": "Weights come with modelCacheRef, at /mnt/models",
     }
@@ -196,6 +245,14 @@ class Container(Model):
     env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
     resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
     lifecycle: Lifecycle | None = Field(default=None, description="What is done at its start and before its end.")
+    liveness_probe: Probe | None = Field(
+        default=None, description="Check that restarts the container. Replaces the composed check of `stall`."
+    )
+    startup_probe: Probe | None = Field(
+        default=None,
+        description="Check that restarts a container that does not start. Replaces the composed check of "
+        "`startupMinutes`.",
+    )
     security_context: ContainerSecurityContext | None = Field(
         default=None, description="What the container may do; by default next to nothing."
     )
@@ -259,7 +316,8 @@ class PodSpec(Model):
         default=None,
         ge=1,
         le=MOST_GRACE_SECONDS,
-        description="How long a pod may take to stop. All but the last 30 seconds of it, it serves on.",
+        description="Seconds that a pod may take to stop. It serves for all but the last 30 of them, if it has "
+        "requests for so long.",
     )
     security_context: PodSecurityContext | None = Field(
         default=None, description="What all containers of the pod may do."

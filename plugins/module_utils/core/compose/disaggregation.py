@@ -22,12 +22,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
-    health_probe,
     missing_variables,
     ordered_container,
     shared_memory_volume,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import confined
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import health_probe
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
 
 _MODE = "PrefillDecode"
@@ -69,12 +69,15 @@ def disaggregate(
     spec["containers"] = [ordered_container(container)]
     if engine.phase == constants.DECODE:
         port = engine_flags.port(CommandLine.of(member.container), constants.DECODE_PORT)
-        spec["containers"][0].update({"ports": [{"containerPort": port}], "readinessProbe": health_probe(port)})
-        spec["containers"].append(_sidecar(port, serving.sidecar, options.sidecar_image))
+        spec["containers"][0]["ports"] = [{"containerPort": port}]
+        spec["initContainers"] = [_sidecar(port, serving.sidecar, options.sidecar_image)]
 
 
 def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
-    """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose."""
+    """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose.
+
+    Kubernetes stops an init container that restarts always after the engine, whose streams pass through it.
+    """
     args = (
         "--secure-proxy=false",
         "--kv-connector=nixlv2",
@@ -86,6 +89,7 @@ def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
         "name": "pd-sidecar",
         "image": overrides.image(written, image),
         "args": overrides.args(written, args, _RENAMED_FLAGS),
+        "restartPolicy": "Always",
         "ports": [{"containerPort": constants.ENGINE_PORT}],
         "securityContext": confined(),
         "readinessProbe": health_probe(constants.ENGINE_PORT),

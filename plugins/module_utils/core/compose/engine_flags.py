@@ -210,6 +210,11 @@ def program(line: CommandLine) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def has_flag(line: CommandLine, flag: str) -> bool:
+    """Return whether a flag, written with dashes, is set."""
+    return _has(line, (flag,))
+
+
 def has_model(line: CommandLine) -> bool:
     """Return True when the engine's args name a model."""
     return any(arg == "--model" or arg.startswith("--model=") for arg in line.args)

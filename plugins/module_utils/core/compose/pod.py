@@ -36,7 +36,6 @@ _CONTAINER_FIELDS = (
     "resources",
     "securityContext",
     "volumeMounts",
-    "readinessProbe",
 )
 
 
@@ -50,16 +49,6 @@ def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequenc
     template = {"metadata": metadata, "spec": _pod_spec(member, env)}
     share_nodes(template, member)
     return template
-
-
-def health_probe(port: int) -> dict[str, Any]:
-    """Return the readiness probe of a container that serves the API on this port. Periods are in seconds."""
-    return {
-        "httpGet": {"path": constants.HEALTH_PATH, "port": port},
-        "initialDelaySeconds": 30,
-        "periodSeconds": 10,
-        "timeoutSeconds": 5,
-    }
 
 
 def shared_memory_volume(name: str, container: Container) -> dict[str, Any]:
@@ -159,8 +148,6 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     if member.cache:
         container["volumeMounts"].append(member.cache.mount())
-    if member.serves:
-        container["readinessProbe"] = health_probe(constants.ENGINE_PORT)
     return container
 
 

@@ -96,7 +96,15 @@ def _engines(
 
 def _engine(written: Engine, placed: scheduled.PlacedEngine, served_name: str) -> PlacedEngine:
     members = [_member(*pair, served_name) for pair in zip(written.members, placed.members, strict=True)]
-    return api.construct(PlacedEngine, name=written.name, copies=written.copies, phase=written.phase, members=members)
+    return api.construct(
+        PlacedEngine,
+        name=written.name,
+        copies=written.copies,
+        phase=written.phase,
+        startup_minutes=written.startup_minutes,
+        stall=written.stall,
+        members=members,
+    )
 
 
 def _member(written: Member, placed: scheduled.PlacedMember, served_name: str) -> PlacedMember:

@@ -4,13 +4,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import PlacedEngine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
+    constants,
+    engine_flags,
+    engine_names,
+    images,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import drain_command
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import startup_seconds
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.sharing import on_one_node
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
     member_template,
@@ -22,11 +33,23 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 STOP_SECONDS = 30
 """Rest of the grace period after SIGTERM: the default grace period of Kubernetes."""
+_EXIT_SECONDS = 10
+"""Part of that rest in which an engine no longer waits for requests, but exits."""
+_ENDPOINT_SECONDS = 15
+"""Time until no proxy sends new requests to a terminating pod."""
+_IDLE_SECONDS = 5
 _PROGRESS_SECONDS = 600
 """Default of a Deployment's progressDeadlineSeconds."""
 _GANG_PAUSE_SECONDS = 30
 """Default limit on the time that a leader keeps serving. LeaderWorkerSet also deletes it after a restart of any
 container in its group, and its workers at once: without them it finishes no stream, but still holds its devices."""
+_PREFILL = "Prefill"
+_SHUTDOWN_TIMEOUT = "--shutdown-timeout"
+# https://github.com/vllm-project/vllm/pull/36666, merged after v0.17 and before the branch of v0.19. An earlier vLLM
+# does not start with the flag, so that tags without a version, and release candidates, do not get it.
+_SHUTDOWN_TIMEOUT_SINCE = (0, 19)
+_VLLM_IMAGE = "vllm-openai"
+_RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?(-.*)?", re.ASCII)
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -34,24 +57,29 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
 
     Endpoints drop a pod as soon as it is deleted; requests in flight continue until SIGTERM cuts them.
     """
-    _end(spec, seconds, seconds + STOP_SECONDS)
+    spec["terminationGracePeriodSeconds"] = seconds + STOP_SECONDS
+    if seconds:
+        for container in spec["containers"]:
+            container["lifecycle"] = {"preStop": {"sleep": {"seconds": seconds}}}
 
 
-def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
+def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], engine: PlacedEngine, stream_grace: int) -> None:
     """Set the termination of the pods of an engine's workload (changed in place) from their members.
 
-    The default is to keep serving for `stream_grace` seconds, or shortly in a gang. Sidecars run as long as the engine.
+    A pod keeps serving until it has no requests, for at most `stream_grace` seconds, or shortly in a gang. Sidecars
+    run as long as the engine.
     """
     for member in parts:
         template = member_template(workload, member.role)
         annotations = template["metadata"].get("annotations") or {}
         # An autoscaler that drains a node would make the weights load again on another one.
         template["metadata"]["annotations"] = {SAFE_TO_EVICT: "false", **annotations}
-        _end_of(member, template["spec"], stream_grace)
+        _end_of(member, template["spec"], engine, stream_grace)
     if workload["kind"] == "Deployment":
         grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        # Devices for a new pod become free when the old pod has terminated.
-        workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace
+        # Devices for a new pod become free when the old pod has terminated. A new engine may take long to start.
+        startup = startup_seconds(serving_member(parts), engine)
+        workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace + startup
 
 
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
@@ -72,27 +100,65 @@ def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: 
     return (disruption_budget(metadata, pod_labels(workload)),)
 
 
-def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
+def _end_of(member: Member, spec: dict[str, Any], engine: PlacedEngine, stream_grace: int) -> None:
     period = member.placed.template.spec.termination_grace_period_seconds
     written = member.container.lifecycle
     own_pause = written.pre_stop.sleep.seconds if written and written.pre_stop and written.pre_stop.sleep else 0
+    container = spec["containers"][0]
+    lifecycle = api.wire(written) if written else {}
     if not member.serves:
         # Only the leader, which is deleted first, has streams. Kubernetes refuses a pause longer than the period.
         if period or own_pause:
             spec["terminationGracePeriodSeconds"] = period or own_pause + STOP_SECONDS
-    elif period:
-        _end(spec, max(period - STOP_SECONDS, period // 2), period)
     else:
         longest = _GANG_PAUSE_SECONDS if member.role == constants.LEADER else stream_grace
-        serve_on(spec, own_pause or min(stream_grace, longest))
-    engine = spec["containers"][0]
-    lifecycle = {**engine.get("lifecycle", {}), **(api.wire(written) if written else {})}
+        pause = max(period - STOP_SECONDS, period // 2) if period else own_pause or min(stream_grace, longest)
+        spec["terminationGracePeriodSeconds"] = period or pause + STOP_SECONDS
+        if pause:
+            hook = _drain_hook(member, container["ports"][0]["containerPort"], engine, pause)
+            lifecycle = {"preStop": hook, **lifecycle}
+        rest = spec["terminationGracePeriodSeconds"] - (own_pause or pause) - _EXIT_SECONDS
+        if rest > 0 and _lacks_shutdown_timeout(member):
+            container["args"] = [*container.get("args", ()), f"{_SHUTDOWN_TIMEOUT}={rest}"]
     if lifecycle:
-        engine["lifecycle"] = lifecycle
+        container["lifecycle"] = lifecycle
 
 
-def _end(spec: dict[str, Any], pause: int, period: int) -> None:
-    spec["terminationGracePeriodSeconds"] = period
-    if pause:
-        for container in spec["containers"]:
-            container["lifecycle"] = {"preStop": {"sleep": {"seconds": pause}}}
+def _drain_hook(member: Member, port: int, engine: PlacedEngine, pause: int) -> dict[str, Any]:
+    if not engine_flags.program(CommandLine.of(member.container)):
+        # An image of another server may have no shell. A command that cannot run would end the pod at once.
+        return {"sleep": {"seconds": pause}}
+    command = drain_command(
+        port,
+        transfers=engine.phase == _PREFILL,
+        least=min(_ENDPOINT_SECONDS, pause),
+        idle=_IDLE_SECONDS,
+        most=pause,
+    )
+    return {"exec": {"command": command}}
+
+
+def _lacks_shutdown_timeout(member: Member) -> bool:
+    """Return True for an engine that would cut streams on SIGTERM, and waits for them with one more argument.
+
+    Only a Standalone engine can wait: the workers of a gang stop at the same time.
+    """
+    container = member.container
+    names = engine_names.served_names(container, {})
+    return (
+        member.role == constants.STANDALONE
+        and engine_flags.program(CommandLine.of(container)) == "vllm"
+        and _has_shutdown_timeout(container)
+        and not engine_flags.has_flag(CommandLine.of(container), _SHUTDOWN_TIMEOUT)
+        and names is not None
+        and names.can_be_added
+    )
+
+
+def _has_shutdown_timeout(container: Container) -> bool:
+    """Return whether the image of a container is known to be a vLLM with the flag."""
+    image = images.reference(container.image)
+    release = _RELEASE.fullmatch(image.tag) if image else None
+    if image is None or release is None or not image.repository.rpartition("/")[2].startswith(_VLLM_IMAGE):
+        return False
+    return (int(release[1]), int(release[2])) >= _SHUTDOWN_TIMEOUT_SINCE

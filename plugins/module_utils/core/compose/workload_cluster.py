@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.opti
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import namespace_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.probes import add_probes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import (
     engine_budget,
@@ -58,7 +59,8 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
         composed = workload(parts, engine.copies)
         if spec.serving is not None and is_disaggregated(spec):
             disaggregate(composed, parts, engine, spec.serving, options)
-        stop_gracefully(composed, parts, options.stream_grace)
+        add_probes(composed, parts, engine)
+        stop_gracefully(composed, parts, engine, options.stream_grace)
         budgets += engine_budget(composed, parts, engine.copies)
         workloads.append(composed)
     pickers = picker_objects(owner, spec, options, stream_pause(workloads, options.stream_grace))

@@ -92,11 +92,11 @@ def sglang_replica(**serving: Any) -> dict[str, Any]:
 
 def containers(objects: Any, role: str) -> list[dict[str, Any]]:
     (found,) = (
-        each["spec"]["template"]["spec"]["containers"]
+        each["spec"]["template"]["spec"]
         for each in objects
         if each["kind"] == "Deployment" and each["spec"]["template"]["metadata"]["labels"].get("llm-d.ai/role") == role
     )
-    return list(found)
+    return [*found["containers"], *found.get("initContainers", ())]
 
 
 def test_a_pair_of_sglang_engines() -> None:

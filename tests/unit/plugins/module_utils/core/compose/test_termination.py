@@ -26,10 +26,18 @@ def templates(objects: Any) -> Iterator[dict[str, Any]]:
             yield each["spec"]["template"]
 
 
+def pause(container: Spec) -> int | None:
+    """For how long a container serves on, at most."""
+    hook = container.get("lifecycle", {}).get("preStop", {})
+    if "sleep" in hook:
+        return int(hook["sleep"]["seconds"])
+    command = hook.get("exec", {}).get("command", ())
+    return int(command[-1]) if command[:1] == ["sh"] else None
+
+
 def pauses(spec: Spec) -> list[int | None]:
-    """For how long each container serves on."""
-    hooks = [container.get("lifecycle", {}).get("preStop", {}) for container in spec["containers"]]
-    return [hook.get("sleep", {}).get("seconds") for hook in hooks]
+    """For how long each container serves on, at most."""
+    return list(map(pause, spec["containers"]))
 
 
 def sleep(seconds: int) -> dict[str, Any]:
@@ -68,34 +76,27 @@ def test_a_pod_serves_on_until_its_streams_have_ended(
     assert pauses(template["spec"]) == [pause]
 
 
-@pytest.mark.parametrize(
-    ("pod", "container", "expected"),
-    [
-        ({}, {}, [240, 240]),
-        ({"terminationGracePeriodSeconds": 60}, {}, [30, 30]),
-        ({}, {"lifecycle": sleep(15)}, [15, 15]),
-        # An engine that drains by itself after its pause needs its sidecar until the end.
-        ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, [15, 300]),
-        ({}, {"lifecycle": {"preStop": {"exec": {"command": ["drain"]}}}}, [None, 240]),
-    ],
-)
+@pytest.mark.parametrize("container", [{}, {"lifecycle": sleep(15)}])
 def test_a_sidecar_lasts_as_long_as_its_engine(
-    make_replica: Make, make_member: Make, make_engine: Make, pod: Spec, container: Spec, expected: Any
+    make_replica: Make, make_member: Make, make_engine: Make, container: Spec
 ) -> None:
-    decode = make_member(**container)
-    decode["template"]["spec"].update(pod)
+    """Kubernetes stops init containers that restart always after all others, without a pause of their own."""
     prefill = make_engine("prefill", make_member(), phase="Prefill")
-    replica = make_replica(prefill, make_engine("decode", decode, phase="Decode"), serving={"mode": "PrefillDecode"})
-    _prefill, template = templates(replica_objects(replica))
-    assert [each["name"] for each in template["spec"]["containers"]] == ["engine", "pd-sidecar"]
-    assert pauses(template["spec"]) == expected
+    decode = make_engine("decode", make_member(**container), phase="Decode")
+    _prefill, template = templates(replica_objects(make_replica(prefill, decode, serving={"mode": "PrefillDecode"})))
+    assert [each["name"] for each in template["spec"]["containers"]] == ["engine"]
+    (sidecar,) = template["spec"]["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("pd-sidecar", "Always")
+    assert "lifecycle" not in sidecar
 
 
 def test_what_a_container_does_at_its_start_and_end_is_passed_on(make_replica: Make) -> None:
     command = {"exec": {"command": ["sh", "-c", "$(X) {{ y }}"]}}
     request = {"httpGet": {"path": "/drain", "port": 8000}}
+    (template,) = templates(replica_objects(make_replica()))
+    drain = template["spec"]["containers"][0]["lifecycle"]["preStop"]
     for written, expected in (
-        ({"postStart": command}, {"postStart": command, **sleep(240)}),
+        ({"postStart": command}, {"postStart": command, "preStop": drain}),
         ({"postStart": command, "preStop": request}, {"postStart": command, "preStop": request}),
     ):
         (template,) = templates(replica_objects(make_replica(container={"lifecycle": written})))
@@ -150,6 +151,95 @@ def test_the_leader_of_a_gang_goes_soon_as_its_workers_go_at_once(
     assert pauses(leads["spec"]) == [pause]
 
 
+@pytest.mark.parametrize(
+    ("image", "fields", "drains"),
+    [
+        ("vllm/vllm-openai:v0.23.0", {}, True),
+        ("mirror.example.com/models/vllm-openai@sha256:" + "0" * 64, {}, True),
+        ("ghcr.io/llm-d/llm-d-cuda:v0.3", {"command": ["sh", "-c", "exec vllm serve m --port 8000"]}, True),
+        ("lmsysorg/sglang:v0.5", {"command": ["python3", "-m", "sglang.launch_server"]}, True),
+        ("ghcr.io/huggingface/text-generation-inference:3", {}, False),
+        ("example.com/own:1", {"command": ["/server"]}, False),
+    ],
+)
+def test_only_known_engines_are_asked_for_their_requests(
+    make_replica: Make, image: str, fields: Spec, drains: bool
+) -> None:
+    """An image of another server may have no shell, and a hook that cannot run ends the pod at once."""
+    (template,) = templates(replica_objects(make_replica(container={"image": image, **fields})))
+    container = template["spec"]["containers"][0]
+    (handler,) = container["lifecycle"]["preStop"]
+    assert (handler, pause(container)) == ("exec" if drains else "sleep", 240)
+    assert ("livenessProbe" in container) is drains
+
+
+@pytest.mark.parametrize(
+    ("image", "fields", "added"),
+    [
+        ("vllm/vllm-openai:v0.19.0", {}, True),
+        ("vllm/vllm-openai:v0.32.1-cu130", {"args": ["--model=m"]}, True),
+        ("mirror.example.com:5000/vllm-openai-rocm:v1.0@sha256:" + "0" * 64, {"command": ["vllm", "serve", "m"]}, True),
+        ("vllm/vllm-openai:v0.23.0", {"command": ["vllm", "serve", "m"]}, True),
+        ("vllm/vllm-openai:v0.18.1", {}, False),
+        ("vllm/vllm-openai:v0.19.0rc1", {}, False),
+        ("vllm/vllm-openai:latest", {}, False),
+        ("vllm/vllm-openai", {}, False),
+        ("vllm/vllm-openai@sha256:" + "0" * 64, {}, False),
+        ("example.com/engine:v0.23.0", {"command": ["vllm", "serve", "m"]}, False),
+        ("vllm/vllm-openai:v0.23.0", {"command": ["sh", "-c", "vllm serve m"]}, False),
+        ("vllm/vllm-openai:v0.23.0", {"args": ["--shutdown-timeout=300"]}, False),
+        ("vllm/vllm-openai:v0.23.0", {"args": ["--shutdown_timeout", "0"]}, False),
+        ("vllm/vllm-openai:v0.23.0", {"args": ["--config=/engine.yaml"]}, False),
+        ("lmsysorg/sglang:v0.23.0", {"command": ["python3", "-m", "sglang.launch_server"]}, False),
+    ],
+)
+def test_a_vllm_known_to_have_the_flag_waits_for_streams_on_sigterm(
+    make_replica: Make, image: str, fields: Spec, added: bool
+) -> None:
+    """An engine does not start with a flag that it does not have."""
+    (template,) = templates(replica_objects(make_replica(container={"image": image, **fields})))
+    written = fields.get("args", [])
+    assert template["spec"]["containers"][0].get("args", []) == [
+        *written,
+        *(["--shutdown-timeout=20"] if added else []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "timeout"),
+    [
+        ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, 305),
+        ({"terminationGracePeriodSeconds": 30}, {}, 5),
+        ({"terminationGracePeriodSeconds": 10}, {}, None),
+    ],
+)
+def test_streams_have_the_rest_of_the_period(
+    make_replica: Make, make_member: Make, make_engine: Make, pod: Spec, container: Spec, timeout: int | None
+) -> None:
+    member = make_member(**container)
+    member["template"]["spec"].update(pod)
+    (template,) = templates(replica_objects(make_replica(make_engine("main", member))))
+    expected = [] if timeout is None else [f"--shutdown-timeout={timeout}"]
+    assert template["spec"]["containers"][0]["args"] == expected
+
+
+def test_a_gang_gets_no_further_flag(make_replica: Make, gang: Spec) -> None:
+    for template in templates(replica_objects(make_replica(gang))):
+        assert "--shutdown-timeout" not in str(template["spec"]["containers"][0].get("args"))
+
+
+def test_a_prefill_engine_serves_until_its_kv_cache_is_read(
+    make_replica: Make, make_member: Make, make_engine: Make
+) -> None:
+    engines = [make_engine(phase.lower(), make_member(), phase=phase) for phase in ("Prefill", "Decode")]
+    objects = replica_objects(make_replica(*engines, serving={"mode": "PrefillDecode"}))
+    commands = [
+        template["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"] for template in templates(objects)
+    ]
+    assert [command[5] for command in commands] == ["8000", "8001"]
+    assert [command[6].endswith("|vllm:kv_cache_usage_perc") for command in commands] == [True, False]
+
+
 def test_a_picker_serves_on_too(make_replica: Make, pick: Make) -> None:
     deployment = pick(replica_objects(make_replica(), Options(stream_grace=90)), "Deployment", "-epp")
     spec = deployment["spec"]["template"]["spec"]
@@ -183,12 +273,24 @@ def test_a_picker_serves_on_as_long_as_the_engine_that_takes_longest(
     assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (period, [pause])
 
 
-def test_a_rollout_may_take_the_time_that_old_pods_take(make_replica: Make, pick: Make) -> None:
+@pytest.mark.parametrize(
+    ("engine", "container", "start"),
+    [
+        ({}, {}, 3600),
+        ({"startupMinutes": 5}, {}, 300),
+        ({}, {"startupProbe": {"httpGet": {"port": 8000}}}, 30),
+        ({}, {"startupProbe": {"tcpSocket": {"port": 1}, "initialDelaySeconds": 60, "failureThreshold": 720}}, 7260),
+    ],
+)
+def test_a_rollout_may_take_the_time_of_a_start_and_of_a_stop(
+    make_replica: Make, make_member: Make, make_engine: Make, pick: Make, engine: Spec, container: Spec, start: int
+) -> None:
     """With all devices in use, the new pod starts when the old one is gone."""
+    replica = make_replica(make_engine("main", make_member(**container), **engine))
     for grace in (0, 600):
-        engine = pick(replica_objects(make_replica(), Options(stream_grace=grace)), "Deployment", "-14ab1")["spec"]
-        period = engine["template"]["spec"]["terminationGracePeriodSeconds"]
-        assert engine["progressDeadlineSeconds"] == 600 + period
+        spec = pick(replica_objects(replica, Options(stream_grace=grace)), "Deployment", "-14ab1")["spec"]
+        period = spec["template"]["spec"]["terminationGracePeriodSeconds"]
+        assert spec["progressDeadlineSeconds"] == 600 + period + start
 
 
 def test_no_one_moves_engines_to_empty_a_node(

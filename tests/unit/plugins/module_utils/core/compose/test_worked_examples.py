@@ -41,9 +41,18 @@ def deployment(name: str, *engines: dict[str, Any], **spec: Any) -> dict[str, An
     }
 
 
+def without_scripts(value: Any) -> Any:
+    """A value with a word for each script in it."""
+    if isinstance(value, dict):
+        return {key: without_scripts(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(without_scripts, value))
+    return "SCRIPT" if isinstance(value, str) and value.startswith("import ") else value
+
+
 def composed(replica: dict[str, Any]) -> Documents:
-    """The objects of a replica as people would write them: without the hashes of specs."""
-    objects = list(replica_objects(replica))
+    """The objects of a replica as people would write them: without the hashes of specs, and without scripts."""
+    objects = list(map(without_scripts, replica_objects(replica)))
     for each in objects:
         if each["kind"] in ("Deployment", "LeaderWorkerSet"):
             del each["metadata"]["annotations"]

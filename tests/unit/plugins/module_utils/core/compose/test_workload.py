@@ -18,6 +18,7 @@ NIXL_HOST = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"
 NIXL_PORT = {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"}
 LEADER_ADDRESS = {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"}
 RANK = {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"}
+DRAIN = "--shutdown-timeout=20"
 
 
 def standalone_pod(replica: dict[str, Any]) -> dict[str, Any]:
@@ -46,9 +47,9 @@ def test_text_reaches_the_pod_as_written(make_replica: Make, text: str) -> None:
 @pytest.mark.parametrize(
     ("written", "field", "standalone", "leader"),
     [
-        ({}, "args", [], None),
-        ({"args": []}, "args", [], None),
-        ({"args": ["-x"]}, "args", ["-x"], ["-x"]),
+        ({}, "args", [DRAIN], None),
+        ({"args": []}, "args", [DRAIN], None),
+        ({"args": ["-x"]}, "args", ["-x", DRAIN], ["-x"]),
         ({}, "command", None, None),
         ({"command": []}, "command", None, None),
         ({}, "env", None, [LEADER_ADDRESS, RANK]),
@@ -93,7 +94,8 @@ def test_cache_in_args(make_replica: Make, make_member: Make, make_engine: Make,
     alone = standalone_pod(make_replica(container=written, **cache))["spec"]["containers"][0]
     gang = make_engine("main", make_member("Leader", **written), make_member("Worker", **written))
     leads, works = (pod["spec"]["containers"][0] for pod in gang_pods(make_replica(gang, **cache)))
-    assert alone["args"] == leads["args"] == args
+    assert alone["args"] == [*args, *([] if written.get("command") else [DRAIN])]
+    assert leads["args"] == args
     assert works.get("args") == written.get("args")
 
 
@@ -124,7 +126,7 @@ def test_a_hub_cache_is_found_by_environment(make_replica: Make, env: Any, expec
     pod = standalone_pod(make_replica(container=written, **HUB))["spec"]
     container = pod["containers"][0]
     assert container["env"] == expected
-    assert container["args"] == ["--model=Qwen/Qwen3-8B"]
+    assert container["args"] == ["--model=Qwen/Qwen3-8B", DRAIN]
     assert {"name": "model-cache", "mountPath": "/mnt/models"} in container["volumeMounts"]
     assert pod["volumes"][1]["persistentVolumeClaim"] == {"claimName": child_name("modelcache", "ml-team", "weights")}
 
@@ -140,7 +142,7 @@ def test_a_folder_needs_no_environment(make_replica: Make) -> None:
     for reference in ({"name": "weights"}, {"name": "weights", "layout": "Folder"}):
         container = standalone_pod(make_replica(modelCacheRef=reference))["spec"]["containers"][0]
         assert "env" not in container
-        assert container["args"] == ["--model=/mnt/models"]
+        assert container["args"] == ["--model=/mnt/models", DRAIN]
 
 
 def test_a_gang_over_several_pools_runs_on_any_of_them_and_stays_apart(
@@ -332,7 +334,7 @@ def test_phases_not_names_make_the_pair(make_replica: Make, pick: Make, pair: tu
         if each["kind"] == "Deployment" and not each["metadata"]["name"].endswith("-epp")
     }
     assert [each["name"] for each in pods["prefill"]] == ["engine"]
-    assert [each["name"] for each in pods["decode"]] == ["engine", "pd-sidecar"]
+    assert [each["name"] for each in pods["decode"]] == ["engine"]
     assert "blockSizeTokens: 64\n" in pick(objects, "ConfigMap")["data"]["epp-config.yaml"]
 
 
@@ -361,7 +363,7 @@ def test_a_decode_gang_has_the_sidecar_at_its_leader(make_replica: Make, make_me
     decode = make_engine("decode", leader, make_member("Worker"), phase="Decode")
     prefill = make_engine("prefill", make_member(), phase="Prefill")
     leads, works = gang_pods(make_replica(prefill, decode, serving={"mode": "PrefillDecode"}))
-    engine, sidecar = leads["spec"]["containers"]
+    (engine,), (sidecar,) = leads["spec"]["containers"], leads["spec"]["initContainers"]
     assert engine["ports"] == [{"containerPort": 8005}]
     assert engine["readinessProbe"]["httpGet"] == {"path": "/health", "port": 8005}
     assert engine["env"] == [LEADER_ADDRESS, RANK, NIXL_HOST, NIXL_PORT]
