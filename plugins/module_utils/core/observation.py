@@ -19,6 +19,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
         unavailable: {<pool>: [{name: gpu-0, reason: cordoned, closed: true, devices: {gpu: 2}}]}  # if it was read
+        stranded: [{namespace: mp-ml, replica: chat-1, reason: ...}]  # replicas whose pods could not start again there
         version: "1.36"                          # of Kubernetes
         openshift: true                          # only for OpenShift
         secrets: [{namespace: mp-ml, name: registry, keys: []}]  # that pods name; no keys: it does not exist
@@ -55,6 +56,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 NOT_READY = "not Ready"
 """Reason of an unavailable node that is not Ready."""
+NO_DEVICES = "no devices"
+"""Start of the reason of an unavailable node without published devices."""
 NOT_THIS_RUN = "not part of this run"
 """Message about a cluster that was not to be read."""
 
@@ -128,6 +131,8 @@ class ObservedCluster:
     budgets: its gateway's budget usage.
     applied: applied ModelReplicas, None if the run did not read the cluster's inventory.
     unavailable: the nodes of each pool with devices that new pods cannot use, None if the run did not read them.
+    stranded: reasons why the pods of replicas (namespace and replica label of the pods) could not start again where
+        they run.
     secret_keys: keys with a value of each Secret (namespace, name) that pods of replicas refer to. A Secret without
         keys does not exist. The state of other Secrets is unknown.
     """
@@ -143,6 +148,7 @@ class ObservedCluster:
     budgets: tuple[ObservedBudget, ...] = ()
     applied: AppliedReplicas | None = None
     unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None
+    stranded: Mapping[tuple[str, str], str] = field(default_factory=dict)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def existing(self, pool: str) -> int:
@@ -315,6 +321,16 @@ def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
                 }
             }
         ),
+        **(
+            {
+                "stranded": [
+                    {"namespace": namespace, "replica": replica, "reason": reason}
+                    for (namespace, replica), reason in sorted(cluster.stranded.items())
+                ]
+            }
+            if cluster.stranded
+            else {}
+        ),
         "version": cluster.version,
         **({"openshift": True} if cluster.openshift else {}),
         **({"secrets": _secrets_wire(cluster.secret_keys)} if cluster.secret_keys else {}),
@@ -397,7 +413,8 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     found = _map(
         value,
         path,
-        *("unreachable", "declared", "provisioned", "stack", "nodes", "unavailable", "version", "openshift", "budgets"),
+        *("unreachable", "declared", "provisioned", "stack", "nodes", "unavailable", "stranded"),
+        *("version", "openshift", "budgets"),
         *("secrets", "applied", "objects"),
     )
     declared = _flag(found.get("declared", False), f"{path}.declared")
@@ -418,6 +435,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
         unavailable=_unavailable(found["unavailable"], f"{path}.unavailable") if "unavailable" in found else None,
+        stranded=_stranded(found.get("stranded"), f"{path}.stranded"),
         version=_text(found.get("version"), f"{path}.version"),
         openshift=openshift,
         secret_keys=_secrets(found.get("secrets"), f"{path}.secrets"),
@@ -439,6 +457,18 @@ def _unavailable(value: Any, path: str) -> dict[str, tuple[UnavailableNode, ...]
         )
         for pool, nodes in _map(value, path).items()
     }
+
+
+def _stranded(value: Any, path: str) -> dict[tuple[str, str], str]:
+    stranded = {}
+    for index, entry in enumerate(_list(value, path)):
+        place = f"{path}[{index}]"
+        fields_ = _map(entry, place, "namespace", "replica", "reason")
+        namespace, replica, reason = (
+            _text(fields_.get(key), f"{place}.{key}", required=True) for key in ("namespace", "replica", "reason")
+        )
+        stranded[namespace, replica] = reason
+    return stranded
 
 
 def _unavailable_node(value: Any, path: str) -> UnavailableNode:

@@ -9,7 +9,7 @@ some that are not ready, events only of pods about which nothing else says what 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import route_policies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
@@ -32,6 +33,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
     allocated,
+    replica_of,
+    stranded_replicas,
     unavailable_nodes,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
@@ -167,8 +170,9 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         route_name = f"Route {constants.ENVOY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         missing.append(f"{route_name}: {why_not_admitted(route) if route else 'it is not there'}")
     published, unread_devices = _published_devices(client, cluster)
-    unavailable, unread_claims = _unavailable(client, cluster, nodes, published)
-    warnings += [*_mismatches(cluster, nodes, published), *unread_devices, *unread_claims, *unread, *unread_inventory]
+    unavailable = _unavailable(client, cluster, nodes, published)
+    warnings += [*_mismatches(cluster, nodes, published), *unread_devices, *unavailable.warnings]
+    warnings += [*unread, *unread_inventory]
     warnings += deletion_warnings(deletable)
     pools = {pool: _nodes(members) for pool, members in sorted(_by_pool(nodes).items())}
     entry: dict[str, Any] = {
@@ -176,7 +180,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "version": version,
-        **({} if unavailable is None else {"unavailable": unavailable}),
+        "unavailable": unavailable.nodes,
+        **({"stranded": unavailable.stranded} if unavailable.stranded else {}),
         "objects": sorted(
             [
                 *composed,
@@ -507,27 +512,49 @@ def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: Pu
     return [str(mismatch) for mismatch in mismatches(cluster.promises, ready, published)]
 
 
+@dataclass(frozen=True)
+class _Unavailable:
+    """Unavailable nodes of each pool, replicas on nodes that take no new pods, and warnings, all in written form."""
+
+    nodes: Mapping[str, Sequence[Mapping[str, Any]]]
+    stranded: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+
+
 def _unavailable(
     client: Client, cluster: ExpectedCluster, nodes: Iterable[Object], published: PublishedDevices | None
-) -> tuple[dict[str, list[dict[str, Any]]] | None, list[str]]:
-    """Return the unavailable nodes of each pool, None if the devices were not read, and warnings.
-
-    The ResourceClaims of replicas are read only if a node is unavailable."""
-    if published is None:
-        return None, []
-    pools, warnings = _by_pool(nodes), list[str]()
+) -> _Unavailable:
+    """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
+    pools = _by_pool(nodes)
     found = unavailable_nodes(cluster.promises, pools, published, ())
-    if any(node.devices for members in found.values() for node in members):
-        try:
-            claims = [
-                claim
-                for claim in client.list(*_CLAIM).items
-                if names.is_fleet_namespace(text(claim, "metadata", "namespace"))
-            ]
-            found = unavailable_nodes(cluster.promises, pools, published, allocated(claims))
-        except Forbidden as error:
-            warnings.append(f"devices of replicas on unavailable nodes were not read: {reason(error)}")
-    return {pool: [node.wire for node in members] for pool, members in sorted(found.items())}, warnings
+    if not found:
+        return _Unavailable({})
+    try:
+        pods = client.list("v1", "Pod", labels=names.REPLICA_LABEL).items
+        stranded = stranded_replicas((node for members in found.values() for node in members), pods)
+        of_others = {_place(pod) for pod in pods if replica_of(pod) not in stranded}
+        claims = listed(client, *_CLAIM, labels="") if published is not None else ()
+        in_use = allocated(claim for claim in claims if of_others & set(_consumers(claim)))
+    except Forbidden as error:
+        found = unavailable_nodes(cluster.promises, pools, published, None)
+        warning = f"devices of replicas on unavailable nodes were not read: {reason(error)}"
+        return _Unavailable(_written(found), warnings=[warning])
+    found = unavailable_nodes(cluster.promises, pools, published, in_use)
+    written = [
+        {"namespace": namespace, "replica": replica, "reason": why}
+        for (namespace, replica), why in sorted(stranded.items())
+    ]
+    return _Unavailable(_written(found), written)
+
+
+def _written(pools: Mapping[str, Iterable[UnavailableNode]]) -> dict[str, list[dict[str, Any]]]:
+    return {pool: [node.wire for node in nodes] for pool, nodes in sorted(pools.items())}
+
+
+def _consumers(claim: Object) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of the pods that a ResourceClaim is reserved for."""
+    for pod in entries(claim, "status", "reservedFor"):
+        yield text(claim, "metadata", "namespace"), text(pod, "name")
 
 
 def _order(value: Object) -> tuple[str, str, str]:

@@ -265,6 +265,11 @@ class NodePool(Model):
         least = self.node_count if self.min_node_count is None else self.min_node_count
         return least, max(self.node_count, least) if self.max_node_count is None else self.max_node_count
 
+    @property
+    def is_autoscaled(self) -> bool:
+        """Whether an autoscaler sets the size of the pool, which then has at least one limit."""
+        return self.min_node_count is not None or self.max_node_count is not None
+
 
 def _settings_of(source: str, number: str) -> Rule:
     """Return the rule that settings of node pools of one source are allowed for that source only."""

@@ -45,11 +45,11 @@ def pool_use(plan: Plan) -> dict[tuple[str, str], PoolUse]:
             entries = pods.get(key, ())
             planned_devices = _claimed(entry for entry in entries if (entry.namespace, entry.replica) in planned)
             per_node = _devices_per_node(pool)
+            total, claimed = (pool.nodes + pool.missing) * per_node, _claimed(entries)
+            unavailable = pool.missing * per_node + sum(map(sum, pool.unavailable))
+            # Devices in use on nodes that take no new pods are in use.
             use[key] = PoolUse(
-                (pool.nodes + pool.missing) * per_node,
-                _claimed(entries) - planned_devices,
-                planned_devices,
-                pool.missing * per_node + sum(map(sum, pool.unavailable)),
+                total, claimed - planned_devices, planned_devices, max(0, min(unavailable, total - claimed))
             )
     return use
 

@@ -488,7 +488,9 @@ def _edited(
     edited = {
         _key(replica)
         for placement, replica in zip(decided.placements, replicas, strict=True)
-        if placement.state == "kept" and before[(placement.namespace, placement.replica)] != replica
+        if placement.state == "kept"
+        and (existing := before[(placement.namespace, placement.replica)]) != replica
+        and unbound.unmarked(existing) != unbound.unmarked(replica)
     }
     return frozenset(edited | {(key[0], name) for key, step in rollouts.items() for name in step.updating.updated})
 
@@ -571,7 +573,7 @@ def _replica(placement: Placement, volumes: Volumes, mended: Mended) -> api.Mode
     served = volumes.context.served_name(deployment)
     desired = model_replica(deployment, placement.cluster, placement.index, placement.engines, served)
     avoided = mended.avoided.get((placement.namespace, placement.deployment)) if placement.state == "new" else None
-    desired = unbound.marked(desired, existing, avoided or frozenset())
+    desired = unbound.marked(volumes.context, desired, existing, avoided or frozenset())
     return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 
 

@@ -17,7 +17,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    NO_DEVICES,
+    NOT_READY,
+    ObservedCluster,
+    UnavailableNode,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
@@ -66,8 +71,8 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
         for index, pool in enumerate(pools):
             label = f"{constants.POOL_LABEL}={pool.name}"
             if pool.bounds[0] and pool.name not in observed.nodes:
-                grows = pool.max_node_count is not None
-                effect = "replicas wait until an autoscaler adds nodes" if grows else "the pool takes no new replicas"
+                waits = pool.is_autoscaled or observed.unavailable is None
+                effect = "replicas wait until the pool has nodes" if waits else "the pool takes no new replicas"
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
                     f"so {effect}.{others} Label the pool's nodes (kubectl label node NAME {label}), or correct the "
@@ -86,7 +91,8 @@ def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
     is_provisioned = resource.spec.cluster.source != "Existing"
 
     def may_grow(pool: Pool) -> bool:
-        return is_provisioned or (pool.name in declared and declared[pool.name].max_node_count is not None)
+        limits = declared.get(pool.name)
+        return is_provisioned or (limits is not None and limits.is_autoscaled)
 
     return replace(
         cluster,
@@ -110,9 +116,15 @@ def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: boo
         pool,
         nodes=nodes,
         unavailable=tuple(vectors[: max(0, counted)]),
+        arriving=max(0, nodes - existing) + sum(_is_starting(node) for node in unavailable) if may_grow else 0,
         missing=pool.nodes - nodes,
         shortfall="; ".join(shortfall),
     )
+
+
+def _is_starting(node: UnavailableNode) -> bool:
+    """Return whether a node might be new: it is not Ready, or a driver has not published its devices."""
+    return node.reason == NOT_READY or node.reason.startswith(NO_DEVICES)
 
 
 def _platform(context: Context, resource: api.InferenceCluster) -> Platform:

@@ -195,13 +195,23 @@ def _revision(workloads: Iterable[Object]) -> Revision:
 
 
 def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica]) -> list[Replica]:
-    """Return existing replicas as inputs of the scheduler, with `serves` set."""
+    """Return existing replicas as inputs of the scheduler, with `serves` and `stranded` set."""
     inputs = []
     for replica in existing:
         resource = context.fleet.replicas.get((replica.namespace, replica.name))
         serves = context.observed is None or resource is None or replicas.state(resource).serving is not False
-        inputs.append(replica if serves else replace(replica, serves=False))
+        why = stranded(context, resource) if resource is not None else ""
+        inputs.append(replace(replica, serves=serves, stranded=why) if why or not serves else replica)
     return inputs
+
+
+def stranded(context: Context, replica: api.ModelReplica) -> str:
+    """Return the reason why the pods of a replica could not start again where they run, empty if they could."""
+    observed = context.observed_cluster(replica.spec.cluster_name)
+    if observed is None or not observed.stranded:
+        return ""
+    owner = Owner.of(replica)
+    return observed.stranded.get((owner.workload_namespace, names.label_value(owner.replica)), "")
 
 
 def bounds_of(deployment: api.ModelDeployment, clusters: int) -> Bounds:
@@ -223,6 +233,8 @@ def begin(
         if placement.state == "kept":
             existing = context.fleet.replicas[placement.namespace, placement.replica]
             view = _view(context, replicas, existing, current)
+            if not view.is_current and stranded(context, existing):
+                view = replace(view, fits=False)
             views.setdefault((placement.namespace, placement.deployment), []).append(view)
     unscheduled = {(entry.namespace, entry.deployment): entry.count for entry in decided.pending}
     for entry in decided.dropped:

@@ -558,7 +558,7 @@ def _with(scenario: Scenario, addition: Addition) -> Scenario:
     if addition.is_new_cluster:
         taken = {cluster.name for cluster in scenario.clusters}
         name = next(name for number in itertools.count(2) if (name := f"{given.name}-{number}") not in taken)
-        pools = tuple(pool.with_nodes(addition.nodes) for pool in given.pools if pool.name in addition.pools)
+        pools = tuple(pool.rebuilt(addition.nodes) for pool in given.pools if pool.name in addition.pools)
         return replace(scenario, clusters=(*scenario.clusters, replace(given, name=name, pools=pools)))
     pools = tuple(
         pool.with_nodes(pool.nodes + addition.nodes) if pool.name in addition.pools else pool for pool in given.pools

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_READY, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -65,22 +65,35 @@ def mend(
     moves: list[Dropped] = []
     avoided_pools: dict[Key, Pools] = {}
     refusals: list[Refusal] = []
-    for number, (replica, pod) in enumerate(_unbound(context, decided, capacity)):
+    hopeless: set[tuple[str, str, Pools]] = set()
+    tries = 0
+    for replica, pod in _unbound(context, decided, capacity):
         pools = pools_of(replica.engines)
-        if number >= MAX_TRIES:
-            refusals.append(_refusal(replica, pod, f"{MAX_TRIES} others are to get another place first"))
-            continue
         excluded_pools = frozenset((replica.cluster, pool) for pool in pools) | _avoided(
             context.fleet.replicas[_key(replica)]
         )
+        alike = (replica.namespace, replica.deployment, excluded_pools)
+        if alike in hopeless:
+            refusals.append(_refusal(replica, pod, "no other pool has room for it"))
+            continue
+        if tries >= MAX_TRIES:
+            refusals.append(_refusal(replica, pod, f"a run tries to find another place for {MAX_TRIES} replicas"))
+            continue
+        tries += 1
         open_capacity = _closed(capacity, excluded_pools)
         candidates = [replace(entry, leaves=True) if _key(entry) == _key(replica) else entry for entry in replicas]
         attempt = decide(open_capacity, candidates)
         if not _keeps(decided, attempt, replica):
             refusals.append(_refusal(replica, pod, "no other pool has room for it"))
+            hopeless.add(alike)
             continue
         capacity, replicas = open_capacity, candidates
-        decided = replace(attempt, overcommitted=decided.overcommitted, pending=decided.pending)
+        overcommitted = [
+            entry
+            for entry in decided.overcommitted
+            if not any((cluster, entry.pool) in excluded_pools for cluster in entry.clusters)
+        ]
+        decided = replace(attempt, overcommitted=tuple(overcommitted), pending=decided.pending)
         location = f"pool {', '.join(sorted(pools))} of cluster {replica.cluster}"
         moves.append(Dropped(replica, f"pod {pod} found no node on {location}, so it gets another place"))
         owner = (replica.namespace, replica.deployment)
@@ -92,7 +105,7 @@ def mend(
 def _refusal(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
         f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node, and {why}. kubectl describe pod "
-        "shows the reason. Add a node to the pool, or delete a smaller ModelReplica of the pool to have it placed again"
+        "shows the reason. Add a node to the pool, or make its nodes available"
     )
     return Refusal(reason, min(pools_of(replica.engines)), (replica.cluster,))
 
@@ -101,14 +114,23 @@ def _key(replica: Replica) -> Key:
     return replica.namespace, replica.name
 
 
-def marked(replica: api.ModelReplica, existing: api.ModelReplica | None, avoided: Pools) -> api.ModelReplica:
-    """Return a ModelReplica with an annotation that lists the pools without a node for it."""
+def marked(
+    context: Context, replica: api.ModelReplica, existing: api.ModelReplica | None, avoided: Pools
+) -> api.ModelReplica:
+    """Return a ModelReplica with an annotation that lists the pools without a node for it, until it serves."""
     pools = avoided or (_avoided(existing) if existing else frozenset())
-    if not pools:
+    if not pools or (existing is not None and not avoided and _serves(context, existing)):
         return replica
     annotation = " ".join("/".join(pool) for pool in sorted(pools))
     annotations = {**replica.annotations, names.NO_NODE_ANNOTATION: annotation}
     return replica.model_copy(update={"metadata": replica.metadata.model_copy(update={"annotations": annotations})})
+
+
+def unmarked(replica: api.ModelReplica) -> api.ModelReplica:
+    """Return a ModelReplica without the annotation that `marked` adds."""
+    annotations = {key: value for key, value in replica.annotations.items() if key != names.NO_NODE_ANNOTATION}
+    metadata = replica.metadata.model_copy(update={"annotations": annotations})
+    return replica.model_copy(update={"metadata": metadata})
 
 
 def _avoided(replica: api.ModelReplica) -> Pools:
@@ -123,7 +145,7 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
     cluster is terminating. Otherwise, the pod might be scheduled soon. While its pools might grow, a replica has until
     its progress deadline.
     """
-    nodes = {(cluster.name, pool.name): pool.nodes for cluster in capacity for pool in cluster.pools}
+    growing = {(cluster.name, pool.name) for cluster in capacity for pool in cluster.pools if pool.arriving}
     changing = {entry.replica.cluster for entry in decided.dropped}
     unchanged = [
         placement for placement in decided.placements if placement.state == "kept" and placement.cluster not in changing
@@ -140,9 +162,7 @@ def _unbound(context: Context, decided: Schedule, capacity: Sequence[Cluster]) -
         if not pod or _leaves(observed):
             continue
         state = replica_state(existing, replica_objects(existing, context.composing), observed)
-        grows = any(
-            observed.existing(pool) < nodes.get((placement.cluster, pool), 0) for pool in pools_of(replica.engines)
-        )
+        grows = any((placement.cluster, pool) in growing for pool in pools_of(replica.engines))
         if state.serving is False and (state.failed or not grows):
             unbound.append((replica, pod))
     return unbound
@@ -152,6 +172,13 @@ def _was_unbound(context: Context, existing: api.ModelReplica) -> bool:
     """Return whether a replica had an unschedulable pod in an earlier pass or run, according to its status."""
     status = context.statuses.get(existing.ref)
     return _UNSCHEDULABLE in conditions.hold(_READY, status, conditions.unknown(_READY, "")).message
+
+
+def _serves(context: Context, replica: api.ModelReplica) -> bool:
+    observed = context.observed_cluster(replica.spec.cluster_name)
+    return observed is None or bool(
+        replica_state(replica, replica_objects(replica, context.composing), observed).serving
+    )
 
 
 def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
@@ -167,8 +194,12 @@ def _is_unschedulable(pod: Object) -> bool:
 
 
 def _leaves(observed: ObservedCluster) -> bool:
-    """Return whether a pod is terminating and will free its devices."""
-    return any(fields(pod, "metadata").get("deletionTimestamp") for pod in observed.objects.of_kind("Pod"))
+    """Return whether a pod is terminating and will free its devices. On a node that is not Ready, no pod terminates."""
+    lost = {node.name for nodes in (observed.unavailable or {}).values() for node in nodes if node.reason == NOT_READY}
+    return any(
+        fields(pod, "metadata").get("deletionTimestamp") and text(pod, "spec", "nodeName") not in lost
+        for pod in observed.objects.of_kind("Pod")
+    )
 
 
 def _closed(clusters: Sequence[Cluster], closed_pools: Pools) -> list[Cluster]:

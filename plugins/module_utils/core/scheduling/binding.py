@@ -147,13 +147,22 @@ class _Binder:
             return
         pools = {pool.name: pool for pool in cluster.pools}
         parts: dict[str, list[_Part]] = {}
+        stranded = []
         for at in placed:
+            before = self._before[at]
+            if before is not None and before.stranded:
+                stranded.append(before)
+                continue
             for part in self._parts(self.placements[at].engines, pools, at):
                 parts.setdefault(part[0], []).append(part[1])
-        for number, replica in enumerate(one for one in others if one.cluster == cluster.name):
+        there = [one for one in others if one.cluster == cluster.name]
+        stranded += [one for one in there if one.stranded]
+        for number, replica in enumerate(one for one in there if not one.stranded):
             for part in self._parts(replica.engines, pools, -1 - number):
                 parts.setdefault(part[0], []).append(part[1])
-        taken = _numbers(engine for replica in leaving if replica.cluster == cluster.name for engine in replica.engines)
+        # New pods would be bound to the nodes of pods with the same number.
+        gone = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
+        taken = _numbers(engine for replica in gone for engine in replica.engines)
         for name, found in sorted(parts.items()):
             is_open = any(part.open for part in found)
             if is_open and not self._bind_pool(pools[name], found, taken.get(name, set())):

@@ -111,7 +111,7 @@ class NodeLedger:
     @property
     def overcommitted(self) -> str:
         """Return why what is charged already cannot all be there, with numbers; empty when it can."""
-        if self.used <= self.pool.nodes:
+        if self.used <= self.pool.nodes or self.pool.arriving:
             return ""
         used = self.used - self.pool.closed_nodes
         return f"its replicas need {_count(used, 'node')}, and it has {self.pool.open_nodes}{_shortfall(self.pool)}"
@@ -214,7 +214,7 @@ class DeviceLedger:
         packed = self._packed()
         if packed.free is None and self._greedy:
             packed = self._pack(self._load, greedy=False)
-        if packed.free is not None or not packed.proven:
+        if packed.free is not None or not packed.proven or self.pool.arriving:
             return ""
         parts = []
         for position, device in enumerate(self.pool.devices):

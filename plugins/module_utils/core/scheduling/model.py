@@ -94,8 +94,9 @@ class Pool:
     `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it. `price` is
     that of a node for an hour, None where it is not known. `spot`: its nodes may be taken back at any time.
     `unavailable`: for each node with devices that are free but unavailable for new pods, the number of these devices by
-    position in `devices`. `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds
-    them. `shortfall`: reason why the pool offers less than its manifest declares.
+    position in `devices`. `arriving`: number of nodes that an autoscaler or a cloud might still add or start.
+    `missing`: number of nodes that the manifest declares and that do not exist, if nothing adds them. `shortfall`:
+    reason why the pool offers less than its manifest declares.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Pool:
     price: Decimal | None = None
     spot: bool = False
     unavailable: tuple[tuple[int, ...], ...] = ()
+    arriving: int = 0
     missing: int = 0
     shortfall: str = ""
 
@@ -123,9 +125,14 @@ class Pool:
         """Number of devices on each node that pods claim, by position in `devices`."""
         return tuple(device.count if device.claim == "DRA" else 0 for device in self.devices)
 
+    def rebuilt(self, nodes: int) -> Pool:
+        """Return the pool as it would be on a new cluster."""
+        return replace(self, nodes=nodes, unavailable=(), arriving=0, missing=0, shortfall="")
+
     def with_nodes(self, nodes: int) -> Pool:
         """Return the pool with another number of nodes, of which as many as possible are unavailable."""
-        return replace(self, nodes=nodes, unavailable=self.unavailable[:nodes])
+        most = sorted(self.unavailable, key=sum)
+        return replace(self, nodes=nodes, unavailable=tuple(most[max(0, len(most) - nodes) :]))
 
 
 @dataclass(frozen=True)
@@ -374,7 +381,9 @@ class Replica:
     leaves: the replica is removed now. Its devices are free, and no new replica uses its name.
     old: the replica has an old revision. It keeps its devices until the rollout replaces it, and does not count in the
         distribution of its deployment over clusters.
-    serves: False if the replica certainly does not serve. Such a replica is removed first."""
+    serves: False if the replica certainly does not serve. Such a replica is removed first.
+    stranded: reason why its pods could not start again where they run, empty if they could. Its devices become
+        available to no other replica."""
 
     name: str
     namespace: str
@@ -387,6 +396,7 @@ class Replica:
     leaves: bool = False
     old: bool = False
     serves: bool = True
+    stranded: str = ""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class _Decision:
             state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
             if state:
                 (state.leaving if replica.leaves else state.existing).append(replica)
-            else:
+            elif not replica.stranded:
                 capacity.charge(replica.cluster, replica.engines)
         for step in (partial(retain, fleet=fleet, capacity=capacity), partial(grow_members, capacity=capacity)):
             for state in states.values():
@@ -191,7 +191,9 @@ class _Decision:
             key, name = (placement.namespace, placement.deployment), placement.cluster
             fit = fits[key, name].pop(0) if placement.state == "new" else None
             entry = None if fit else kept[key, name, placement.index]
-            if entry and (placement.state == "held" or _claims(placement) == _claims(entry.placement)):
+            if entry and (
+                placement.state == "held" or entry.replica.stranded or _claims(placement) == _claims(entry.placement)
+            ):
                 continue
             layouts = pin(self._states[key].engines, placement.engines, self._fleet[name], capacity)
             if isinstance(layouts, str):

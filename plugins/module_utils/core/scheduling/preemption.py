@@ -40,14 +40,14 @@ def preempt(
     """Place one more replica on one of the clusters in the place of kept replicas of lower priority.
 
     Return the cluster; empty when none has such a place, and nothing is changed. Replicas that may not be removed now
-    are no victims.
+    are no victims, nor are stranded ones, whose devices would stay unavailable.
     """
     best: tuple[tuple[list[int], int, int, str], list[_Victim], ReplicaFit] | None = None
     candidates: dict[str, list[_Victim]] = {}
     for other in states:
         if other.deployment.priority < state.deployment.priority and other.may_change:
             for entry in other.kept:
-                if entry.placement.state == "kept":
+                if entry.placement.state == "kept" and not entry.replica.stranded:
                     candidates.setdefault(entry.placement.cluster, []).append(_Victim(other, entry))
     for name in clusters:
         if name not in candidates or fleet[name].silent:

@@ -129,9 +129,12 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             continue
         held = state.deployment.invalid or cluster.unknown
         pinned = [] if held else pin(state.engines, replica.engines, cluster, capacity)
+        if replica.stays and replica.stranded:
+            # An edit would restart its pods.
+            pinned = replica.stranded
         if isinstance(pinned, str):
             state.dropped.append(Dropped(replica, pinned, outdated=True))
-            if replica.stays:
+            if replica.stays and not replica.stranded:
                 capacity.charge(replica.cluster, replica.engines)
             continue
         engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
@@ -188,7 +191,9 @@ def _give_up(
 
 
 def charge(entry: Kept, capacity: FleetCapacity) -> None:
-    """Charge a replica that exists."""
+    """Charge a replica that exists. The devices of a stranded one are unavailable already."""
+    if entry.replica.stranded:
+        return
     if entry.placement.state == "held":
         capacity.charge(entry.replica.cluster, entry.replica.engines)
     for layout in entry.layouts:
@@ -198,7 +203,7 @@ def charge(entry: Kept, capacity: FleetCapacity) -> None:
 def grow_members(state: State, capacity: FleetCapacity) -> None:
     """Find places for the pods that spread members of kept replicas gained, now that all that is kept is charged."""
     for entry in state.kept:
-        if not any(map(missing, entry.layouts)):
+        if entry.replica.stranded or not any(map(missing, entry.layouts)):
             continue
         cluster = entry.placement.cluster
         for number, layout in enumerate(entry.layouts):

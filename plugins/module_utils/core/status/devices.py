@@ -106,7 +106,11 @@ class PublishedDevices:
     not write the taint of a rule into the ResourceSlices (KEP-5055)."""
 
     def __init__(self, slices: Iterable[Object], rules: Iterable[Object] = ()) -> None:
-        self._rules = [(fields(rule, "spec", "deviceSelector"), fields(rule, "spec", "taint")) for rule in rules]
+        self._rules = [
+            (fields(rule, "spec", "deviceSelector"), fields(rule, "spec", "taint"))
+            for rule in rules
+            if "deviceSelector" in fields(rule, "spec")
+        ]
         pools: dict[tuple[str, str], list[Object]] = {}
         for entry in slices:
             spec = fields(entry, "spec")
@@ -136,10 +140,9 @@ class PublishedDevices:
                 self._shared.setdefault(driver, []).append(device)
 
     def _taints_of_rules(self, key: tuple[str, str, str]) -> Iterator[Object]:
-        """Yield the taints of the rules that select a device. A rule without a selector selects no device."""
+        """Yield the taints of the rules that select a device. An empty selector selects all devices."""
         for selector, taint in self._rules:
-            selected = [(text(selector, name), value) for name, value in zip(DEVICE_KEY, key, strict=True)]
-            if any(name for name, __ in selected) and all(name in ("", value) for name, value in selected):
+            if all(text(selector, name) in ("", value) for name, value in zip(DEVICE_KEY, key, strict=True)):
                 yield taint
 
     def on(self, node: str, driver: str) -> list[PublishedDevice]:

@@ -187,7 +187,7 @@ _SPECS: Mapping[str, Callable[[Object], Trimmed]] = {
     "Job": _claims,
     "LeaderWorkerSet": _workload,
     "PersistentVolumeClaim": _picked("accessModes", "resources", "storageClassName", "volumeMode", "volumeName"),
-    "Pod": _claims,
+    "Pod": lambda spec: {**_picked("nodeName")(spec), **_claims(spec)},
     "Route": _route,
 }
 _STATUSES: Mapping[str, Callable[[Object], Trimmed]] = {

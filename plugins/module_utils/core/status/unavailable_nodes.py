@@ -6,9 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import NOT_READY, UnavailableNode
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    NO_DEVICES,
+    NOT_READY,
+    UnavailableNode,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
     DEVICE_KEY,
@@ -16,7 +21,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devic
     PublishedDevice,
     PublishedDevices,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, is_true, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    is_true,
+    label,
+    text,
+)
 
 _TOLERATED = "node.kubernetes.io/memory-pressure"
 """Taint that the API server lets all pods with resource requests tolerate (Kubernetes, "Taints and Tolerations")."""
@@ -29,12 +41,16 @@ Devices = Collection[tuple[str, str, str]]
 
 
 def unavailable_nodes(
-    promises: Iterable[Promise], nodes: Mapping[str, Iterable[Object]], published: PublishedDevices, in_use: Devices
+    promises: Iterable[Promise],
+    nodes: Mapping[str, Iterable[Object]],
+    published: PublishedDevices | None,
+    in_use: Devices | None,
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
     `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have. A device in use is
-    not free, so that it counts as available for the replica that has it.
+    not free, so that it counts as available for the replica that has it. If the ResourceSlices (`published`) or the
+    ResourceClaims (`in_use`) were not read, all devices count as in use.
     """
     unavailable = {
         promise.pool: tuple(
@@ -45,6 +61,28 @@ def unavailable_nodes(
         for promise in promises
     }
     return {pool: found for pool, found in unavailable.items() if found}
+
+
+def stranded_replicas(nodes: Iterable[UnavailableNode], pods: Iterable[Object]) -> dict[tuple[str, str], str]:
+    """Return the replicas all of whose pods with devices are on nodes that take no new pods, and why.
+
+    Replicas are identified by the namespace and the label `modelplane.ai/replica` of their pods.
+    """
+    closed = {node.name: node for node in nodes if node.closed}
+    places: dict[tuple[str, str], set[str]] = {}
+    for pod in pods:
+        if fields(pod, "spec").get("resourceClaims"):
+            places.setdefault(replica_of(pod), set()).add(text(pod, "spec", "nodeName"))
+    return {
+        replica: "; ".join(f"node {closed[name]} takes no new pods" for name in sorted(found))
+        for replica, found in places.items()
+        if found <= closed.keys()
+    }
+
+
+def replica_of(pod: Object) -> tuple[str, str]:
+    """Return the namespace and the replica label of a pod."""
+    return text(pod, "metadata", "namespace"), label(pod, names.REPLICA_LABEL)
 
 
 def allocated(claims: Iterable[Object]) -> frozenset[tuple[str, str, str]]:
@@ -75,16 +113,18 @@ def _taints(node: Object) -> Iterator[Taint]:
 
 
 def _unavailable(
-    promise: Promise, node: Object, published: PublishedDevices, in_use: Devices
+    promise: Promise, node: Object, published: PublishedDevices | None, in_use: Devices | None
 ) -> UnavailableNode | None:
     closed = _closed(promise, node)
     devices: dict[str, int] = {}
     reasons = []
+    if published is None or in_use is None:
+        return UnavailableNode(_name(node), closed, closed=True) if closed else None
     for driver in promise.drivers:
         missing = published.incomplete(_name(node), driver)
         there = published.on(_name(node), driver)
         usable = [device for device in there if device.key in in_use or not (closed or missing or device.taint)]
-        short = _short(promise.claimed(driver), usable, in_use)
+        short = _short(promise.claimed(driver), there, usable)
         devices |= short
         if short:
             reasons.append(_reason(driver, there, missing))
@@ -106,32 +146,35 @@ def _closed(promise: Promise, node: Object) -> str:
     return ""
 
 
-def _short(promised: list[Device], usable: list[PublishedDevice], in_use: Devices) -> dict[str, int]:
-    """Return how many devices of each promised kind are not there."""
+def _short(promised: list[Device], published: list[PublishedDevice], usable: list[PublishedDevice]) -> dict[str, int]:
+    """Return how many devices of each promised kind are not usable.
 
-    def is_of(device: PublishedDevice, kind: Device) -> bool:
-        return device.is_of(kind) or (device.key in in_use and len(promised) == 1)
-
+    A device that differs from what the InferenceClass promises counts as well, as pods claim devices by selectors."""
     left = list(usable)
-    short = {}
+    counts: dict[str, int] = {}
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
-    for kind in sorted(promised, key=lambda kind: sum(is_of(device, kind) for device in usable)):
-        matching = [device for device in left if is_of(device, kind)][: kind.count]
+    for kind in sorted(promised, key=lambda kind: sum(device.is_of(kind) for device in published)):
+        matching = [device for device in left if device.is_of(kind)][: kind.count]
         left = [device for device in left if device not in matching]
-        if len(matching) < kind.count:
-            short[kind.name] = kind.count - len(matching)
+        counts[kind.name] = len(matching)
+    short = {}
+    for kind in promised:
+        others = min(len(left), kind.count - counts[kind.name])
+        left = left[others:]
+        if counts[kind.name] + others < kind.count:
+            short[kind.name] = kind.count - counts[kind.name] - others
     return short
 
 
 def _reason(driver: str, there: list[PublishedDevice], missing: str) -> str:
     if not there:
-        return f"no devices of driver {driver}"
+        return f"{NO_DEVICES} of driver {driver}"
     if missing:
         return f"{missing} of driver {driver}"
     tainted = [device for device in there if device.taint]
     if tainted:
         return f"device {tainted[0].key[2]} has the taint {tainted[0].taint}"
-    return f"driver {driver} publishes other devices than the InferenceClass"
+    return f"driver {driver} publishes fewer devices than the InferenceClass"
 
 
 def _name(node: Object) -> str:

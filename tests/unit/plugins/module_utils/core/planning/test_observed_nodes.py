@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
     Observed,
@@ -41,28 +42,35 @@ def cluster(name: str, source: Any = None, **pool: Any) -> api.InferenceCluster:
     return made
 
 
-def deployment(replicas: int = 2, count: int = 1) -> api.ModelDeployment:
+def deployment(
+    replicas: int = 2, count: int = 1, name: str = "chat", tag: str = "v1", **spec: Any
+) -> api.ModelDeployment:
     request = {"name": "gpu", "count": count, "selectors": [{"cel": f'device.driver == "{GPU}"'}]}
-    container = {"name": "engine", "image": "registry.example.com/engine:v1"}
+    container = {"name": "engine", "image": f"registry.example.com/engine:{tag}"}
     member = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
-    spec = {"replicas": replicas, "template": {"spec": {"engines": [{"name": "main", "members": [member]}]}}}
-    made: api.ModelDeployment = parsed({"metadata": {"name": "chat"}, "spec": spec}, api.ModelDeployment)
+    template = {"spec": {"engines": [{"name": "main", "members": [member]}]}}
+    metadata = {"name": name, "annotations": {names.PRIORITY_ANNOTATION: spec.pop("priority", "0")}}
+    made: api.ModelDeployment = parsed(
+        {"metadata": metadata, "spec": {"replicas": replicas, "template": template, **spec}}, api.ModelDeployment
+    )
     return made
 
 
-def nodes(ready: int, *unavailable: UnavailableNode) -> ObservedCluster:
+def nodes(ready: int, *unavailable: UnavailableNode, stranded: Sequence[api.ModelReplica] = ()) -> ObservedCluster:
     """Return a cluster with so many Ready nodes in its pool."""
+    owners = map(Owner.of, stranded)
     return ObservedCluster(
         stack=Component(ready=True),
         provisioned=Component(ready=True),
         nodes={"gpu": ready} if ready else {},
         unavailable={"gpu": unavailable} if unavailable else {},
+        stranded={(owner.workload_namespace, names.label_value(owner.replica)): "cordoned" for owner in owners},
     )
 
 
 def run(
     clusters: Iterable[api.InferenceCluster],
-    desired: api.ModelDeployment,
+    desired: api.ModelDeployment | Sequence[api.ModelDeployment],
     observed: dict[str, ObservedCluster],
     before: Iterable[api.ModelReplica] = (),
     accounting: str = "Devices",
@@ -77,7 +85,7 @@ def run(
     }
     existing = [parsed(written(replica), api.ModelReplica) for replica in before]
     return plan(
-        [CLASS, *clusters, desired],
+        [CLASS, *clusters, *([desired] if isinstance(desired, api.ModelDeployment) else desired)],
         existing,
         options=Options(accounting=accounting),  # type: ignore[arg-type]
         observed=Observed(clusters=observed),
@@ -150,9 +158,10 @@ def test_free_devices_of_different_nodes_are_no_node() -> None:
         (cluster("east", maxNodeCount=3), 1, 6),
         (cluster("east", nodeCount=1, maxNodeCount=2), 0, 4),
         (cluster("east"), 3, 4),
-        (cluster("east", minNodeCount=0), 0, 0),
+        (cluster("east", minNodeCount=0), 0, 4),
+        (cluster("east"), 0, 0),
     ],
-    ids=["fixed", "autoscaled", "scaled to zero", "more than declared", "fixed without nodes"],
+    ids=["fixed", "autoscaled", "scaled to zero", "more than declared", "lower limit only", "fixed without nodes"],
 )
 def test_a_pool_offers_its_nodes_and_those_that_its_autoscaler_may_add(
     manifest: api.InferenceCluster, ready: int, replicas: int
@@ -168,3 +177,41 @@ def test_nodes_that_are_more_than_declared_replace_unavailable_ones() -> None:
 def test_a_cluster_whose_nodes_were_not_read_counts_as_declared() -> None:
     unread = ObservedCluster(stack=Component(ready=True))
     assert places(run([EAST], deployment(9), {"east": unread})) == ["east"] * 4
+
+
+IN_USE = UnavailableNode("n0", "cordoned", True, {"gpu": 2})
+"""Node of a stranded replica: its devices become available to no other replica."""
+
+
+def test_a_stranded_replica_is_no_victim() -> None:
+    low = deployment(2, 2, "low")
+    before = run([EAST, WEST], low, {"east": nodes(1), "west": nodes(1)}).replicas
+    east, west = sorted(before, key=lambda replica: replica.spec.cluster_name)
+    high = deployment(1, 2, "high", priority="9", preemption="LowerPriority")
+    observed = {"east": nodes(1, IN_USE, stranded=[east]), "west": nodes(1)}
+    found = run([EAST, WEST], [low, high], observed, before)
+    assert [placement.cluster for placement in found.schedule.placements if placement.deployment == "high"] == ["west"]
+    assert [entry.replica.name for entry in found.schedule.dropped] == [west.name]
+    assert not found.schedule.overcommitted
+
+
+def test_the_devices_of_a_stranded_replica_are_available_to_no_other() -> None:
+    before = run([EAST], deployment(1, 2, "first"), {"east": nodes(1)}).replicas
+    observed = {"east": nodes(1, IN_USE, stranded=before)}
+    second = deployment(1, 2, "second")
+    assert places(run([EAST], [deployment(0, 2, "first"), second], observed, before)) == []
+    assert places(run([EAST], [deployment(1, 2, "first"), second], observed, before)) == ["east"]
+
+
+def test_an_edit_restarts_no_pod_that_would_find_no_node() -> None:
+    (old,) = run([EAST], deployment(1), {"east": nodes(2)}).replicas
+    closed = UnavailableNode("n1", "not Ready", True, {"gpu": 2})
+    stranded = {"east": nodes(1, IN_USE, closed, stranded=[old])}
+    edited = deployment(1, tag="v2")
+    found = run([EAST], edited, stranded, [old])
+    assert [replica.spec for replica in (*found.replicas, *found.leaving)] == [old.spec]
+    both = run([EAST, WEST], edited, {**stranded, "west": nodes(2)}, [old])
+    assert places(both) == ["west"]
+    (restarted,) = run([EAST], edited, {"east": nodes(1)}, [old]).replicas
+    assert restarted.name == old.name
+    assert restarted.spec != old.spec

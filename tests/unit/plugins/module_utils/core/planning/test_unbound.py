@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
+    NOT_READY,
+    Observed,
+    ObservedCluster,
+    UnavailableNode,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import replica_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
@@ -23,22 +28,26 @@ CORDONED = "0/2 nodes are available: 2 node(s) were unschedulable."
 WAITED = f"pod x: Unschedulable: {NO_DEVICES}"
 
 
-def cluster(name: str) -> api.InferenceCluster:
+def cluster(name: str, nodes: int = 2) -> api.InferenceCluster:
     source = {"source": "Existing", "existing": {"secretRef": {"name": name, "key": "kubeconfig"}}}
-    pools = [{"name": "gpu", "className": "h100", "nodeCount": 2}]
+    pools = [{"name": "gpu", "className": "h100", "nodeCount": nodes, "maxNodeCount": nodes}]
     spec = {"cluster": source, "nodePools": pools}
     made: api.InferenceCluster = parsed({"metadata": {"name": name}, "spec": spec}, api.InferenceCluster)
     return made
 
 
-def deployment(name: str, count: int, selector: str = "") -> api.ModelDeployment:
+def deployment(name: str, count: int, selector: str = "", replicas: int = 1) -> api.ModelDeployment:
     request = {"name": "gpu", "count": count, "selectors": [{"cel": f'device.driver == "{GPU}"'}]}
     container = {"name": "engine", "image": "registry.example.com/engine:v1"}
     member = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
     spec: dict[str, Any] = {
-        "replicas": 1,
-        "template": {"spec": {"engines": [{"name": "main", "members": [member]}]}},
-        **({"clusterSelector": {"matchLabels": {names.CLUSTER_LABEL: selector}}} if selector else {}),
+        "replicas": replicas,
+        "template": {
+            "spec": {
+                "engines": [{"name": "main", "members": [member]}],
+                **({"clusterSelector": {"matchLabels": {names.CLUSTER_LABEL: selector}}} if selector else {}),
+            }
+        },
     }
     made: api.ModelDeployment = parsed({"metadata": {"name": name}, "spec": spec}, api.ModelDeployment)
     return made
@@ -79,6 +88,7 @@ def run(
     *,
     available: Sequence[str] = ("one", "two"),
     stalled: Sequence[str] = (),
+    unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None,
 ) -> Plan:
     """Plan with what is observed on east: all workloads, pods, and what statuses said; west is not read.
 
@@ -95,7 +105,7 @@ def run(
         else value
         for value in plan(resources, existing).workloads["east"]
     ]
-    east = ObservedCluster(objects=Objects([*objects, *pods]), nodes={"gpu": nodes})
+    east = ObservedCluster(objects=Objects([*objects, *pods]), nodes={"gpu": nodes}, unavailable=unavailable or {})
     observed = Observed(clusters={"east": east, "west": ObservedCluster(declared=True)})
     statuses = {
         replica.ref: {"conditions": [{"type": "ModelReady", "status": "False", "message": said[replica.name]}]}
@@ -134,7 +144,8 @@ def test_a_replica_whose_pod_finds_no_node_gets_another_place(before: dict[str, 
     again = run(resources, found.replicas, [], {})
     assert places(again) == places(found)
     assert again.edited == frozenset()
-    assert [one.annotations for one in again.replicas] == [one.annotations for one in found.replicas]
+    # The replica serves there, so that it may go back when the pool has a node for it.
+    assert names.NO_NODE_ANNOTATION not in next(one for one in again.replicas if one.name == moved.name).annotations
 
 
 @pytest.mark.parametrize(
@@ -178,6 +189,32 @@ def test_a_replica_moves_from_a_pool_that_may_grow_after_its_progress_deadline(
     arguments = (resources, before.values(), [pod(whole, NO_DEVICES)], {whole.name: WAITED})
     assert places(run(*arguments, nodes=1))["whole"] == "east"
     assert places(run(*arguments, nodes=1, stalled=("whole",)))["whole"] == "west"
+
+
+def test_a_pod_on_a_lost_node_never_terminates(before: dict[str, api.ModelReplica]) -> None:
+    whole = before["whole"]
+    resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
+    terminating = pod(whole, deletionTimestamp="2026-01-01T00:00:00Z")
+    terminating["spec"] = {"nodeName": "gpu-0"}
+    terminating["metadata"]["name"] = "terminating"
+    pods = [pod(whole, NO_DEVICES), terminating]
+    lost = {"gpu": (UnavailableNode("gpu-0", NOT_READY, closed=True, devices={"gpu": 8}),)}
+    arguments = (resources, before.values(), pods, {whole.name: WAITED})
+    assert places(run(*arguments))["whole"] == "east"
+    found = run(*arguments, nodes=1, unavailable=lost, stalled=("whole",))
+    assert places(found)["whole"] == "west"
+    assert not any("are not moved" in warning for warning in found.warnings)
+
+
+def test_replicas_without_another_place_leave_the_tries_to_others() -> None:
+    many, last = deployment("many", 8, "east", replicas=12), deployment("zzz", 8)
+    wide = cluster("east", 13)
+    first = plan([CLASS, wide, many, last]).replicas
+    existing = [parsed(written(replica), api.ModelReplica) for replica in first]
+    waited = {replica.name: WAITED for replica in existing}
+    pods = [pod(replica, CORDONED) for replica in existing]
+    found = run([CLASS, wide, WEST, many, last], existing, pods, waited, nodes=13, available=())
+    assert places(found)["zzz"] == "west"
 
 
 def test_a_replica_without_another_place_stays_and_the_plan_says_so(before: dict[str, api.ModelReplica]) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
     allocated,
+    stranded_replicas,
     unavailable_nodes,
 )
 from ansible_collections.modelplane.fleet.tests.written import promise
@@ -85,7 +87,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
         [resource_slice(gpu(0))],
         [],
         [],
-        (f"driver {DRIVER} publishes other devices than the InferenceClass", {"gpu": 1}),
+        (f"driver {DRIVER} publishes fewer devices than the InferenceClass", {"gpu": 1}),
     ),
     "incomplete slices": (
         node(),
@@ -118,7 +120,21 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
         ("device gpu-0 has the taint sick:NoExecute", {"gpu": 2}),
     ),
     "rule for another node": (node(), [BOTH], [rule(pool="n2")], [], None),
-    "rule without a selector": (node(), [BOTH], [rule()], [], None),
+    "rule with an empty selector": (
+        node(),
+        [BOTH],
+        [rule()],
+        [],
+        ("device gpu-0 has the taint sick:NoSchedule", {"gpu": 2}),
+    ),
+    "rule without a selector": (node(), [BOTH], [{"spec": {"taint": rule()["spec"]["taint"]}}], [], None),
+    "other attributes than promised": (
+        node(),
+        [resource_slice({**gpu(0), "attributes": {"driverVersion": {"version": "580.2.0"}}}, gpu(1))],
+        [],
+        [],
+        None,
+    ),
     "rule without an effect on pods": (node(), [BOTH], [rule(effect="None", driver=DRIVER)], [], None),
 }
 CLOSED = {name for name in CASES if name.startswith(("cordoned", "not Ready", "taint", "NVIDIA", "disk"))} - {
@@ -133,6 +149,33 @@ def test_the_free_devices_that_new_pods_cannot_use(name: str) -> None:
     nodes = [(node.name, node.reason, node.devices) for node in found.get("gpu", ())]
     assert nodes == ([("n1", *expected)] if expected else [])
     assert [node.closed for node in found.get("gpu", ())] == [name in CLOSED for _ in nodes]
+
+
+def test_nothing_is_known_of_devices_that_were_not_read() -> None:
+    cordon = node(cordoned=True)
+    closed = {"gpu": (UnavailableNode("n1", "cordoned", closed=True),)}
+    assert unavailable_nodes([PROMISE], {"gpu": [cordon]}, None, ()) == closed
+    assert unavailable_nodes([PROMISE], {"gpu": [cordon]}, PublishedDevices([BOTH]), None) == closed
+    assert unavailable_nodes([PROMISE], {"gpu": [node()]}, None, ()) == {}
+
+
+def pod(replica: str, node_name: str, **spec: Any) -> dict[str, Any]:
+    labels = {"modelplane.ai/replica": replica}
+    claims = {"resourceClaims": [{"name": "devices"}]}
+    return {"metadata": {"namespace": "mp-ml", "labels": labels}, "spec": {**claims, "nodeName": node_name, **spec}}
+
+
+def test_replicas_with_all_pods_on_closed_nodes_are_stranded() -> None:
+    nodes = [UnavailableNode("n1", "cordoned", closed=True), UnavailableNode("n2", "device gpu-0 has the taint x:y")]
+    pods = [
+        pod("there", "n1"),
+        pod("both", "n1"),
+        pod("both", "n3"),
+        pod("waits", ""),
+        pod("tainted", "n2"),
+        pod("picker", "n1", resourceClaims=[]),
+    ]
+    assert stranded_replicas(nodes, pods) == {("mp-ml", "there"): "node n1 (cordoned) takes no new pods"}
 
 
 def test_devices_of_two_kinds_count_apart() -> None:
