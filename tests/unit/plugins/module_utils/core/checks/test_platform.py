@@ -92,8 +92,8 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         [SYSTEM],
         {"nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 1},
         [
-            "warning spec.nodePools[0] (gpu): maxNodeCount is 1, and 0 nodes are there: replicas might also be placed on "
-            "missing nodes, and wait until your autoscaler adds nodes with the label"
+            "warning spec.nodePools[0] (gpu): maxNodeCount is 1, and 0 nodes are there: replicas might also be placed "
+            "on missing nodes, and wait until your autoscaler adds nodes with the label"
         ],
     ),
     "none, and none desired": ([SYSTEM], {"nodeCount": 0}, []),
