@@ -52,7 +52,8 @@ options:
     description:
       - What all searches of V(Exact) together may cost, in steps. A step is one choice that is tried, and takes about
         ten microseconds.
-      - Half of the steps are reserved, in equal parts, for the namespaces with pending replicas and their deployments.
+      - Half of the steps are divided equally among the namespaces with pending replicas, and then among their
+        deployments. The other half is available to all deployments.
       - A replica that is refused because a search ended at this bound has that as a reason.
     type: int
     default: 1000000
@@ -60,8 +61,8 @@ options:
     description:
       - What all CEL selectors of the fleet together may cost, in the units that Kubernetes counts. One selector costs
         about ten units on each kind of device, and at most a million.
-      - Beyond it, namespaces have equal shares, and deployments have equal shares of their namespace. A deployment
-        whose selectors exceed its share keeps its replicas as they are, and gets no replicas.
+      - If the selectors exceed the budget, it is divided equally among namespaces, and then among their deployments. A
+        deployment whose selectors exceed its share keeps its replicas unchanged and gets no new replicas.
     type: int
     default: 100000000
   invalid:

@@ -303,7 +303,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
 
 
 def _control_secrets(module: AnsibleModule, resources: Sequence[Object]) -> dict[tuple[str, str], frozenset[str]]:
-    """Return the keys of the Secrets on the control cluster that resources refer to, as far as they can be read."""
+    """Return the keys of the readable Secrets on the control cluster that resources refer to."""
     with contextlib.suppress(ApiError), per_cluster.control_client(module) as control:
         if control is not None:
             return secret_keys(control, expected(resources).secrets)

@@ -93,7 +93,7 @@ options:
     type: float
     default: 900
   lease:
-    description: Seconds after which the lock of a run that was killed ends, at most V(3600).
+    description: Number of seconds after which the lock of a killed run expires, at most V(3600).
     type: float
     default: 60
   fleet:
@@ -207,7 +207,7 @@ refused:
   description:
     - Findings that fail the run, one line each. Includes findings of the kinds in O(strict), outages that no manifest
       asks for, stopped rollouts, cluster losses that services and deployments must survive but do not, and
-      deployments that a defect of the planner leaves as they are.
+      deployments that are left unchanged because of a planner defect.
     - Outages, losses and pending replicas stop the run before any change.
   returned: success
   type: list

@@ -130,16 +130,16 @@ LEAST: Mapping[str, float] = {
 """Minimum values of numbers."""
 _HOUR, _DAY = 3600, 86400
 MOST: Mapping[str, float] = {
-    # With the rest of the grace period, a terminationGracePeriodSeconds of one day: the pod holds its devices for as
-    # long, and so does a drain of its node.
+    # With the rest of the grace period, a terminationGracePeriodSeconds of one day. The pod uses its devices, and a
+    # drain of its node takes, until the period ends.
     "fleet_stream_grace": MOST_GRACE_SECONDS - STOP_SECONDS,
-    # The lock of a killed run blocks all other runs for as long.
+    # The lock of a killed run blocks all other runs until it expires.
     "fleet_lease": _HOUR,
-    # A server that does not respond stops a run for as long, once for each attempt.
+    # A server that does not respond blocks a run until the timeout, once for each attempt.
     "fleet_timeout": _HOUR,
-    # A job that waits for longer is a mistake, such as milliseconds. Python cannot sleep for some of these times.
+    # A longer time is a mistake, such as milliseconds. Python cannot sleep for some of these times.
     **dict.fromkeys(("fleet_wait", "fleet_lock_timeout", "fleet_loop_interval", "fleet_loop_resync"), _DAY),
-    # Keys that callers should no longer use stay valid for as long.
+    # Retired API keys stay valid until the grace period ends.
     "fleet_keys_grace": 366 * _DAY,
 }
 """Maximum values of durations in seconds."""
@@ -362,8 +362,8 @@ def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
 
 
 def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a line for each number that is less than its minimum, more than its maximum, or infinite; names in
-    `values` begin with `prefix` in place of that of variables."""
+    """Return a line for each number that is less than its minimum, more than its maximum, or infinite. Names in
+    `values` begin with `prefix` instead of the prefix of variables."""
     found = []
     for variable, least in LEAST.items():
         name, most = prefix + variable.removeprefix(PREFIX), MOST.get(variable)

@@ -76,7 +76,7 @@ def play_hosts(groups: Mapping[str, Sequence[str]], group: str, selection: Selec
 def tag_problems(selection: Selection, defined: Collection[str], *, selects_tasks: bool = True) -> list[str]:
     """Return a line for each selected tag that the playbooks do not define, or a line for options that select no task.
 
-    `selects_tasks`: whether the options select a task that other options might skip."""
+    `selects_tasks`: whether the options select any task, except tasks that always run."""
     tags = sorted(set(defined) - _SPECIAL)
     problems = [
         f"{option} {tag}: {_tag_problem(tag, tags)}"

@@ -95,9 +95,9 @@ class AppliedReplicas:
 
 @dataclass(frozen=True)
 class UnavailableNode:
-    """Node with devices that are free but unavailable for new pods, and why.
+    """Node that is not schedulable, or that has free devices that new pods cannot use, with the reason.
 
-    closed: whether no new pod starts there.
+    closed: whether the node is not schedulable.
     devices: number of these devices by their name in the InferenceClass."""
 
     name: str
@@ -156,7 +156,7 @@ class ObservedCluster:
         return self.nodes.get(pool, 0) + sum(node.reason == NOT_READY for node in self.unavailable_in(pool))
 
     def schedulable(self, pool: str) -> int:
-        """Return the number of nodes of a pool that take new pods."""
+        """Return the number of schedulable nodes of a pool."""
         return max(0, self.existing(pool) - sum(node.closed for node in self.unavailable_in(pool)))
 
     def unavailable_in(self, pool: str) -> tuple[UnavailableNode, ...]:

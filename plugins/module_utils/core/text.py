@@ -143,7 +143,7 @@ def meant_quantity(text: str) -> str:
         return ""
     number, letter, binary, byte = found.groups()
     if letter == "m" and not binary and not byte:
-        # Kubernetes reads thousandths, and many people mean megabytes.
+        # Kubernetes reads thousandths, and many users mean megabytes.
         return ""
     return f"{number}{'k' if letter in 'kK' and not binary else letter.upper()}{binary.lower()}"
 

@@ -152,8 +152,8 @@ class _Resolver:
         if secret is None:
             place = f"kubectl -n {shlex.quote(ref.namespace)} create secret generic {shlex.quote(ref.name)}"
             command = f"{place} --from-file={shlex.quote(ref.key)}=FILE"
-            hint = f"Create it on the control cluster: `{command}`, or name another one"
-            raise AccessError(f"{name}, which holds its kubeconfig, is not there", hint)
+            hint = f"Create it on the control cluster: `{command}`, or refer to another Secret"
+            raise AccessError(f"{name}, which contains the kubeconfig, does not exist", hint)
         data = secret.get("data") or {}
         if ref.key not in data:
             keys = ", ".join(sorted(data)) or "none"

@@ -256,10 +256,9 @@ def listed_if_allowed(client: Client, api_version: str, kind: str) -> Sequence[O
 
 
 def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], frozenset[str]]:
-    """Return the keys with a value of Secrets, by namespace and name, no keys for missing Secrets.
+    """Return the keys with a value of each Secret, by namespace and name. Missing Secrets have no keys.
 
-    Secrets that may not be read are left out, because RBAC of workload clusters grants access only in some
-    namespaces."""
+    Unreadable Secrets are left out because RBAC of workload clusters grants access only in some namespaces."""
     found = {}
     for namespace, name in sorted(set(places)):
         with contextlib.suppress(Forbidden):
@@ -480,7 +479,7 @@ def condition_message(value: Object, kind: str, *statuses: str) -> str:
 
 
 def taint_rules(client: Client) -> Sequence[Object]:
-    """Return the DeviceTaintRules of a cluster, none if it does not serve them. Raises Forbidden."""
+    """Return the DeviceTaintRules of a cluster, none if the cluster does not serve the kind. Raises Forbidden."""
     served = next((kind for kind in _TAINT_RULES if client.serves(*kind)), None)
     return client.list(*served).items if served else ()
 

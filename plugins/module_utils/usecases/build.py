@@ -249,7 +249,7 @@ def stopped_rollouts(outcome: Outcome) -> list[str]:
 
 
 def defects(outcome: Outcome) -> list[str]:
-    """Return the deployments that the planner failed on, each with what to report."""
+    """Return a message for each deployment for which the planner failed."""
     return [str(entry) for entry in outcome.plan.schedule.excluded if entry.reason == "PlanningFailed"]
 
 

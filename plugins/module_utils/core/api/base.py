@@ -158,8 +158,8 @@ class Model(BaseModel):
 
     @classmethod
     def hint_of_amount(cls, _place: Sequence[str | int], _amount: str) -> str:
-        """Return the hint for a number or a text of the wrong type or spelling in a field that holds an amount. Empty
-        for other fields. `_place`: the keys on the way to the field, whose own key is the last."""
+        """Return the hint for a number or a text of the wrong type or spelling in a field for an amount. Empty for
+        other fields. `_place`: the path of the field, with its own key at the end."""
         return ""
 
     @classmethod

@@ -55,11 +55,11 @@ class DeviceCapacity(Model):
 
     @classmethod
     def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
-        """Return the hint for memory without a unit, which would be bytes."""
+        """Return the hint for memory without a unit, which Kubernetes reads as bytes."""
         if not is_memory(str(place[-2])):
             return ""
         meant = meant_device_memory(amount)
-        return f"Write {meant}" if meant else "Write it with its unit, such as 81559Mi"
+        return f"Write {meant}" if meant else "Add the unit, such as 81559Mi"
 
     value: str = Field(
         min_length=1, max_length=32, description="Kubernetes quantity, such as 81559Mi: what drivers report as usable."

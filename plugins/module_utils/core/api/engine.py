@@ -119,18 +119,18 @@ class Worker(Model):
 
 
 class Stall(Model):
-    """Detection of an engine that hangs: it answers GET /health, but computes no tokens."""
+    """Detection of an engine that hangs: it responds to GET /health but computes no tokens."""
 
     seconds: int = Field(
         default=300,
         ge=60,
         le=3600,
-        description="Seconds without progress after which the engine is asked for one token.",
+        description="Number of seconds without progress after which the probe requests one token from the engine.",
     )
     action: Literal["Report", "Restart"] = Field(
         default="Report",
-        description="Report logs a line in the container of an engine that does not answer. Restart also restarts the "
-        "container.",
+        description="Action if the engine does not respond. Report writes a line to the log of the container. Restart "
+        "also restarts the container after three consecutive failures.",
     )
 
 

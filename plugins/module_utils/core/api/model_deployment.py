@@ -164,10 +164,10 @@ class Engine(Model):
     phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
     startup_minutes: StartupMinutes | None = Field(
         default=None,
-        description="Minutes that the engine may take to start before its container restarts. Defaults to 60.",
+        description="Maximum startup time of the engine in minutes. Then its container restarts. Defaults to 60.",
     )
     stall: Stall | None = Field(
-        default=None, description="Detection of an engine that hangs. If unset, the defaults of the fields apply."
+        default=None, description="Detection of an engine that hangs. If unset, the defaults of its fields apply."
     )
     members: Annotated[list[Member], Atomic()] = Field(
         min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."

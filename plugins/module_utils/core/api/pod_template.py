@@ -99,12 +99,12 @@ class ResourceList(Model):
 
     @classmethod
     def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
-        """Return the hint for memory or disk space without a unit, which would be bytes, and for `500 m` of a CPU."""
+        """Return the hint for memory or disk space without a unit, which is read as bytes, and for `500 m` of a CPU."""
         if place[-1] == "cpu":
             millis = re.fullmatch(r"([0-9]{1,9}) m", amount.strip())
             return f"Write {millis[1]}m" if millis else ""
         meant = meant_memory(amount)
-        return f"Write it with its unit, such as {meant}" if meant else ""
+        return f"Add the unit, such as {meant}" if meant else ""
 
     cpu: Quantity | None = Field(
         default=None, max_length=32, pattern=QUANTITY, description="CPU cores, such as 4 or 500m."
@@ -165,43 +165,47 @@ class LifecycleHandler(Model):
 
 
 class TcpSocketAction(Model):
-    """A connection to the pod itself."""
+    """TCP connection to the pod."""
 
     port: int = Field(ge=1, le=65535, description="Port of the container.")
 
 
 class GrpcAction(Model):
-    """A gRPC health check of the pod itself."""
+    """gRPC health check of the pod."""
 
     port: int = Field(ge=1, le=65535, description="Port of the container.")
-    service: str | None = Field(default=None, description="Name of the service. If unset, the whole server is checked.")
+    service: str | None = Field(
+        default=None, description="Service name in the health check request. If unset, the name is empty."
+    )
 
 
 _Seconds = Annotated[int, Field(ge=1, le=MOST_GRACE_SECONDS)]
 
 
 class Probe(Model):
-    """A check that the kubelet repeats. Its fields are those of Kubernetes."""
+    """Periodic check by the kubelet, with the fields of a Kubernetes probe."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {"successThreshold": "Kubernetes accepts only 1 for this probe"}
     RULES: ClassVar[tuple[Rule, ...]] = (exactly_one(("MD-36", "MR-32"), "exec", "httpGet", "tcpSocket", "grpc"),)
 
     exec_: ExecAction | None = Field(default=None, description="Command that exits with 0 if the container is healthy.")
     http_get: HttpGetAction | None = Field(
-        default=None, description="Request with a response below 400 if the container is healthy."
+        default=None, description="HTTP request with a status code below 400 if the container is healthy."
     )
     tcp_socket: TcpSocketAction | None = Field(
-        default=None, description="Connection that opens if the container is healthy."
+        default=None, description="TCP connection that succeeds if the container is healthy."
     )
     grpc: GrpcAction | None = Field(default=None, description="gRPC health check.")
     initial_delay_seconds: int | None = Field(
         default=None,
         ge=0,
         le=MOST_GRACE_SECONDS,
-        description="Seconds from the start of the container to the first check. Defaults to 0.",
+        description="Number of seconds between the start of the container and the first check. Defaults to 0.",
     )
-    period_seconds: _Seconds | None = Field(default=None, description="Seconds between checks. Defaults to 10.")
-    timeout_seconds: _Seconds | None = Field(default=None, description="Seconds that a check may take. Defaults to 1.")
+    period_seconds: _Seconds | None = Field(
+        default=None, description="Number of seconds between checks. Defaults to 10."
+    )
+    timeout_seconds: _Seconds | None = Field(default=None, description="Timeout of a check in seconds. Defaults to 1.")
     failure_threshold: int | None = Field(
         default=None,
         ge=1,
@@ -210,8 +214,8 @@ class Probe(Model):
     )
     termination_grace_period_seconds: _Seconds | None = Field(
         default=None,
-        description="Seconds that the container may take to stop when it restarts. Defaults to the grace period of the "
-        "pod.",
+        description="Grace period in seconds for the container to stop before it restarts. Defaults to the grace "
+        "period of the pod.",
     )
 
 
@@ -223,8 +227,8 @@ class Lifecycle(Model):
     post_start: LifecycleHandler | None = Field(default=None, description="Once the container has started.")
     pre_stop: LifecycleHandler | None = Field(
         default=None,
-        description="Before the container gets SIGTERM, within terminationGracePeriodSeconds. Replaces the composed "
-        "hook, which waits until the engine has no requests.",
+        description="Action before the container receives SIGTERM, within terminationGracePeriodSeconds. Replaces the "
+        "composed hook, which waits until the engine has no requests.",
     )
 
 
@@ -233,7 +237,7 @@ class Container(Model):
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "ports": "Engines listen on port 8000, which is composed",
-        "readinessProbe": "It is composed: GET /health on the port of the engine",
+        "readinessProbe": "The readiness probe is composed: GET /health on the port of the engine",
         "envFrom": "List the variables in env, with valueFrom",
         "volumeMounts": "Weights come with modelCacheRef, at /mnt/models",
     }
@@ -246,11 +250,12 @@ class Container(Model):
     resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
     lifecycle: Lifecycle | None = Field(default=None, description="What is done at its start and before its end.")
     liveness_probe: Probe | None = Field(
-        default=None, description="Check that restarts the container. Replaces the composed check of `stall`."
+        default=None,
+        description="Probe that restarts the container when it fails. Replaces the composed probe of `stall`.",
     )
     startup_probe: Probe | None = Field(
         default=None,
-        description="Check that restarts a container that does not start. Replaces the composed check of "
+        description="Probe that restarts the container if it does not start. Replaces the composed probe of "
         "`startupMinutes`.",
     )
     security_context: ContainerSecurityContext | None = Field(
@@ -316,8 +321,8 @@ class PodSpec(Model):
         default=None,
         ge=1,
         le=MOST_GRACE_SECONDS,
-        description="Seconds that a pod may take to stop. It serves for all but the last 30 of them, if it has "
-        "requests for so long.",
+        description="Grace period in seconds for the pod to stop. An engine with requests keeps serving until 30 "
+        "seconds before its end, or until half of a period of less than a minute.",
     )
     security_context: PodSecurityContext | None = Field(
         default=None, description="What all containers of the pod may do."

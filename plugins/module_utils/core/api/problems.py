@@ -143,7 +143,7 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
 
 
 def _amount_hint(kind: type[Model], loc: Loc, value: object) -> str:
-    """Return what to write where an amount has no unit, because its number alone is a valid amount too."""
+    """Return the hint for an amount without a unit. The number without a unit is also a valid amount."""
     parent = shape_at(kind, loc[:-1])
     if parent is None or parent.model is None or isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
@@ -299,7 +299,7 @@ def _beyond_limits(shape: Shape, value: Any) -> str:
     if shape.kind == "integer":
         return _outside(shape, value) or "is not a valid number"
     if shape.int_or_string and shape.words:
-        # The number of characters of an amount means nothing to people.
+        # The number of characters of an amount is irrelevant to users.
         return shape.words
     size = len(value)
     one, many = _UNITS.get(shape.kind, ("", ""))

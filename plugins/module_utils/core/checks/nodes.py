@@ -126,16 +126,16 @@ def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterat
             _CHECK,
             place,
             f"{field} is {most}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas use "
-            "these only",
+            "only these nodes",
             f"Add nodes, label them ({label}), or set nodeCount to {len(nodes)}",
         )
     elif len(nodes) < most:
         yield warning(
             _CHECK,
             place,
-            f"{field} is {most}, and {are(len(nodes), 'node')} there: replicas are placed on the others as well, and "
-            "wait until your autoscaler adds nodes with the label",
-            f"Make sure that it does, or set {field} to {max(len(nodes), 1)}",
+            f"{field} is {most}, and {are(len(nodes), 'node')} there: replicas might also be placed on missing "
+            "nodes, and wait until your autoscaler adds nodes with the label",
+            f"Make sure that your autoscaler adds nodes, or set {field} to {max(len(nodes), 1)}",
         )
 
 

@@ -76,7 +76,7 @@ def disaggregate(
 def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
     """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose.
 
-    Kubernetes stops an init container that restarts always after the engine, whose streams pass through it.
+    Kubernetes stops an init container with `restartPolicy: Always` after the engine, whose streams pass through it.
     """
     args = (
         "--secure-proxy=false",

@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Commands that the kubelet runs in the containers of vLLM and SGLang: the drain hook and the stall probe.
 
-They run Python, because the images of both engines have no HTTP client of their own. They read the engine's metrics
-without an API key: neither engine asks for one there.
+They run Python because the images of both engines contain no HTTP client. They read the metrics of the engine without
+an API key because neither engine requires an API key for metrics.
 """
 
 from __future__ import annotations
@@ -175,9 +175,9 @@ def drain_command(port: int, *, transfers: bool, least: float, idle: float, most
     """Return the command that ends when an engine has had no requests for `idle` seconds, after `least` seconds at the
     earliest and `most` at the latest.
 
-    It ends at once if nothing listens on the port. If the metrics cannot be read, it ends after `most` seconds, and so
-    it does in an image without Python. `transfers`: a KV cache in use counts as a request, because another engine has
-    yet to read it.
+    It ends immediately if nothing listens on the port. If the metrics cannot be read, or the image does not contain
+    Python, it ends after `most` seconds. `transfers`: a KV cache in use counts as a request because another engine must
+    still read it.
     """
     names = f"{_RUNNING}|{_KV_CACHE}" if transfers else _RUNNING
     run = 'python3 -I -c "$@" || exec sleep "$0"'
@@ -195,9 +195,9 @@ def stall_command(
 ) -> list[str]:
     """Return the command that fails, or with `Report` only writes a line to `log`, when an engine hangs.
 
-    An engine whose metrics change is healthy. After `seconds` without a change it is asked for one token, and hangs if
-    it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between runs. The command
-    succeeds in an image without Python, and if the engine exports no metrics.
+    An engine whose metrics change is healthy. After `seconds` without a change, the command requests one token. The
+    engine hangs if it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between
+    runs. The command succeeds if the image does not contain Python, or if the engine exports no metrics.
     """
     run = 'command -v python3 >/dev/null || exit 0; exec python3 -I -c "$@"'
     return ["sh", "-c", run, "stall", _STALL, str(port), f"{seconds:g}", f"{patience:g}", action, memory, log]

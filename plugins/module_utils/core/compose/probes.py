@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Probes of engines: an engine may take long to start, serves when it is ready, and may restart when it hangs."""
+"""Startup, readiness and liveness probes of engines."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 _STARTUP_MINUTES = 60
 _PERIOD_SECONDS = 10
 _RESTART_SECONDS = 30
-"""Time that a container may take to stop when it restarts. The engine serves nothing, so its streams need no more."""
+"""Grace period of a container that restarts. The engine serves nothing, so its streams need no more time."""
 _STALL_PERIOD_SECONDS = 30
 _STALL_PATIENCE_SECONDS = 20
 _STALL_TIMEOUT_SECONDS = 25
 _STALL_FAILURES = 3
 _NO_RESTART = 2**31 - 1
-"""Highest failureThreshold. The kubelet counts a check that it cannot run, or that takes too long, as failed."""
+"""Highest failureThreshold, because the kubelet counts a check that it cannot run, or that times out, as failed."""
 
 
 def health_probe(port: int) -> dict[str, Any]:
-    """Return a probe of a container that serves the API on this port. Periods are in seconds."""
+    """Return a probe of a container that serves the API on this port."""
     return {
         "httpGet": {"path": constants.HEALTH_PATH, "port": port},
         "periodSeconds": _PERIOD_SECONDS,
@@ -58,7 +58,7 @@ def add_probes(workload: dict[str, Any], parts: Sequence[Member], engine: Placed
 
 
 def startup_seconds(member: Member, engine: PlacedEngine) -> int:
-    """Return the time that the container of an engine's serving member may take to start."""
+    """Return the maximum startup time of the container of an engine's serving member, in seconds."""
     probe = member.container.startup_probe
     if probe is None:
         return (engine.startup_minutes or _STARTUP_MINUTES) * 60

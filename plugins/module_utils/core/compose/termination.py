@@ -34,7 +34,7 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 STOP_SECONDS = 30
 """Rest of the grace period after SIGTERM: the default grace period of Kubernetes."""
 _EXIT_SECONDS = 10
-"""Part of that rest in which an engine no longer waits for requests, but exits."""
+"""Part of that rest in which an engine exits and no longer waits for requests."""
 _ENDPOINT_SECONDS = 15
 """Time until no proxy sends new requests to a terminating pod."""
 _IDLE_SECONDS = 5
@@ -66,8 +66,8 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
 def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], engine: PlacedEngine, stream_grace: int) -> None:
     """Set the termination of the pods of an engine's workload (changed in place) from their members.
 
-    A pod keeps serving until it has no requests, for at most `stream_grace` seconds, or shortly in a gang. Sidecars
-    run as long as the engine.
+    A pod keeps serving until it has no requests, for at most `stream_grace` seconds, or for a shorter time in a
+    gang. Sidecars run as long as the engine.
     """
     for member in parts:
         template = member_template(workload, member.role)
@@ -139,7 +139,7 @@ def _drain_hook(member: Member, port: int, engine: PlacedEngine, pause: int) -> 
 
 
 def _lacks_shutdown_timeout(member: Member) -> bool:
-    """Return True for an engine that would cut streams on SIGTERM, and waits for them with one more argument.
+    """Return whether an engine aborts streams on SIGTERM, and the flag makes it wait for them.
 
     Only a Standalone engine can wait: the workers of a gang stop at the same time.
     """

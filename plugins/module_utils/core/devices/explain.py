@@ -76,7 +76,7 @@ def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _
 def required_values(selector: Selector) -> set[tuple[str, str, str]]:
     """Return the values without which a device never matches: `attributes` or `capacity`, domain, and name.
 
-    Conditions that other conditions or defaults may replace are skipped."""
+    Optional conditions, such as alternatives and conditions with a default, are skipped."""
     return {
         access
         for part in _conjuncts(selector.tree)
@@ -87,7 +87,7 @@ def required_values(selector: Selector) -> set[tuple[str, str, str]]:
 
 
 def _is_conditional(node: Node) -> bool:
-    """Return whether an expression with this node may be true although a value is absent."""
+    """Return whether an expression with this node can be true although a value is absent."""
     if isinstance(node, Select):
         return node.optional or node.test
     if isinstance(node, Call):

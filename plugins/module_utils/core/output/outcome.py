@@ -78,8 +78,8 @@ class Findings(api.Model):
         "a run fail."
     )
     defect: list[str] = Field(
-        description="Deployments that a defect of the planner leaves as they are. The run applies everything else, and "
-        "fails."
+        description="Deployments that are left unchanged because of a planner defect. The run applies everything else, "
+        "and fails."
     )
 
 
@@ -121,7 +121,7 @@ def outcome(
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
     others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
-    the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
+    the run causes. `rollouts`: stopped rollouts. `defects`: deployments for which the planner failed.
     `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in found.clusters}

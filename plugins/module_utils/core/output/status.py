@@ -156,9 +156,9 @@ class DeploymentStatus(api.Model):
 class UnavailableNodeStatus(api.Model):
     """Status of an unavailable node."""
 
-    name: str = Field(description="Its name.")
-    reason: str = Field(description="Why it is unavailable, such as `cordoned`.")
-    devices: int = Field(description="Its free devices that new pods cannot use.")
+    name: str = Field(description="Name of the node.")
+    reason: str = Field(description="Reason why the node is unavailable, such as `cordoned`.")
+    devices: int = Field(description="Number of free devices of the node that new pods cannot use.")
 
 
 class PoolStatus(api.Model):
@@ -167,17 +167,20 @@ class PoolStatus(api.Model):
     name: str = Field(description="Its name.")
     ready_nodes: int | None = Field(default=None, description="Nodes that are Ready; absent when not known.")
     schedulable_nodes: int | None = Field(
-        default=None, description="Number of nodes that take new pods. Unset if unknown."
+        default=None,
+        description="Number of schedulable nodes: Ready, not cordoned, and without taints that engines do not tolerate."
+        " Unset if unknown.",
     )
     unavailable_nodes: list[UnavailableNodeStatus] = Field(
-        description="Nodes with free devices that new pods cannot use, and nodes that take no new pods."
+        description="Nodes that are not schedulable, or that have free devices that new pods cannot use."
     )
     nodes: int = Field(description="Nodes that it has, or may grow to.")
     devices: int = Field(description="Devices to claim that these nodes have.")
     used_devices: int = Field(description="Devices in use by existing replicas.")
     planned_devices: int = Field(description="Devices of replicas that the next run creates.")
     unavailable_devices: int = Field(
-        description="Free devices that new replicas cannot use, and devices of declared nodes that do not exist."
+        description="Number of free devices that new replicas cannot use, including devices of declared nodes that do "
+        "not exist."
     )
 
 
@@ -220,17 +223,19 @@ class CacheStatus(api.Model):
 
 
 class MissingSecretStatus(api.Model):
-    """A Secret that does not exist or lacks keys, although resources refer to it."""
+    """Secret that resources refer to and that does not exist or lacks keys."""
 
-    cluster: str = Field(description="Its inference cluster. Empty for the control cluster.")
-    namespace: str = Field(description="Its namespace.")
-    name: str = Field(description="Its name.")
+    cluster: str = Field(description="Inference cluster of the Secret. Empty for the control cluster.")
+    namespace: str = Field(description="Namespace of the Secret.")
+    name: str = Field(description="Name of the Secret.")
     keys: list[str] = Field(description="Missing keys. Empty for an image pull Secret, which may have any key.")
-    exists: bool = Field(description="Whether the Secret exists, without these keys.")
-    users: list[str] = Field(description="Resources that refer to it, with the fields.")
-    message: str = Field(description="What is missing, for people.")
-    hint: str = Field(description="What to do, for people.")
-    command: str = Field(description="The command for its cluster that creates or edits it, with FILE for each value.")
+    exists: bool = Field(description="Whether the Secret exists but lacks these keys.")
+    users: list[str] = Field(description="Resources that refer to the Secret, with the fields.")
+    message: str = Field(description="Human-readable description of the missing Secret or keys.")
+    hint: str = Field(description="Human-readable hint to fix it.")
+    command: str = Field(
+        description="Command that creates or edits the Secret on its cluster. FILE stands for the file with a value."
+    )
 
 
 class PolicyStatus(api.Model):
@@ -264,7 +269,7 @@ class FleetStatus(api.Model):
     clusters: list[ClusterStatus] = Field(description="Clusters.")
     caches: list[CacheStatus] = Field(description="Caches.")
     missing_secrets: list[MissingSecretStatus] = Field(
-        default_factory=list, description="Missing Secrets; none while the fleet is not read."
+        default_factory=list, description="Missing Secrets. Empty if the run does not observe the fleet."
     )
     policies: list[PolicyStatus] = Field(description="CallerPolicies with budgets; none while the fleet is not read.")
     next_run: NextRun = Field(description="What the next run changes.")

@@ -154,7 +154,7 @@ class Plan:
 
     @cached_property
     def missing_secrets(self) -> tuple[MissingSecret, ...]:
-        """Return the Secrets that resources refer to and that are known to be missing. Caches that are complete need no
+        """Return the Secrets that resources refer to and that are known to be missing. Complete caches need no
         token."""
         context = self.context
         if context.observed is None:

@@ -72,7 +72,7 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
             label = f"{constants.POOL_LABEL}={pool.name}"
             if pool.bounds[0] and pool.name not in observed.nodes:
                 waits = pool.is_autoscaled or observed.unavailable is None
-                effect = "replicas wait until the pool has nodes" if waits else "the pool takes no new replicas"
+                effect = "replicas wait until the pool has nodes" if waits else "no new replica is placed on the pool"
                 yield (
                     f"InferenceCluster {name}: spec.nodePools[{index}] ({pool.name}): no node has the label {label}, "
                     f"so {effect}.{others} Label the pool's nodes (kubectl label node NAME {label}), or correct the "
@@ -110,7 +110,7 @@ def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: boo
     vectors = sorted(
         (tuple(node.devices.get(device.name, 0) for device in pool.devices) for node in unavailable), key=sum
     )
-    # Existing nodes that are more than declared take the place of unavailable ones.
+    # Existing nodes above the declared number replace unavailable nodes.
     counted = len(vectors) - max(0, existing - pool.nodes)
     return replace(
         pool,

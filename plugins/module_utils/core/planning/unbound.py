@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Replicas with a pod that finds no node: another place for each.
+"""Other places for replicas with an unschedulable pod.
 
-Nodes may be missing or cordoned, free devices may be on several nodes where the plan counts them on one, or pods of
-others hold them. Only a replica that does not serve gets another place, and nothing else moves for it.
+Nodes might be missing or cordoned, free devices might be fragmented across nodes, or pods that the fleet does not own
+use the devices. Only a replica that does not serve is placed elsewhere, and no other replica moves for it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def mend(
 
 def _refusal(replica: Replica, pod: str, why: str) -> Refusal:
     reason = (
-        f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} finds no node, and {why}. kubectl describe pod "
-        "shows the reason. Add a node to the pool, or make its nodes available"
+        f"pod {pod} of ModelReplica {replica.namespace}/{replica.name} is unschedulable, and {why}. kubectl describe "
+        "pod shows the reason. Add a node to the pool, or make its nodes available"
     )
     return Refusal(reason, min(pools_of(replica.engines)), (replica.cluster,))
 
@@ -188,7 +188,7 @@ def _pods(replica: api.ModelReplica, observed: ObservedCluster) -> list[Object]:
 
 
 def _is_unschedulable(pod: Object) -> bool:
-    """Return whether a pod of an engine finds no node. Pods of pickers run on nodes of any pool."""
+    """Return whether a pod of an engine is unschedulable. Pods of pickers run on nodes of any pool."""
     is_picker = constants.PICKER_LABEL in fields(pod, "metadata", "labels")
     return not is_picker and any(failure.reason == _UNSCHEDULABLE for failure in failures(pod))
 

@@ -100,8 +100,10 @@ def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
 
 
 class DeviceUse(NamedTuple):
-    """Numbers of devices. `planned` are those of replicas that the next run creates, `unavailable` those that new
-    replicas cannot use."""
+    """Numbers of devices.
+
+    planned: devices of replicas that the next run creates.
+    unavailable: free devices that new replicas cannot use."""
 
     used: int
     total: int
@@ -125,7 +127,7 @@ class DeviceUse(NamedTuple):
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def load(use: DeviceUse) -> Markup:
-    """The devices in use, as text and as a bar."""
+    """Return the devices in use, as text and as a bar."""
     if not use.total:
         return el("span", "no device to claim", class_="m")
     label = el("span", el("strong", f"{use.used:,}"), f" of {use.total:,} devices in use{use.others}")
@@ -133,7 +135,8 @@ def load(use: DeviceUse) -> Markup:
 
 
 def nodes_of(pool: Mapping[str, Any]) -> str:
-    """The node count of a pool; if observed, also the number of schedulable nodes and the unavailable nodes."""
+    """Return the node count of a pool. If the pool is observed, include the number of schedulable nodes and the
+    unavailable nodes."""
     if pool["schedulable_nodes"] is None:
         return count(pool["nodes"], "node")
     unavailable = f"; unavailable: {some(pool['unavailable_nodes'])}" if pool["unavailable_nodes"] else ""

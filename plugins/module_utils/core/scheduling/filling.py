@@ -117,8 +117,8 @@ class Filler:
     def _fill_in_order(self, states: Sequence[State]) -> None:
         """Place what is missing, the highest priority first.
 
-        A preemption can free more devices than its replica requires. Deployments before this one get them first, so
-        the pass starts again. Otherwise a lower priority would get devices in this run that the next run takes back.
+        A preemption can free more devices than its replica requires. The pass then starts again because deployments
+        with a higher priority get these devices first. Otherwise, the next run would preempt replicas of this run.
         """
         position = 0
         while position < len(states):
@@ -160,7 +160,7 @@ class Filler:
             priority.hopeless[key] = state.undecided
 
     def _preempt(self, state: State, states: Sequence[State]) -> str:
-        """Place one more replica in the place of replicas of lower priority. Return its cluster, empty without one."""
+        """Place one more replica by preemption. Return its cluster, "" without preemption."""
         if not state.may_grow or not state.deployment.preempts or state.deployment.cost is not None:
             return ""
         distribution, counts = self._distribution(state), state.counts
@@ -258,7 +258,7 @@ class Filler:
         return fit is not None
 
     def _fit(self, state: State, name: str) -> ReplicaFit | None:
-        """Return a place on a cluster; None without one, which is remembered until something changes there."""
+        """Return a place on a cluster, None without a place. A refusal is cached until the cluster changes."""
         if state.deployment.cost is not None:
             offer = self._cheapest(state, state.deployment.cost).offer(name)
             return None if isinstance(offer, str) else offer.fit
@@ -300,10 +300,11 @@ class Filler:
 
 @dataclass
 class _Priority:
-    """Deployments of one priority whose new replicas may be placed elsewhere, the one that was filled last at the end.
+    """Deployments of one priority whose new replicas can move, in the order in which they were filled.
 
-    hopeless: for engines and clusters of deployments for which no other order made room, as it makes none for later
-        ones until a preemption frees devices: whether that is undecided.
+    filled: new replicas by deployment.
+    hopeless: engines and clusters for which no other order makes room until a preemption frees devices, and whether a
+        search reached its limit.
     """
 
     filled: dict[tuple[str, str], NewReplicas] = field(default_factory=dict)

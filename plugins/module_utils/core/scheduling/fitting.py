@@ -263,7 +263,7 @@ class FleetCapacity:
         self._versions[cluster] += 1
 
     def discharge_fit(self, cluster: str, fit: ReplicaFit) -> None:
-        """Take back what `charge_fit` charged."""
+        """Undo `charge_fit`."""
         for pool, demand in fit.charges:
             self.ledger(cluster, pool).remove(demand)
         self._versions[cluster] += 1

@@ -34,7 +34,7 @@ class Options:
     pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
     spreads a gang over pools of one fabric when no single pool takes it; `Greedy` never takes a choice back and never
     spreads. `search_budget` is what all searches of `Exact` together may cost, in steps; `selector_budget` what all CEL
-    selectors together may cost. Both are shared out between namespaces and their deployments.
+    selectors together may cost. Both are divided among namespaces and their deployments.
     """
 
     accounting: Accounting = "Devices"
@@ -448,9 +448,9 @@ class Pending:
 
 @dataclass(frozen=True)
 class Excluded:
-    """A deployment that the plan does not decide on: its replicas stay as they are, and none is placed.
+    """Deployment that the plan leaves unchanged: no replica is placed or removed.
 
-    reason: the reason of a condition: `SelectorBudgetExceeded`, or `PlanningFailed` for a defect of the planner.
+    reason: the reason of a condition: `SelectorBudgetExceeded`, or `PlanningFailed` for a planner defect.
     """
 
     namespace: str
@@ -460,8 +460,8 @@ class Excluded:
 
     def __str__(self) -> str:
         return (
-            f"ModelDeployment {self.namespace}/{self.deployment}: {self.message}. Its replicas stay as they are, and "
-            "no replica is placed"
+            f"ModelDeployment {self.namespace}/{self.deployment}: {self.message}. Its replicas are left unchanged, "
+            "and no replica is placed"
         )
 
 
@@ -493,8 +493,8 @@ class Schedule:
     `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
     replicas larger. Nothing is removed for it, and nothing new goes there. `claimless` are pools on which a member of
     a kept replica claims nothing, while another pool of its cluster would give it a device. `may_strand` are pools on
-    which something is new that the cluster may put such that a pod finds no node. `excluded` are deployments without
-    decisions.
+    which something is new that the cluster may put such that a pod finds no node. `excluded` are deployments that the
+    plan leaves unchanged.
     """
 
     placements: tuple[Placement, ...]

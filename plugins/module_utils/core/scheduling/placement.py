@@ -62,8 +62,8 @@ def schedule(
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
     whose replicas are the placements of an earlier one is that earlier answer.
 
-    A deployment whose selectors exceed their share of the budget, or that the planner fails on, keeps its replicas as
-    they are and gets none; everything else is decided.
+    If the selectors of a deployment exceed their share of the budget, or the planner fails for a deployment, the plan
+    leaves the deployment unchanged and decides everything else.
     """
     return _schedule(deployments, clusters, replicas, options or Options(), is_bound=False)
 
@@ -76,7 +76,7 @@ def bound_schedule(
 ) -> Schedule:
     """Return the answer of `schedule` with claims and planned nodes such that its pods can be bound.
 
-    The reasons of pending replicas are those beside these claims, so that the next run has the same reasons.
+    The reasons of pending replicas account for these claims, so that the next run has the same reasons.
     """
     return _schedule(deployments, clusters, replicas, options or Options(), is_bound=True)
 
@@ -115,7 +115,7 @@ def _schedule(
 
 
 _DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that only a defect of the planner raises. The deployment that is planned then is left out."""
+"""Errors that only a planner defect raises. The plan leaves the current deployment unchanged."""
 
 
 def _defect(error: Exception) -> str:

@@ -26,7 +26,7 @@ class _Victim:
 
     @property
     def demands(self) -> list[tuple[Pool, Demand]]:
-        """Return what the replica is charged with."""
+        """Return the demands of the replica, with the pool of each."""
         return [charge for layout in self.entry.layouts for charge in layout.demands]
 
 
@@ -37,10 +37,10 @@ def preempt(
     fleet: Mapping[str, Cluster],
     capacity: FleetCapacity,
 ) -> str:
-    """Place one more replica on one of the clusters in the place of kept replicas of lower priority.
+    """Preempt kept replicas of lower priority, and place one more replica on their cluster.
 
-    Return the cluster; empty when none has such a place, and nothing is changed. Replicas that may not be removed now
-    are no victims, nor are stranded ones, whose devices would stay unavailable.
+    Return the cluster. Return "", and change nothing, if no preemption makes room. Replicas that this run may not
+    remove are not preempted, nor are stranded replicas, whose devices would stay unavailable.
     """
     best: tuple[tuple[list[int], int, int, str], list[_Victim], ReplicaFit] | None = None
     candidates: dict[str, list[_Victim]] = {}
@@ -73,7 +73,7 @@ def preempt(
 
 
 def restore(state: State, capacity: FleetCapacity) -> None:
-    """Keep the preempted replicas of a deployment whose devices nothing of higher priority took in the end."""
+    """Keep the preempted replicas of a deployment whose devices are still free."""
     for entry in list(state.preempted):
         cluster, charged = entry.placement.cluster, 0
         for layout in entry.layouts:
@@ -93,7 +93,7 @@ def restore(state: State, capacity: FleetCapacity) -> None:
 def _victims(
     state: State, cluster: Cluster, candidates: Sequence[_Victim], capacity: FleetCapacity
 ) -> tuple[list[_Victim], ReplicaFit | None]:
-    """Return the replicas that have to leave a cluster, and the place that this makes; None when it makes none."""
+    """Return the replicas to preempt on a cluster, and the place that this makes; None if it makes no place."""
     ledgers = capacity.without(cluster, ())
 
     def place() -> ReplicaFit | None:

@@ -174,10 +174,10 @@ def preempted(replica: Replica, deployment: str) -> Dropped:
 def _give_up(
     state: State, entries: Sequence[Kept], kept: Collection[Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
 ) -> None:
-    """Remove replicas that are too many, in their order.
+    """Remove surplus replicas, in order.
 
-    Replicas return to preferred clusters one at a time. So if one of those kept is on a cluster that the first one
-    returns to, this one may stay until the replica there serves, and has its devices meanwhile.
+    Replicas return to preferred clusters one at a time. If a kept replica is on a preferred cluster, the first
+    surplus replica may stay until that replica serves, and keeps its devices until then.
     """
     deployment = state.deployment
     for number, entry in enumerate(entries):

@@ -38,8 +38,8 @@ class Work:
         self._floor = 0
 
     def reserve(self, owners: Collection[Owner]) -> None:
-        """Reserve half of the steps that are left for deployments: each namespace has an equal part, and each of its
-        deployments an equal part of that. So the searches of one deployment leave some for those of every other."""
+        """Divide half of the remaining steps equally among namespaces, and then among their deployments, so that the
+        searches of one deployment do not exhaust the steps of the others."""
         self.owner = None
         namespaces = Counter(namespace for namespace, __ in owners)
         half = self._common // 2

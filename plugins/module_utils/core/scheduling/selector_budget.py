@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A limit on what all selectors of a plan cost together, and its shares.
+"""Cost limit for all selectors of a plan, and the shares of deployments.
 
 Each evaluation is bounded by Kubernetes' own limit, which makes many of them linear in what tenants write. The cost is
 Kubernetes' as well, so that the same fleet reaches the limit on a slow machine or a fast one, or on none.
 
-A fleet below the limit is not measured further. Above it, the limit is shared out: namespaces have equal shares, and
-deployments equal shares of their namespace. Deployments that need less leave the rest to the others.
+If a fleet exceeds the limit, the limit is divided equally among namespaces, and then among their deployments. Unused
+shares go to the other deployments.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _Question = tuple[tuple[str, ...], tuple[Device, ...]]
 
 
 class OverBudgetError(Exception):
-    """More was spent than there is, so that the budget has to be shared out."""
+    """The selectors exceed the budget, so the budget must be divided into shares."""
 
 
 @dataclass(frozen=True)
 class Shares:
     """Deployments whose selectors exceed their shares of the budget.
 
-    exceeded: why, by the deployment, or by the replica without a deployment.
-    verdicts: known verdicts, which cost nothing again.
+    exceeded: message by deployment, or by replica without a deployment.
+    verdicts: known verdicts, which cost nothing when they are used again.
     blocked: selectors that are not evaluated.
     """
 
@@ -55,7 +55,7 @@ class Shares:
 
 
 class Evaluations:
-    """Evaluates selectors, and counts what that costs. What callers remember costs nothing again.
+    """Evaluator of selectors that counts the costs. Verdicts that its users cache cost nothing again.
 
     With shares, the costs are within the budget, and are not counted.
     """
@@ -92,10 +92,10 @@ class Evaluations:
 def share_out(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica], budget: int
 ) -> Shares:
-    """Share out a budget between the deployments of a fleet, and evaluate the selectors of each up to its share.
+    """Divide a budget among the deployments of a fleet, and evaluate the selectors of each deployment up to its share.
 
-    A deployment also pays for the claims of its replicas. What the deployments of a round leave of their shares is
-    shared out between the others in the next one.
+    The costs of a deployment include the claims of its replicas. Each iteration divides the unused shares of the
+    previous iteration among the other deployments.
     """
     desired = {deployment.key: deployment for deployment in deployments if not deployment.invalid}
     questions = _questions(desired.values(), list(clusters), replicas)
@@ -123,7 +123,7 @@ def share_out(
 def _questions(
     deployments: Iterable[Deployment], clusters: Iterable[Cluster], replicas: Iterable[Replica]
 ) -> dict[Owner, list[_Question]]:
-    """Return the questions that a plan can ask on behalf of each deployment, and of each replica without one."""
+    """Return the evaluations that a plan requires for each deployment, and for each replica without a deployment."""
     pools = {(cluster.name, pool.name): pool.devices for cluster in clusters for pool in cluster.pools}
     kinds = list({id(devices): devices for devices in pools.values()}.values())
     questions: dict[Owner, list[_Question]] = {}
@@ -141,7 +141,7 @@ def _questions(
 
 
 def _cost(questions: Iterable[_Question], most: int, verdicts: dict[tuple[str, Device], Verdict]) -> int:
-    """Return what questions cost together, each selector on each device once; evaluate until it is over the most."""
+    """Return the total cost of questions, each selector on each device once. Stop when the cost exceeds `most`."""
     paid: set[tuple[str, Device]] = set()
     cost = 0
     for selectors, devices in questions:
@@ -170,7 +170,7 @@ def _evaluate(expression: str, device: Device) -> Verdict:
 def _exceeded(
     share: int, budget: int, deployment: Deployment | None, verdicts: Mapping[tuple[str, Device], Verdict]
 ) -> str:
-    """Return why selectors are not evaluated, with those that cost most."""
+    """Return the reason why selectors are not evaluated, with the most expensive selectors."""
     places = dict(_of_deployment(deployment)) if deployment else {}
     costs = Counter[str]()
     for (expression, __), verdict in verdicts.items():
@@ -178,14 +178,14 @@ def _exceeded(
             costs[places[expression]] += verdict.cost
     dearest = "".join(f"; {place}: over {cost:,} units" for place, cost in costs.most_common(_MOST_NAMED))
     return (
-        f"its selectors cost more than its share of fleet_selector_budget, {share:,} of {budget:,} units{dearest}. "
+        f"its selectors cost more than its share of fleet_selector_budget ({share:,} of {budget:,} units){dearest}. "
         "Compare attributes and capacities of the device directly, without loops and long patterns, or raise "
         "fleet_selector_budget"
     )
 
 
 def _of_deployment(deployment: Deployment) -> Iterator[tuple[str, str]]:
-    """(expression, field) of every selector of a ModelDeployment."""
+    """Yield the expression and the field of each selector of a ModelDeployment."""
     for engine_index, engine in enumerate(deployment.engines):
         for member_index, member in enumerate(engine.members):
             path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].nodeSelector.devices"

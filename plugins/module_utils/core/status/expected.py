@@ -124,7 +124,7 @@ _OF_SECRETS = frozenset({"imagePullSecrets", "secretKeyRef"})
 
 
 def _is_read(value: Object) -> bool:
-    """Return whether a resource says something about clusters. There are many replicas, and few refer to Secrets."""
+    """Return whether a resource affects the expected clusters. There are many replicas, and few refer to Secrets."""
     kind = text(value, "kind")
     return kind in _READ or (kind in _WITH_PODS and _has_key(value, _OF_SECRETS))
 
@@ -158,7 +158,7 @@ class _Known:
             yield from control_references(resource)
 
     def pod_secrets(self, cluster: api.InferenceCluster) -> Iterator[SecretReference]:
-        """Yield the references of the pods of existing replicas, and of replicas that may be placed on a cluster."""
+        """Yield the references of the pods of existing replicas, and of replicas that might be placed on a cluster."""
         for deployment in self.deployments.values():
             if _selects(deployment.spec.template.spec.cluster_selector, cluster):
                 yield from deployment_references(deployment, cluster.name)

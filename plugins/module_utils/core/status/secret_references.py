@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""References of resources to Secrets, and the Secrets that do not exist, with the command that creates each.
+"""References of resources to Secrets, and missing Secrets with the command that creates each Secret.
 
 Fields with names of Secrets:
 
@@ -11,8 +11,8 @@ Fields with names of Secrets:
   replicas
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
-selectors of API keys when a gateway is planned. A run may not read certificates in other namespaces than
-modelplane-system, and `identitySecretRef` is not used.
+selectors of API keys when a gateway is planned. A run is not permitted to read certificates in
+namespaces other than modelplane-system, and `identitySecretRef` is not used.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class MissingSecret:
 
     @property
     def command(self) -> str:
-        """Return the command for the cluster that creates the Secret from files, or changes an existing one."""
+        """Return the command that creates the Secret from files, or edits an existing Secret."""
         kubectl = f"kubectl -n {shlex.quote(self.namespace)}"
         name = shlex.quote(self.name)
         if self.found:
@@ -100,7 +100,7 @@ class MissingSecret:
     def hint(self) -> str:
         """Return what to do."""
         if self.found:
-            return f"Add the key (`{self.command}`), or name one of its keys: {listed(self.found)}"
+            return f"Add the key (`{self.command}`), or refer to an existing key: {listed(self.found)}"
         return f"Create it on {self.place}: `{self.command}`"
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ def _missing(
     return MissingSecret(
         cluster,
         namespace,
-        # People paste keys where a name belongs.
+        # Users might paste an API key instead of a name.
         without_keys(name),
         tuple(sorted({without_keys(key) for each in unmet for key in each.keys - (found or frozenset())})),
         tuple(sorted(found or ())),

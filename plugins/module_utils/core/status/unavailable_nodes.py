@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 )
 
 _TOLERATED = "node.kubernetes.io/memory-pressure"
-"""Taint that the API server lets all pods with resource requests tolerate (Kubernetes, "Taints and Tolerations")."""
+"""Taint that all pods with resource requests tolerate (Kubernetes, "Taints and Tolerations")."""
 _OF_CONDITIONS = "node.kubernetes.io/"
 """Prefix of the taints that the control plane sets for the state of a node (Kubernetes, "Well-Known Labels, Annotations
 and Taints")."""
@@ -48,9 +48,9 @@ def unavailable_nodes(
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
-    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have. A device in use is
-    not free, so that it counts as available for the replica that has it. If the ResourceSlices (`published`) or the
-    ResourceClaims (`in_use`) were not read, all devices count as in use.
+    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have. A device in use
+    counts as available because its replica keeps it. If the ResourceSlices (`published`) or the ResourceClaims
+    (`in_use`) were not read, all devices count as in use.
     """
     unavailable = {
         promise.pool: tuple(
@@ -134,7 +134,7 @@ def _unavailable(
 
 
 def _closed(promise: Promise, node: Object) -> str:
-    """Return why no new pod starts on a node, "" when one does."""
+    """Return the reason why a node is not schedulable, "" for a schedulable node."""
     if not is_true(node, "Ready"):
         return NOT_READY
     if fields(node, "spec").get("unschedulable") is True:

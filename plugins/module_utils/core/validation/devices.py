@@ -59,8 +59,8 @@ KNOWN_ATTRIBUTES = (
     *("driverSrcVersion", "family", "partitionProfile"),
 )
 """Attributes that these drivers publish."""
-# Likeness of a misspelt name, and its missing or additional letters: `memroy` is a misspelt `memory`, and
-# `rocmDriverVersion` is not a misspelt `driverVersion`.
+# Similarity of a misspelled name, and its missing or additional letters: `memroy` is a misspelled `memory`, and
+# `rocmDriverVersion` is not a misspelled `driverVersion`.
 _MISSPELT_NAME = 0.8
 _MOST_LETTERS = 2
 
@@ -84,8 +84,8 @@ def named_domains(expression: str) -> set[str]:
 
 
 def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
-    """Yield the devices of an InferenceClass with too little memory for a GPU, and with names that are likely
-    misspelt. Invalid quantities are reported elsewhere."""
+    """Yield warnings of GPUs of an InferenceClass with too little memory, or with names that are probably
+    misspelled. Invalid quantities are reported elsewhere."""
     for index, device in enumerate(inference_class.spec.devices):
         if _kind_of({device.driver}) != "gpu":
             continue
@@ -95,13 +95,15 @@ def class_capacities(inference_class: Any, _fleet: object) -> Iterator[Problem]:
         for name, capacity in (device.capacity or {}).items():
             if is_memory(name) and is_tiny(capacity.value, LEAST_DEVICE_MEMORY):
                 meant = meant_device_memory(capacity.value)
-                hint = f"Did you mean {meant}?" if meant else "Write what the driver reports, such as 81559Mi"
+                hint = f"Did you mean {meant}?" if meant else "Write the value that the driver reports, such as 81559Mi"
                 place = f"{entry_path(f'{path}.capacity', name)}.value"
-                yield warning("is less than 1 GiB of memory, so no GPU has it", place, hint, short(capacity.value))
+                yield warning(
+                    "is less than 1 GiB of memory, and every GPU has more", place, hint, short(capacity.value)
+                )
 
 
 def _misspelt(written: Mapping[str, object], known: Collection[str], path: str) -> Iterator[Problem]:
-    """Yield the names that are like a known name and are not known. `known`: the names that drivers publish."""
+    """Yield warnings of unknown names that are similar to a known name. `known`: the names that drivers publish."""
     names = {key.rpartition("/")[2] for key in written}
     for key in written:
         name = key.rpartition("/")[2]
@@ -113,7 +115,7 @@ def _misspelt(written: Mapping[str, object], known: Collection[str], path: str) 
 
 
 def is_tiny(amount: str, least: int) -> bool:
-    """Return whether a quantity is positive and smaller than a number. Invalid quantities are not."""
+    """Return whether a quantity is valid, positive, and smaller than a number."""
     try:
         return 0 < Quantity.parse(amount).value < least
     except QuantityError:

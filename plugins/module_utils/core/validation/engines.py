@@ -115,7 +115,7 @@ def _unitless(resource: str, amount: str, path: str) -> Iterator[Problem]:
     """Yield an amount of memory or disk space in bytes that lacks its unit."""
     if resource != "cpu" and is_tiny(amount, _LEAST_BYTES):
         meant = meant_memory(amount)
-        hint = f"Write it with its unit, such as {meant}" if meant else "Write it with its unit, such as 64Gi"
+        hint = f"Add the unit, such as {meant}" if meant else "Add the unit, such as 64Gi"
         yield warning("is less than 1 MiB", path, hint, short(amount))
 
 

@@ -639,7 +639,7 @@ def _impossible_values(expression: str, path: str) -> Iterator[Problem]:
     for __, amount in _MEMORY_COMPARISON.findall(expression):
         if is_tiny(amount, LEAST_DEVICE_MEMORY):
             meant = meant_device_memory(amount)
-            hint = f"Did you mean {meant}?" if meant else "Write its unit, such as Gi"
+            hint = f"Did you mean {meant}?" if meant else "Add the unit, such as Gi"
             yield warning("compares the memory of a device with less than 1 GiB", path, hint, short(amount))
 
 
@@ -660,7 +660,7 @@ def _unknown_values(expression: str, path: str, fleet: _Fleet) -> Iterator[Probl
         known = fleet.device_values.get((kind, domain), frozenset())
         if domain in fleet.domains and domain != FABRIC_DRIVER and name not in known:
             noun = "an attribute" if kind == "attributes" else "a capacity"
-            hint = f"The classes have {some(sorted(known)) or 'none'} in domain {domain}"
+            hint = f"InferenceClasses have {some(sorted(known)) or 'none'} in domain {domain}"
             yield warning(f"names {noun} that no InferenceClass has", path, hint, short(name))
 
 

@@ -34,14 +34,14 @@ def selecting(cel: str) -> str:
     [
         ('"80"', "Did you mean 80Gi?"),
         ("81559m", "Did you mean 81559Mi?"),
-        ("80M", "Write what the driver reports, such as 81559Mi"),
-        ("512Mi", "Write what the driver reports, such as 81559Mi"),
+        ("80M", "Write the value that the driver reports, such as 81559Mi"),
+        ("512Mi", "Write the value that the driver reports, such as 81559Mi"),
     ],
 )
 def test_no_gpu_has_less_than_a_gibibyte(value: str, hint: str) -> None:
     problem = only(fleet(**{"class": with_capacity(f"{{memory: {{value: {value}}}}}")}).problems)
     assert (problem.severity, problem.path, problem.hint) == ("warning", f'{DEVICE}.capacity["memory"].value', hint)
-    assert problem.message == "is less than 1 GiB of memory, so no GPU has it"
+    assert problem.message == "is less than 1 GiB of memory, and every GPU has more"
 
 
 @pytest.mark.parametrize("value", ["80Gi", "81559Mi", "80G", '"85520809984"'])
@@ -92,11 +92,11 @@ def test_a_selector_names_a_capacity_that_no_class_has() -> None:
     problem = only(fleet(**{"class": misspelt, "deployment": selecting(ENOUGH)}).problems)
     assert (problem.severity, problem.path) == ("warning", SELECTOR)
     assert problem.message == "names a capacity that no InferenceClass has"
-    assert problem.hint == "The classes have vram in domain gpu.nvidia.com"
+    assert problem.hint == "InferenceClasses have vram in domain gpu.nvidia.com"
     attribute = selecting('device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].brand == "L4"')
     problem = only(fleet(deployment=attribute).problems)
     assert problem.message == "names an attribute that no InferenceClass has"
-    assert problem.hint == "The classes have none in domain gpu.nvidia.com"
+    assert problem.hint == "InferenceClasses have none in domain gpu.nvidia.com"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_memory_of_a_container_below_a_mebibyte(part: str, resource: str, amount
     problem = only(fleet(deployment=change(DEPLOYMENT, "image: vllm}", image)).problems)
     number = amount.removesuffix("m")
     assert (problem.severity, problem.path) == ("warning", f"{RESOURCES}.{part}.{resource}")
-    assert problem.hint == f"Write it with its unit, such as {number}Mi or {number}Gi"
+    assert problem.hint == f"Add the unit, such as {number}Mi or {number}Gi"
 
 
 def test_a_cpu_and_no_memory_need_no_unit() -> None:

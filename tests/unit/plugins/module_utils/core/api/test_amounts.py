@@ -33,8 +33,8 @@ def problem(document: dict[str, Any], path: str) -> Problem:
         ("gpu.nvidia.com/memory", 80, "Write 80Gi"),
         ("memory", 79.6, "Write 79.6Gi"),
         ("memory", 81559, "Write 81559Mi"),
-        ("memory", 85899345920, "Write it with its unit, such as 81559Mi"),
-        ("memory", 0, "Write it with its unit, such as 81559Mi"),
+        ("memory", 85899345920, "Add the unit, such as 81559Mi"),
+        ("memory", 0, "Add the unit, such as 81559Mi"),
         ("multiprocessors", 132, 'Quote it: "132"'),
     ],
 )
@@ -48,11 +48,11 @@ def test_memory_of_a_device_has_a_unit(
 @pytest.mark.parametrize(
     ("resource", "value", "write"),
     [
-        ("memory", 0.5, "Write it with its unit, such as 0.5Mi or 0.5Gi"),
-        ("memory", " 80", "Write it with its unit, such as 80Mi or 80Gi"),
-        ("memory", "80 m", "Write it with its unit, such as 80Mi or 80Gi"),
+        ("memory", 0.5, "Add the unit, such as 0.5Mi or 0.5Gi"),
+        ("memory", " 80", "Add the unit, such as 80Mi or 80Gi"),
+        ("memory", "80 m", "Add the unit, such as 80Mi or 80Gi"),
         ("memory", "80 GB", "Write 80G"),
-        ("ephemeral-storage", 1.5, "Write it with its unit, such as 1.5Mi or 1.5Gi"),
+        ("ephemeral-storage", 1.5, "Add the unit, such as 1.5Mi or 1.5Gi"),
         ("cpu", 0.5, 'Quote it: "0.5"'),
         ("cpu", "500 m", "Write 500m"),
     ],

@@ -77,23 +77,23 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         {},
         [
             "warning spec.nodePools[0] (gpu): nodeCount is 2, and 1 node is there with the label "
-            "modelplane.ai/pool=gpu: replicas use these only"
+            "modelplane.ai/pool=gpu: replicas use only these nodes"
         ],
     ),
     "fewer than an autoscaler may make": (
         [SYSTEM, node("gpu-0", "gpu")],
         {"nodeCount": 1, "minNodeCount": 0, "maxNodeCount": 4},
         [
-            "warning spec.nodePools[0] (gpu): maxNodeCount is 4, and 1 node is there: replicas are placed on the "
-            "others as well, and wait until your autoscaler adds nodes with the label"
+            "warning spec.nodePools[0] (gpu): maxNodeCount is 4, and 1 node is there: replicas might also be placed on "
+            "missing nodes, and wait until your autoscaler adds nodes with the label"
         ],
     ),
     "none, which an autoscaler may leave": (
         [SYSTEM],
         {"nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 1},
         [
-            "warning spec.nodePools[0] (gpu): maxNodeCount is 1, and 0 nodes are there: replicas are placed on the "
-            "others as well, and wait until your autoscaler adds nodes with the label"
+            "warning spec.nodePools[0] (gpu): maxNodeCount is 1, and 0 nodes are there: replicas might also be placed "
+            "on missing nodes, and wait until your autoscaler adds nodes with the label"
         ],
     ),
     "none, and none desired": ([SYSTEM], {"nodeCount": 0}, []),

@@ -223,7 +223,8 @@ def test_a_replica_without_another_place_stays_and_the_plan_says_so(before: dict
     found = run([CLASS, EAST, *SMALL, deployment("whole", 8)], before.values(), pods, {whole.name: WAITED})
     assert places(found)["whole"] == "east"
     (warning,) = found.warnings
-    assert warning.startswith(f"pool gpu on east: pod {whole.name} of ModelReplica default/{whole.name} finds no node")
+    start = f"pool gpu on east: pod {whole.name} of ModelReplica default/{whole.name} is unschedulable"
+    assert warning.startswith(start)
 
 
 def test_a_replica_does_not_go_back_to_where_it_found_no_node(before: dict[str, api.ModelReplica]) -> None:

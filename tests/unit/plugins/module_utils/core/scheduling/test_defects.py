@@ -37,7 +37,7 @@ def test_a_defect_leaves_one_deployment_as_it_is_and_everything_else_is_decided(
     [excluded] = decided.excluded
     text = str(excluded)
     assert text.startswith("ModelDeployment ml-team/broken: the planner failed with TypeError in ")
-    for part in (".py:", "a defect of modelplane.fleet", "plan.json", "Its replicas stay as they are"):
+    for part in (".py:", "a defect of modelplane.fleet", "plan.json", "Its replicas are left unchanged"):
         assert part in text
 
 

@@ -47,8 +47,8 @@ def test_beyond_the_budget_everything_else_is_decided() -> None:
     for pending, excluded in zip(decided.pending, decided.excluded, strict=True):
         assert pending.deployment == excluded.deployment
         assert (pending.count, pending.reason) == (1, "SelectorBudgetExceeded")
-        assert pending.message.startswith("its selectors cost more than its share of fleet_selector_budget, ")
-        assert f" of {budget:,} units; {PATH}[0].cel: over " in pending.message
+        assert pending.message.startswith("its selectors cost more than its share of fleet_selector_budget (")
+        assert f" of {budget:,} units); {PATH}[0].cel: over " in pending.message
         assert pending.message.endswith("or raise fleet_selector_budget")
 
 

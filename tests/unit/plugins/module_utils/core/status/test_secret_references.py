@@ -141,7 +141,7 @@ def test_a_secret_without_the_key_is_edited() -> None:
     assert missing(CACHE, hf=["HF_TOKEN"]) == []
     (found,) = missing(CACHE, hf=["token"])
     assert found.message.startswith("Secret team/hf has no key HF_TOKEN on the control cluster")
-    assert found.hint == "Add the key (`kubectl -n team edit secret hf`), or name one of its keys: token"
+    assert found.hint == "Add the key (`kubectl -n team edit secret hf`), or refer to an existing key: token"
 
 
 def test_the_state_of_other_secrets_is_unknown() -> None:
