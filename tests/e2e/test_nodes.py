@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import DRIVER, LiveFleet, Pool, device, until
-from ansible_collections.modelplane.fleet.tests.e2e.observing import engines, is_ready, placed
+from ansible_collections.modelplane.fleet.tests.e2e.observing import engines, is_ready, placed, tags
 
+OLD, NEW = "v0.23.0", "v0.24.0"
 NODES = ("gpu-0", "gpu-1", "gpu-2")
 
 
@@ -149,3 +150,18 @@ def test_running_replicas_stay_on_cordoned_nodes(live: LiveFleet) -> None:
         assert [each["metadata"]["uid"] for each in engines(live, "west")] == [pod["metadata"]["uid"]]
     finally:
         live.kubectl("uncordon", *NODES, cluster="west")
+
+
+def test_an_edit_restarts_no_pod_that_would_find_no_node(live: LiveFleet) -> None:
+    for cluster in ("east", "west"):
+        live.kubectl("cordon", *NODES, cluster=cluster)
+    live.edit("models.yaml", OLD, NEW)
+    try:
+        pods = {pod["metadata"]["uid"] for cluster in ("east", "west") for pod in engines(live, cluster)}
+        live.run("reconcile", "-e", "fleet_wait=5")
+        assert {pod["metadata"]["uid"] for cluster in ("east", "west") for pod in engines(live, cluster)} == pods
+    finally:
+        for cluster in ("east", "west"):
+            live.kubectl("uncordon", *NODES, cluster=cluster)
+    live.run("reconcile").ok()
+    assert tags(live, "east") | tags(live, "west") == {NEW}

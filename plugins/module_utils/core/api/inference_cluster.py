@@ -267,7 +267,7 @@ class NodePool(Model):
 
     @property
     def is_autoscaled(self) -> bool:
-        """Whether an autoscaler sets the size of the pool, which then has at least one limit."""
+        """Return whether an autoscaler sets the size of the pool, which then has at least one limit."""
         return self.min_node_count is not None or self.max_node_count is not None
 
 

@@ -296,6 +296,43 @@ def test_unavailable_nodes_get_no_pods() -> None:
     assert wire(Observed(clusters={"east": observed}))["clusters"]["east"]["unavailable"] == {"gpu-l4": unavailable}
 
 
+def test_the_devices_of_replicas_on_cordoned_nodes_are_unavailable_to_others() -> None:
+    cordon = {**node("n1"), "spec": {"unschedulable": True}}
+    engine = pod("engine")
+    engine["spec"] = {"nodeName": "n1", "resourceClaims": [{"name": "devices"}]}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "engine-devices", "namespace": seen.WORKLOADS},
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [{"driver": "gpu.nvidia.com", "pool": "n1", "device": "gpu-0", "request": "gpu"}]
+                }
+            },
+            "reservedFor": [{"resource": "pods", "name": "engine", "uid": "1"}],
+        },
+    }
+    objects = [cordon, slices("n1"), gateway(), DEVICE_CLASS, claim]
+    stranded = observe_cluster(MemoryClient([*objects, engine]), EAST).entry
+    assert [(each["namespace"], each["replica"]) for each in stranded["stranded"]] == [
+        (seen.WORKLOADS, LABELS["modelplane.ai/replica"])
+    ]
+    assert [each["devices"] for each in stranded["unavailable"]["gpu-l4"]] == [{"gpu": 1}]
+    other = {
+        **engine,
+        "metadata": {**engine["metadata"], "name": "other"},
+        "spec": {**engine["spec"], "nodeName": "n2"},
+    }
+    spread = observe_cluster(MemoryClient([*objects, engine, other, node("n2"), slices("n2")]), EAST).entry
+    assert "stranded" not in spread
+    assert [each["devices"] for each in spread["unavailable"]["gpu-l4"]] == [{}]
+    denied = MemoryClient([*objects, engine], failures={"ResourceClaim": DENIED})
+    unread = observe_cluster(denied, EAST)
+    assert [each["devices"] for each in unread.entry["unavailable"]["gpu-l4"]] == [{}]
+    assert any("devices of replicas" in warning for warning in unread.warnings)
+
+
 def test_why_a_volume_is_not_there() -> None:
     claim, _ = seen.cache_parts()
     waits = seen.showing(claim, phase="Pending")
