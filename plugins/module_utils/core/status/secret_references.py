@@ -170,7 +170,7 @@ def _of_pods(engines: Iterable[_Engine], user: Ref, namespace: str, cluster: str
                 yield SecretReference(*place, reference.name, keys, "generic", user, f"env {variable.name}")
 
 
-KnownKeys = Callable[[str, str, str], frozenset[str] | None]
+KnownKeys = Callable[[str, str, str], frozenset[str] | None]  # pylint: disable=unsupported-binary-operation
 """Function that returns the keys with a value of a Secret (cluster, namespace, name): none if the Secret does not
 exist, None if that is unknown."""
 
