@@ -63,6 +63,8 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("route.openshift.io", "routes"): ("get",),
     ("resource.k8s.io", "deviceclasses"): ("get",),
     ("resource.k8s.io", "resourceslices"): ("list",),
+    ("resource.k8s.io", "resourceclaims"): ("list",),
+    ("resource.k8s.io", "devicetaintrules"): ("list",),
     ("apps", "daemonsets"): ("list",),
     ("apps", "statefulsets"): ("list",),
     ("batch", "cronjobs"): ("list",),
