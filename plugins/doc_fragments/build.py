@@ -71,7 +71,7 @@ options:
         type: str
   stream_grace:
     description:
-      - Maximum number of seconds that a terminating pod of a replica keeps serving, so that token streams finish.
+      - Maximum number of seconds that a terminating engine pod keeps serving, so that token streams finish.
         vLLM and SGLang engines stop earlier if they have no requests. The pod uses its devices during this time.
       - At most V(86370), which is a C(terminationGracePeriodSeconds) of one day.
       - A member's own C(terminationGracePeriodSeconds) and C(lifecycle) win.

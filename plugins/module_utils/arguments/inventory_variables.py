@@ -364,15 +364,15 @@ def image_problems(given: Mapping[str, Any] | None, name: str) -> list[str]:
 def number_problems(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return a line for each number that is less than its minimum, more than its maximum, or infinite. Names in
     `values` begin with `prefix` instead of the prefix of variables."""
-    found = []
+    problems = []
     for variable, least in LEAST.items():
         name, most = prefix + variable.removeprefix(PREFIX), MOST.get(variable)
         number = values.get(name)
         if number is None or (least <= number < float("inf") and (most is None or number <= most)):
             continue
         limit = "finite" if most is None else f"at most {most:.0f} seconds"
-        found.append(f"{name} is {number:.10g}, and must be {limit if number > least else f'at least {least:g}'}")
-    return found
+        problems.append(f"{name} is {number:.10g}, and must be {limit if number > least else f'at least {least:g}'}")
+    return problems
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:

@@ -44,7 +44,7 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """Return the options that select tasks, as users write them."""
+        """Return the options that select tasks in their command-line form."""
         options = (("--tags", self.tags if tuple(self.tags) != (ANY,) else ()), ("--skip-tags", self.skip_tags))
         return " ".join(f"{option} {','.join(tags)}" for option, tags in options if tags)
 
@@ -85,8 +85,8 @@ def tag_problems(selection: Selection, defined: Collection[str], *, selects_task
         if tag not in _SPECIAL and tag not in tags
     ]
     if not problems and not selects_tasks:
-        known = f"Use tags of the playbook ({', '.join(tags)}), or run" if tags else "The playbook has no tags. Run"
-        problems.append(f"{selection.text} selects no task. {known} without these options")
+        hint = f"Use tags of the playbook ({', '.join(tags)}), or run" if tags else "The playbook has no tags. Run"
+        problems.append(f"{selection.text} selects no task. {hint} without these options")
     return problems
 
 

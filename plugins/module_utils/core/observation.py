@@ -152,15 +152,15 @@ class ObservedCluster:
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def existing(self, pool: str) -> int:
-        """Return the number of nodes of a pool, Ready or not."""
+        """Return the number of nodes in a pool, Ready or not."""
         return self.nodes.get(pool, 0) + sum(node.reason == NOT_READY for node in self.unavailable_in(pool))
 
     def schedulable(self, pool: str) -> int:
-        """Return the number of schedulable nodes of a pool."""
+        """Return the number of schedulable nodes in a pool."""
         return max(0, self.existing(pool) - sum(node.closed for node in self.unavailable_in(pool)))
 
     def unavailable_in(self, pool: str) -> tuple[UnavailableNode, ...]:
-        """Return the unavailable nodes of a pool."""
+        """Return the unavailable nodes in a pool."""
         return (self.unavailable or {}).get(pool, ())
 
     @property
@@ -462,10 +462,10 @@ def _unavailable(value: Any, path: str) -> dict[str, tuple[UnavailableNode, ...]
 def _stranded(value: Any, path: str) -> dict[tuple[str, str], str]:
     stranded = {}
     for index, entry in enumerate(_list(value, path)):
-        place = f"{path}[{index}]"
-        fields_ = _map(entry, place, "namespace", "replica", "reason")
+        item_path = f"{path}[{index}]"
+        mapping = _map(entry, item_path, "namespace", "replica", "reason")
         namespace, replica, reason = (
-            _text(fields_.get(key), f"{place}.{key}", required=True) for key in ("namespace", "replica", "reason")
+            _text(mapping.get(key), f"{item_path}.{key}", required=True) for key in ("namespace", "replica", "reason")
         )
         stranded[namespace, replica] = reason
     return stranded

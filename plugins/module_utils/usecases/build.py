@@ -249,7 +249,7 @@ def stopped_rollouts(outcome: Outcome) -> list[str]:
 
 
 def defects(outcome: Outcome) -> list[str]:
-    """Return a message for each deployment for which the planner failed."""
+    """Return a message for each deployment that the planner failed on."""
     return [str(entry) for entry in outcome.plan.schedule.excluded if entry.reason == "PlanningFailed"]
 
 

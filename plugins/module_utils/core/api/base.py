@@ -214,7 +214,7 @@ def other_than(*words: str) -> JSONSchema:
 
 
 def exactly_one(ids: tuple[str, ...], *fields: str) -> Rule:
-    """The rule that an object has exactly one of these fields."""
+    """The rule that exactly one field of an object is set."""
     *first, last = fields
     attributes = frozenset(map(_snake, fields))
     return Rule(

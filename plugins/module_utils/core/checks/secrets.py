@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Checks of the Secrets that replicas, caches and gateways of a cluster need."""
+"""Checks of the Secrets that a cluster needs for its replicas, caches and gateways."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secre
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield the missing Secrets of the cluster, and those of the control cluster that it needs.
+    """Yield the missing Secrets: on the cluster, and on the control cluster if the cluster needs them.
 
     They are warnings, because a replica with such a reference might be placed on another cluster."""
 

@@ -166,10 +166,10 @@ class _Explanation:
 
     def _missing(self, part: Node) -> str | None:
         for node in _walk(part):
-            known = value_access(node)
-            if known is None or self._tested(part, node):
+            access = value_access(node)
+            if access is None or self._tested(part, node):
                 continue
-            kind, domain, name = known
+            kind, domain, name = access
             values: CelMap = self._cel.get(kind).get(domain)
             if name not in values:
                 noun = "attribute" if kind == "attributes" else "capacity"
@@ -216,10 +216,10 @@ class _Explanation:
     def _name(self, node: Node) -> str | None:
         if qualified_name(node) == "device.driver":
             return "driver"
-        known = value_access(node)
-        if known is None:
+        access = value_access(node)
+        if access is None:
             return None
-        return f"{'attribute' if known[0] == 'attributes' else 'capacity'} {known[2]}"
+        return f"{'attribute' if access[0] == 'attributes' else 'capacity'} {access[2]}"
 
     def _values(self, part: Node, verdict: Verdict) -> str:
         read: dict[str, str] = {}

@@ -121,7 +121,7 @@ def outcome(
     `found` is the status of the fleet after it, `objects` are those that it changed in each place, `failed` the
     clusters that failed, `resized` those of which a node pool changed its size, `decision` the generation of what
     others have to apply. `is_preview`: nothing was changed, and the outcome is a prediction. `outages`: outages that
-    the run causes. `rollouts`: stopped rollouts. `defects`: deployments for which the planner failed.
+    the run causes. `rollouts`: stopped rollouts. `defects`: deployments that the planner failed on.
     `survey`: the tested losses. `answer`: the response to a what-if query, with the pending replicas of that query.
     """
     names = {cluster.name for cluster in found.clusters}

@@ -225,7 +225,7 @@ class CacheStatus(api.Model):
 class MissingSecretStatus(api.Model):
     """Secret that resources refer to and that does not exist or lacks keys."""
 
-    cluster: str = Field(description="Inference cluster of the Secret. Empty for the control cluster.")
+    cluster: str = Field(description="Inference cluster with the Secret. Empty for the control cluster.")
     namespace: str = Field(description="Namespace of the Secret.")
     name: str = Field(description="Name of the Secret.")
     keys: list[str] = Field(description="Missing keys. Empty for an image pull Secret, which may have any key.")
@@ -234,7 +234,8 @@ class MissingSecretStatus(api.Model):
     message: str = Field(description="Human-readable description of the missing Secret or keys.")
     hint: str = Field(description="Human-readable hint to fix it.")
     command: str = Field(
-        description="Command that creates or edits the Secret on its cluster. FILE stands for the file with a value."
+        description="Command that creates or edits the Secret on its cluster. Replace FILE with the path of a file "
+        "that contains the value."
     )
 
 

@@ -82,7 +82,7 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
 
 def with_observed_nodes(context: Context, cluster: Cluster) -> Cluster:
     """Return a cluster whose pools offer only the devices of observed nodes and of nodes that an autoscaler or a cloud
-    might add, if the nodes of the cluster were read."""
+    might add, if the run read the nodes."""
     observed = context.observed_cluster(cluster.name)
     resource = context.fleet.clusters[cluster.name]
     if observed is None or observed.unavailable is None:

@@ -206,7 +206,7 @@ def with_health(context: Context, replicas: Replicas, existing: Iterable[Replica
 
 
 def stranded(context: Context, replica: api.ModelReplica) -> str:
-    """Return the reason why the pods of a replica could not start again where they run, empty if they could."""
+    """Return the reason why a replica could not start again on its nodes, empty if it could."""
     observed = context.observed_cluster(replica.spec.cluster_name)
     if observed is None or not observed.stranded:
         return ""

@@ -155,14 +155,14 @@ class _Binder:
                 continue
             for part in self._parts(self.placements[at].engines, pools, at):
                 parts.setdefault(part[0], []).append(part[1])
-        there = [one for one in others if one.cluster == cluster.name]
-        stranded += [one for one in there if one.stranded]
-        for number, replica in enumerate(one for one in there if not one.stranded):
+        neighbors = [replica for replica in others if replica.cluster == cluster.name]
+        stranded += [replica for replica in neighbors if replica.stranded]
+        for number, replica in enumerate(replica for replica in neighbors if not replica.stranded):
             for part in self._parts(replica.engines, pools, -1 - number):
                 parts.setdefault(part[0], []).append(part[1])
-        # New pods would be bound to the nodes of pods with the same number.
-        gone = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
-        taken = _numbers(engine for replica in gone for engine in replica.engines)
+        # New pods with the same number would wait for the same nodes.
+        unusable = [*stranded, *(replica for replica in leaving if replica.cluster == cluster.name)]
+        taken = _numbers(engine for replica in unusable for engine in replica.engines)
         for name, found in sorted(parts.items()):
             is_open = any(part.open for part in found)
             if is_open and not self._bind_pool(pools[name], found, taken.get(name, set())):

@@ -112,7 +112,7 @@ class Pool:
 
     @cached_property
     def closed_nodes(self) -> int:
-        """Number of nodes all of whose devices are free but unavailable."""
+        """Number of nodes without available devices and without devices in use."""
         return sum(vector == self.claimable for vector in self.unavailable)
 
     @property
@@ -130,7 +130,7 @@ class Pool:
         return replace(self, nodes=nodes, unavailable=(), arriving=0, missing=0, shortfall="")
 
     def with_nodes(self, nodes: int) -> Pool:
-        """Return the pool with another number of nodes, of which as many as possible are unavailable."""
+        """Return the pool with another number of nodes. Available nodes are removed first."""
         most = sorted(self.unavailable, key=sum)
         return replace(self, nodes=nodes, unavailable=tuple(most[max(0, len(most) - nodes) :]))
 

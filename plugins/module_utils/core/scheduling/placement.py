@@ -177,7 +177,7 @@ class _Decision:
         )
 
     def charge_bound(self, placements: Iterable[Placement]) -> None:
-        """Charge new and edited replicas with their claims, as the next run does."""
+        """Charge new and edited replicas with their claims. The next run does the same."""
         if all(state.missing <= 0 for state in self._states.values()):
             return
         fits = {(key, name): list(fits) for key, state in self._states.items() for name, fits in state.new.items()}

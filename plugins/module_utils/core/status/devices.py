@@ -100,7 +100,7 @@ def mismatches(
 
 
 class PublishedDevices:
-    """Devices of ResourceSlices by node and driver; for each resource pool those of its newest generation.
+    """Devices of ResourceSlices by node and driver; only the newest generation of each resource pool.
 
     `slices` are ResourceSlices and `rules` are DeviceTaintRules (wire format, resource.k8s.io/v1). The API server does
     not write the taint of a rule into the ResourceSlices (KEP-5055)."""

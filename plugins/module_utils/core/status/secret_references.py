@@ -39,7 +39,7 @@ _TLS_KEYS = frozenset({"tls.crt", "tls.key"})
 class SecretReference:
     """Reference of a resource to a Secret.
 
-    cluster: inference cluster of the Secret, empty for the control cluster.
+    cluster: inference cluster with the Secret, empty for the control cluster.
     keys: keys that the Secret needs. Empty if any key is enough.
     user: resource with the reference.
     field: field of the resource that names the Secret.
@@ -58,7 +58,7 @@ class SecretReference:
 class MissingSecret:
     """Secret that does not exist, or lacks keys.
 
-    cluster: inference cluster of the Secret, empty for the control cluster.
+    cluster: inference cluster with the Secret, empty for the control cluster.
     keys: missing keys.
     found: keys that the Secret has. Empty if the Secret does not exist.
     users: resources that refer to it, with their fields.

@@ -64,7 +64,7 @@ def unavailable_nodes(
 
 
 def stranded_replicas(nodes: Iterable[UnavailableNode], pods: Iterable[Object]) -> dict[tuple[str, str], str]:
-    """Return the replicas all of whose pods with devices are on nodes that take no new pods, and why.
+    """Return the replicas with all device pods on nodes that take no new pods, and why.
 
     Replicas are identified by the namespace and the label `modelplane.ai/replica` of their pods.
     """
@@ -96,7 +96,7 @@ def allocated(claims: Iterable[Object]) -> frozenset[tuple[str, str, str]]:
 
 
 def taints_of(node: Object) -> list[Taint]:
-    """Return the taints of a node that keep pods away, without those that the control plane sets for its state."""
+    """Return the taints of a node that keep pods away, without the taints for its state from the control plane."""
     return [taint for taint in _taints(node) if not taint.key.startswith(_OF_CONDITIONS)]
 
 
@@ -149,7 +149,7 @@ def _closed(promise: Promise, node: Object) -> str:
 def _short(promised: list[Device], published: list[PublishedDevice], usable: list[PublishedDevice]) -> dict[str, int]:
     """Return how many devices of each promised kind are not usable.
 
-    A device that differs from what the InferenceClass promises counts as well, as pods claim devices by selectors."""
+    A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
     left = list(usable)
     counts: dict[str, int] = {}
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
