@@ -9,7 +9,7 @@ object with any other value is written by libyaml as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
     dump,
     emitted,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import canonical
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import PLAIN
 
 # Plain texts that some reader would take for a number, a boolean or a date: YAML 1.1 and 1.2, go-yaml and PyYAML differ
@@ -58,17 +59,17 @@ def _prepare() -> type[Any]:
 _DUMPER = _prepare()
 
 
-def to_yaml(value: Mapping[str, Any]) -> str:
-    """The object as YAML, keys in the order they have, without document markers. The same value gives the same text."""
+def to_yaml(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
+    """Return an object as YAML without document markers. Unless `sort_keys` is set, keys keep their order."""
     lines: list[str] = []
     kind = type(value)
     try:
         if isinstance(value, dict) and kind is dict and value:
-            _put_mapping(value, "", "", lines.append)
+            _put_mapping(value, "", "", lines.append, _sorted_items if sort_keys else dict.items)
             return "".join(lines)
     except _OtherTextError:
         pass
-    return by_libyaml(value)
+    return by_libyaml(canonical(value) if sort_keys else value)
 
 
 def by_libyaml(value: Mapping[str, Any]) -> str:
@@ -83,9 +84,19 @@ class _OtherTextError(Exception):
     """A value whose text libyaml has to write."""
 
 
-def _put_mapping(value: dict[Any, Any], lead: str, indent: str, put: Callable[[str], None]) -> None:
-    """Put the lines of a mapping that is not empty. `lead` is what its first line begins with, `indent` the others."""
-    for key, below in value.items():
+def _sorted_items(value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    return sorted(value.items()) if len(value) > 1 else value.items()
+
+
+def _put_mapping(
+    value: dict[Any, Any],
+    lead: str,
+    indent: str,
+    put: Callable[[str], None],
+    items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]],
+) -> None:
+    """Put the lines of a mapping that is not empty. `lead` starts its first line, `indent` each other line."""
+    for key, below in items(value):
         kind = type(below)
         if kind is str:
             if "\n" in below:
@@ -96,13 +107,13 @@ def _put_mapping(value: dict[Any, Any], lead: str, indent: str, put: Callable[[s
             if below:
                 put(f"{lead}{_key(key)}\n")
                 deeper = indent + "  "
-                _put_mapping(below, deeper, deeper, put)
+                _put_mapping(below, deeper, deeper, put, items)
             else:
                 put(f"{lead}{_key(key)} {{}}\n")
         elif kind is list or kind is tuple:
             if below:
                 put(f"{lead}{_key(key)}\n")
-                _put_list(below, indent, indent, put)
+                _put_list(below, indent, indent, put, items)
             else:
                 put(f"{lead}{_key(key)} []\n")
         else:
@@ -110,7 +121,13 @@ def _put_mapping(value: dict[Any, Any], lead: str, indent: str, put: Callable[[s
         lead = indent
 
 
-def _put_list(value: Any, lead: str, indent: str, put: Callable[[str], None]) -> None:
+def _put_list(
+    value: Any,
+    lead: str,
+    indent: str,
+    put: Callable[[str], None],
+    items: Callable[[dict[Any, Any]], Iterable[tuple[Any, Any]]],
+) -> None:
     """Put the lines of a list that is not empty."""
     deeper = indent + "  "
     for below in value:
@@ -120,12 +137,12 @@ def _put_list(value: Any, lead: str, indent: str, put: Callable[[str], None]) ->
             put(f"{lead}- {written}\n")
         elif kind is dict:
             if below:
-                _put_mapping(below, f"{lead}- ", deeper, put)
+                _put_mapping(below, f"{lead}- ", deeper, put, items)
             else:
                 put(f"{lead}- {{}}\n")
         elif kind is list or kind is tuple:
             if below:
-                _put_list(below, f"{lead}- ", deeper, put)
+                _put_list(below, f"{lead}- ", deeper, put, items)
             else:
                 put(f"{lead}- []\n")
         else:
@@ -171,6 +188,7 @@ def _scalar(text: str) -> str:
     return written[2:-1]
 
 
+@lru_cache(maxsize=1 << 10)
 def _block(text: str, indent: str) -> str:
     """A text of several lines, without its last line end."""
     if len(text) > _LONGEST_TEXT or not _BLOCK.fullmatch(text):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol
 
@@ -149,6 +150,7 @@ def gang_name(replica: str, engine: str) -> str:
     return _cut(full, full, GANG_LIMIT, _WIDE_DIGITS)
 
 
+@lru_cache(maxsize=1 << 10)
 def workload_namespace(namespace: str) -> str:
     """The namespace on workload clusters that holds what a namespace of the fleet is composed into."""
     return child_name(_WORKLOADS, namespace)

@@ -10,7 +10,7 @@ from functools import partial
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, canonical
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import file_text, object_path
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
 
@@ -70,7 +70,7 @@ def _texts(placed: Iterable[tuple[str, Object]], before: Mapping[str, str]) -> d
     files = {}
     for top, value in placed:
         name = object_path(top, value)
-        text = file_text(name, to_yaml(canonical(value)))
+        text = file_text(name, to_yaml(value, sort_keys=True))
         last = before.get(name)
         files[name] = last if last == text else text
     return files

@@ -8,7 +8,6 @@ Egress is not restricted: engines download weights, pickers watch the API server
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -36,9 +35,9 @@ def network_policy(
         "kind": "NetworkPolicy",
         "metadata": dict(metadata),
         "spec": {
-            "podSelector": deepcopy(dict(selector)),
+            "podSelector": selector,
             "policyTypes": [direction.capitalize() for direction in rules],
-            **deepcopy(rules),
+            **rules,
         },
     }
 
@@ -71,32 +70,39 @@ def replica_policies(
     """
     if not options.network_policies:
         return ()
-    gateway = [pods_of(namespace) for namespace in options.gateway_namespaces]
-    metrics = admit([pods_of(namespace) for namespace in options.metrics_namespaces])
-    picker = {"matchLabels": {constants.APP_LABEL: owner.picker_name, **_replica(owner)}}
+
+    def gateway() -> list[dict[str, Any]]:
+        return [pods_of(namespace) for namespace in options.gateway_namespaces]
+
+    def metrics() -> list[dict[str, Any]]:
+        return admit([pods_of(namespace) for namespace in options.metrics_namespaces])
+
+    def picker() -> dict[str, Any]:
+        return {"matchLabels": {constants.APP_LABEL: owner.picker_name, **_replica(owner)}}
+
+    def peers(workload: Object) -> list[dict[str, Any]]:
+        """Return the pods that connect to pods of a workload on any port."""
+        is_gang = workload["kind"] == "LeaderWorkerSet"
+        linked_workloads = workloads if linked else [workload] if is_gang else []
+        return [{"podSelector": _pods(owner, other)} for other in linked_workloads]
+
     serving = network_policy(
         owner.metadata(owner.prefix),
         {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
-        admit([*gateway, {"podSelector": picker}], constants.ENGINE_PORT),
+        admit([*gateway(), {"podSelector": picker()}], constants.ENGINE_PORT),
     )
-    all_engines = [{"podSelector": _pods(owner, workload)} for workload in workloads]
     engines = [
         network_policy(
             owner.metadata(workload["metadata"]["name"]),
             _pods(owner, workload),
-            [*admit(all_engines if linked else _gang(owner, workload)), *metrics],
+            [*admit(peers(workload)), *metrics()],
         )
         for workload in workloads
     ]
     pickers = network_policy(
-        owner.metadata(owner.picker_name), picker, [*admit(gateway, constants.PICKER_PORT), *metrics]
+        owner.metadata(owner.picker_name), picker(), [*admit(gateway(), constants.PICKER_PORT), *metrics()]
     )
     return (serving, *engines, pickers)
-
-
-def _gang(owner: Owner, workload: Object) -> list[dict[str, Any]]:
-    """Return the pods of a workload as peers of each other if it is a gang."""
-    return [{"podSelector": _pods(owner, workload)}] if workload["kind"] == "LeaderWorkerSet" else []
 
 
 def _pods(owner: Owner, workload: Object) -> dict[str, Any]:

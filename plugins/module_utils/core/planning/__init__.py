@@ -265,9 +265,9 @@ def _plan(context: Context, options: Options | None) -> Plan:
     def decide(desired: Sequence[Deployment], existing: Sequence[Replica]) -> Mended:
         return _decided(context, desired, capacity, existing, options)
 
-    mended, rollouts = _steps(volumes, observed_replicas, deployments, existing_replicas, decide)
+    mended, rollouts, desired = _steps(volumes, observed_replicas, deployments, existing_replicas, decide)
     decided = mended.schedule
-    replicas, waiting = _replicas(volumes, mended, manual, rollouts)
+    replicas, waiting = _replicas(context, decided, desired, manual, rollouts)
     evicted = drain.evicted(context, decided)
     outdated = rollout.outdated_replicas(context, rollouts)
     states = _states(context, observed_replicas, [*replicas, *manual.values(), *evicted, *outdated])
@@ -359,17 +359,18 @@ def _steps(
     deployments: Sequence[Deployment],
     existing: Sequence[Replica],
     decide: Decide,
-) -> tuple[Mended, dict[Key, Rollout]]:
-    """Return the placements of all replicas and the steps of rollouts.
+) -> tuple[Mended, dict[Key, Rollout], tuple[api.ModelReplica, ...]]:
+    """Return the placements of all replicas, the steps of rollouts, and the ModelReplica of each placement.
 
     The first schedule applies all edits at once. If it would restart or remove serving replicas, the fleet is scheduled
     again with the limits of the next step of each rollout."""
     context = volumes.context
     surging = _with_surge(context, deployments, existing)
     first = decide(surging, existing)
-    rollouts = rollout.begin(context, replicas, first.schedule, _desired(volumes, first))
+    desired = _desired(volumes, first)
+    rollouts = rollout.begin(context, replicas, first.schedule, desired)
     if not rollouts and surging == list(deployments):
-        return first, {}
+        return first, {}, desired
     results: dict[int, Mended] = {}
 
     def decide_steps(steps: Mapping[Key, Rollout]) -> Schedule:
@@ -382,8 +383,8 @@ def _steps(
         rollouts, first.schedule, decide_steps, lambda replica, others: not endpoints.last_of(replica, others)
     )
     rollouts = endpoints.stagger(rollout.finish(rollouts, schedule))
-    decided = rollout.with_removals(rollouts, schedule, first.schedule)
-    return replace(results[id(schedule)], schedule=decided), rollouts
+    decided = replace(results[id(schedule)], schedule=rollout.with_removals(rollouts, schedule, first.schedule))
+    return decided, rollouts, _desired(volumes, decided)
 
 
 def _with_surge(context: Context, deployments: Sequence[Deployment], existing: Sequence[Replica]) -> list[Deployment]:
@@ -434,18 +435,17 @@ def _desired(volumes: Volumes, mended: Mended) -> tuple[api.ModelReplica, ...]:
 
 
 def _replicas(
-    volumes: Volumes,
-    mended: Mended,
+    context: Context,
+    decided: Schedule,
+    desired: Sequence[api.ModelReplica],
     manual: Mapping[Key, api.ModelReplica],
     rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplica of each placement, and the keys of replicas that wait for a later rollout step."""
-    desired = _desired(volumes, mended)
+    """Return the ModelReplicas of all placements after this step, and the keys of those that wait for a later rollout
+    step and stay as they exist."""
     _refuse_equal_names(desired, manual)
     existing_keys = {
-        (placement.namespace, placement.replica)
-        for placement in mended.schedule.placements
-        if placement.state == "kept"
+        (placement.namespace, placement.replica) for placement in decided.placements if placement.state == "kept"
     }
     waiting = frozenset(
         (namespace, name)
@@ -453,8 +453,8 @@ def _replicas(
         for name in step.updating.waiting
         if (namespace, name) in existing_keys
     )
-    waiting |= _unreachable_edits(volumes.context, desired, existing_keys)
-    existing = volumes.context.fleet.replicas
+    waiting |= _unreachable_edits(context, desired, existing_keys)
+    existing = context.fleet.replicas
     replicas = (existing[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
     return tuple(replicas), waiting
 
