@@ -22,7 +22,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +39,10 @@ _CODE = ("core", "stores", "usecases")
 _PACKAGES = ("pydantic", "pydantic-core", "PyYAML")
 
 
+Inputs = Callable[[], Iterable[str]]
+"""Function that returns the texts that a group of files is composed of. It is called only for a seal."""
+
+
 class KnownFiles:
     """The seals of a build folder. Whatever keeps them from being read or written, a run goes on without them."""
 
@@ -51,7 +55,7 @@ class KnownFiles:
         self._after: dict[str, str] = {}
         self._write = write
 
-    def prove(self, group: str, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> bool:
+    def prove(self, group: str, inputs: Inputs, files: Mapping[str, str]) -> bool:
         """Return True if these files, by name and text, are known to be what these inputs are composed to."""
         known = self._before.get(group)
         if known is None:
@@ -62,7 +66,7 @@ class KnownFiles:
         self._after[group] = seal
         return True
 
-    def note(self, group: str, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> None:
+    def note(self, group: str, inputs: Inputs, files: Mapping[str, str]) -> None:
         """Note that these inputs were composed to these files."""
         if self._key and self._write:
             self._after[group] = _seal(self._key, inputs, files)
@@ -78,10 +82,10 @@ class KnownFiles:
                 path.unlink()
 
 
-def _seal(key: bytes, inputs: Iterable[str], files: Iterable[tuple[str, str]]) -> str:
+def _seal(key: bytes, inputs: Inputs, files: Mapping[str, str]) -> str:
     """The digest of inputs and files, with the length of each, so that none can be taken for a part of another."""
     digest = hashlib.blake2b(_code(), key=key, digest_size=_SEAL_BYTES)
-    for parts in (tuple(inputs), tuple(part for file in files for part in file)):
+    for parts in (tuple(inputs()), tuple(part for file in sorted(files.items()) for part in file)):
         lengths = ",".join(map(str, map(len, parts)))
         digest.update(f"{lengths}:".encode())
         digest.update("".join(parts).encode("utf-8", "surrogatepass"))

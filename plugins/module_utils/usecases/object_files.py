@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_tex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.workloads import Workloads
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import file_text, object_path
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import KnownFiles
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.known_files import Inputs, KnownFiles
 
 
 def control_files(
@@ -29,21 +29,24 @@ def control_files(
         groups.setdefault(object_path(top, value).rpartition("/")[0], []).append((top, value))
     files: dict[str, str] = {}
     for folder, values in groups.items():
-        inputs = [json.dumps(values, default=repr)]
+        inputs = partial(_control_inputs, values)
         files.update(_known_files(known, folder, inputs, there.get(folder, {}), partial(_texts, values)))
     return files
+
+
+def _control_inputs(values: Sequence[tuple[str, Object]]) -> Sequence[str]:
+    return (json.dumps(values, default=repr),)
 
 
 def workload_files(
     workloads: Workloads, cluster: str, before: Mapping[str, str], known: KnownFiles | None
 ) -> Mapping[str, str]:
     """Return the files of a workload cluster."""
-    inputs = list(workloads.inputs(cluster)) if known else ()
 
     def composed(before: Mapping[str, str]) -> dict[str, str]:
         return _texts(((f"clusters/{cluster}", value) for value in workloads[cluster]), before)
 
-    found = _known_files(known, cluster, inputs, before, composed)
+    found = _known_files(known, cluster, partial(workloads.inputs, cluster), before, composed)
     if found is before:
         workloads.keep_size(cluster, len(before))
     return found
@@ -52,16 +55,16 @@ def workload_files(
 def _known_files(
     known: KnownFiles | None,
     group: str,
-    inputs: Sequence[str],
+    inputs: Inputs,
     before: Mapping[str, str],
     make: Callable[[Mapping[str, str]], dict[str, str]],
 ) -> Mapping[str, str]:
     """Return the files that are made of these inputs: those of `before`, where they are known to be these."""
-    if known is not None and known.prove(group, inputs, sorted(before.items())):
+    if known is not None and known.prove(group, inputs, before):
         return before
     found = make(before)
     if known is not None:
-        known.note(group, inputs, sorted(found.items()))
+        known.note(group, inputs, found)
     return found
 
 
