@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.tests.kube import binaries
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/monitoring.md").read_text()
@@ -166,9 +166,10 @@ def stalled(engine: str) -> dict[str, tuple[list[dict[str, str]], list[str]]]:
 @pytest.mark.parametrize("engine", NAMES)
 @pytest.mark.parametrize("name", stalled("vllm"))
 def test_an_engine_that_hangs_is_an_alert(tmp_path: Path, engine: str, name: str) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool, a program of Prometheus, is not installed")
+    try:
+        promtool = binaries.find([binaries.PROMTOOL])["promtool"]
+    except binaries.UnavailableError as error:
+        pytest.skip(str(error))
     given, pods = stalled(engine)[name]
     rule = ALERTS["ModelplaneEngineStalled"]
     groups = {"groups": [{"name": "g", "rules": [{**rule, "annotations": {}}]}]}
@@ -180,6 +181,6 @@ def test_an_engine_that_hangs_is_an_alert(tmp_path: Path, engine: str, name: str
     case = {"interval": "1m", "input_series": given, "alert_rule_test": [verdict]}
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [case]}
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
-    command = [promtool, "test", "rules", str(tmp_path / "tests.yaml")]
+    command = [str(promtool), "test", "rules", str(tmp_path / "tests.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
