@@ -9,9 +9,13 @@ Fields with names of Secrets:
 - InferenceGateway: `spec.tls.certificateRefs` and `spec.listeners[].tls.certificateRefs`, on the control cluster
 - ModelDeployment and ModelReplica: `imagePullSecrets` and `env[].valueFrom.secretKeyRef` of pods, on the clusters of
   replicas
+- Gateway of the serving stack: `spec.listeners[].tls.certificateRefs`, on its inference cluster
+- variable `serving_stack_image_pull_secrets`, on the inference cluster, in all namespaces of the serving stack
+
+Only the check of a cluster covers the last two, because other runs do not know the variables of the serving stack.
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
-selectors of API keys when a gateway is planned. A run is not permitted to read certificates in
+selectors of API keys when a gateway is planned. A run is not permitted to read certificates of an InferenceGateway in
 namespaces other than modelplane-system, and `identitySecretRef` is not used.
 """
 
@@ -29,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 SecretType = Literal["generic", "tls", "docker-registry"]
 """Subcommand of `kubectl create secret`."""
@@ -134,6 +139,24 @@ def _on_control(
     user: api.Resource, namespace: str, name: str, keys: frozenset[str], field: str, kind: SecretType = "generic"
 ) -> SecretReference:
     return SecretReference("", namespace, name, keys, kind, user.ref, field)
+
+
+def gateway_references(value: Object, cluster: str) -> Iterator[SecretReference]:
+    """Yield the references of a Gateway (wire form) to certificates on its cluster."""
+    if text(value, "kind") != "Gateway":
+        return
+    namespace = text(value, "metadata", "namespace")
+    user = Ref("Gateway", namespace, text(value, "metadata", "name"))
+    for certificate in (
+        ref for entry in entries(value, "spec", "listeners") for ref in entries(entry, "tls", "certificateRefs")
+    ):
+        place = (cluster, text(certificate, "namespace") or namespace, text(certificate, "name"))
+        yield SecretReference(*place, _TLS_KEYS, "tls", user, "spec.listeners[].tls.certificateRefs")
+
+
+def pull_secret(cluster: str, namespace: str, name: str) -> MissingSecret:
+    """Return a missing image pull secret of the serving stack."""
+    return MissingSecret(cluster, namespace, without_keys(name), (), (), "docker-registry", ())
 
 
 class _Member(Protocol):
