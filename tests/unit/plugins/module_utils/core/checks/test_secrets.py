@@ -85,22 +85,22 @@ PLANNED = [
 
 
 def test_certificates_of_the_gateway_of_the_stack_are_checked() -> None:
-    wanted = desired(planned=PLANNED)
+    cluster = desired(planned=PLANNED)
     places = {("modelplane-system", "own"), ("tls", "shared")}
-    assert secrets.secrets_on_cluster(wanted) == places
-    (own, shared) = secrets.findings(seen(secrets=dict.fromkeys(places, frozenset())), wanted)
+    assert secrets.secrets_on_cluster(cluster) == places
+    (own, shared) = secrets.findings(seen(secrets=dict.fromkeys(places, frozenset())), cluster)
     assert own.message.startswith("does not exist on cluster onprem, and Gateway modelplane-system/inference-gateway")
     assert "`kubectl -n modelplane-system create secret tls own --cert=FILE --key=FILE`" in own.hint
     assert (shared.where, "kubectl -n tls create secret tls shared" in shared.hint) == ("Secret tls/shared", True)
 
 
 def test_image_pull_secrets_of_the_stack_are_checked_in_all_its_namespaces() -> None:
-    wanted = desired(planned=PLANNED[:2], pull_secrets=["mirror"])
+    cluster = desired(planned=PLANNED[:2], pull_secrets=["mirror"])
     namespaces = ("cert-manager", "default", "modelplane-system")
-    assert secrets.secrets_on_cluster(wanted) == {(namespace, "mirror") for namespace in namespaces}
+    assert secrets.secrets_on_cluster(cluster) == {(namespace, "mirror") for namespace in namespaces}
     missing = {(namespace, "mirror"): frozenset[str]() for namespace in namespaces}
     missing["default", "mirror"] = frozenset({".dockerconfigjson"})
-    (found,) = secrets.findings(seen(secrets=missing), wanted)
+    (found,) = secrets.findings(seen(secrets=missing), cluster)
     assert (found.severity, found.where) == ("warning", "Secret mirror")
     assert found.message == (
         "does not exist in cert-manager, modelplane-system, and serving_stack_image_pull_secrets refers to it"
@@ -109,7 +109,7 @@ def test_image_pull_secrets_of_the_stack_are_checked_in_all_its_namespaces() -> 
         "Set serving_stack_image_pull_config to create it, or create it in each namespace: "
         "`kubectl -n cert-manager create secret docker-registry mirror --from-file=.dockerconfigjson=FILE`"
     )
-    assert not list(secrets.findings(seen(), wanted))
+    assert not list(secrets.findings(seen(), cluster))
 
 
 def test_without_a_stack_no_image_pull_secret_is_checked() -> None:
