@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack_steps import image_namespaces
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import (
     SecretReference,
-    gateway_references,
+    certificate_reference,
     missing_secrets,
     pull_secret,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
@@ -46,7 +47,17 @@ def _certificates(desired: Desired) -> Iterator[SecretReference]:
     """Yield the references of Gateways of the serving stack to their certificates."""
     for entry in desired.managed:
         for value in entries(entry, "objects"):
-            yield from gateway_references(value, desired.name)
+            if text(value, "kind") == "Gateway":
+                yield from _certificates_of(value, desired.name)
+
+
+def _certificates_of(gateway: Object, cluster: str) -> Iterator[SecretReference]:
+    namespace = text(gateway, "metadata", "namespace")
+    user = Ref("Gateway", namespace, text(gateway, "metadata", "name"))
+    for listener in entries(gateway, "spec", "listeners"):
+        for certificate in entries(listener, "tls", "certificateRefs"):
+            place = text(certificate, "namespace") or namespace
+            yield certificate_reference(cluster, place, text(certificate, "name"), user)
 
 
 def _pull_secrets(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:

@@ -33,7 +33,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import without_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 SecretType = Literal["generic", "tls", "docker-registry"]
 """Subcommand of `kubectl create secret`."""
@@ -141,17 +140,9 @@ def _on_control(
     return SecretReference("", namespace, name, keys, kind, user.ref, field)
 
 
-def gateway_references(value: Object, cluster: str) -> Iterator[SecretReference]:
-    """Yield the references of a Gateway (wire form) to certificates on its cluster."""
-    if text(value, "kind") != "Gateway":
-        return
-    namespace = text(value, "metadata", "namespace")
-    user = Ref("Gateway", namespace, text(value, "metadata", "name"))
-    for certificate in (
-        ref for entry in entries(value, "spec", "listeners") for ref in entries(entry, "tls", "certificateRefs")
-    ):
-        place = (cluster, text(certificate, "namespace") or namespace, text(certificate, "name"))
-        yield SecretReference(*place, _TLS_KEYS, "tls", user, "spec.listeners[].tls.certificateRefs")
+def certificate_reference(cluster: str, namespace: str, name: str, gateway: Ref) -> SecretReference:
+    """Return the reference of a Gateway to a certificate on its cluster."""
+    return SecretReference(cluster, namespace, name, _TLS_KEYS, "tls", gateway, "spec.listeners[].tls.certificateRefs")
 
 
 def pull_secret(cluster: str, namespace: str, name: str) -> MissingSecret:
