@@ -12,7 +12,7 @@ Fields with names of Secrets:
 - Gateway of the serving stack: `spec.listeners[].tls.certificateRefs`, on its inference cluster
 - variable `serving_stack_image_pull_secrets`, on the inference cluster, in all namespaces of the serving stack
 
-Only the check of a cluster covers the last two, because other runs do not know the variables of the serving stack.
+Only the check of a cluster covers the last two, because other runs do not read the variables of the serving stack.
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
 selectors of API keys when a gateway is planned. A run is not permitted to read certificates of an InferenceGateway in
