@@ -49,6 +49,11 @@ options:
     type: str
     choices: [chart, external]
     default: chart
+  pull_secrets:
+    description: Image pull secrets that pods of the serving stack refer to, and that the role does not create.
+    type: list
+    elements: str
+    default: []
   rights:
     description:
       - Objects of rbac.authorization.k8s.io/v1. The credential of the connection needs the permissions that the
@@ -219,6 +224,7 @@ ARGUMENTS: dict[str, Any] = {
         "choices": {"type": "dict", "default": {}},
         "adopt": {"type": "list", "elements": "str", "default": []},
         "stuck_after": {"type": "float", "default": 900.0},
+        "pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "recorded_in": {"type": "str"},
         "gateway_api_crds": {"type": "str", "choices": ["chart", "external"], "default": "chart"},
         "rights": {"type": "list", "elements": "dict", "default": []},
@@ -288,6 +294,7 @@ def _desired(module: AnsibleModule) -> Callable[[str, Snapshot | None], Desired]
             gateway_api_crds=params["gateway_api_crds"],
             driver_root=text(choices, "stack", "nvidiaDriverRoot"),
             control_secrets=control_secrets,
+            pull_secrets=params["pull_secrets"],
             rights=rights.needed(given, plain.expected),
             engine_constraint=params["engine_constraint"],
             grants=params["grants"],

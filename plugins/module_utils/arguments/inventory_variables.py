@@ -410,9 +410,8 @@ def _in_words(name: str, value: Any, option: Mapping[str, Any]) -> list[str]:
 
 
 def _choice_hint(value: Any, choices: Sequence[str]) -> str:
-    exact = corrections.of_choice(Shape("text", enum=tuple(choices)), value)
-    near = nearest(value, choices) if isinstance(value, str) and not exact else ""
-    return f". {exact}" if exact else f". Did you mean {near}?" if near else ""
+    hint = corrections.of_choice(Shape("text", enum=tuple(choices)), value)
+    return f". {hint}" if hint else ""
 
 
 def _several(given: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked, without_keys
 
@@ -210,6 +211,15 @@ def cut(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
     """Return a message of another program in one line of at most `limit` characters, without secrets."""
     line = printable(" ".join(masked(message[: 8 * limit]).split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def parse_time(timestamp: str) -> datetime | None:
+    """Return a time from its text (RFC 3339), None if the text is not a time. A time without a zone is in UTC."""
+    try:
+        time = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def utc(time: str) -> str:

@@ -2,8 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
 
-One costs one LIST per kind, by our label, plus single objects by name. Pods are asked for only where a workload has
-some that are not ready, events only of pods about which nothing else says what keeps them. Nothing is written.
+One costs one LIST per kind, by our label, plus single objects by name. Pods are listed only for workloads that have
+pods that are not ready, or that restart engines that hang. Events are listed only for pods without another reason for
+their state. Nothing is written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.del
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import REPLICAS_NOTE, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import (
+    restarts_hanging_engine,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.model_gateway.parts import ENVOY_API
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
@@ -39,6 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unava
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
+    engine_stalls,
     failures,
     unsettled,
 )
@@ -157,8 +162,9 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
     version = ".".join(map(str, client.version()))
     inventory, unread_inventory = read_inventory(client, fleet, client.name)
     owners = inventory.others if inventory else {}
-    composed = [value for value in _composed(client) if Key.of(value) not in owners]
-    pods = _pods(client, composed)
+    live = [value for value in _composed(client) if Key.of(value) not in owners]
+    pods = _pods(client, live)
+    composed = _trimmed(client, live)
     deletable = [*composed, *listed_if_allowed(client, "v1", "Namespace")]
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
@@ -297,14 +303,15 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
 
 def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
     """Return the pods, trimmed, that match any of these label selectors and are not ready or mount a
-    PersistentVolumeClaim, with events of a few of those about which nothing else says what keeps them."""
+    PersistentVolumeClaim or have an engine that hung, with events of a few of those without another reason for their
+    state."""
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     silent = []
     for selector in selectors:
         for pod in client.list("v1", "Pod", labels=selector).items:
             small, ready = trim(pod), is_true(pod, "Ready")
-            # One of an old revision may be the last to mount a volume; the workload no longer says so.
-            if ready and "spec" not in small:
+            # A pod with an old revision might be the last pod that mounts a volume.
+            if ready and "volumes" not in fields(small, "spec") and not engine_stalls([small]):
                 continue
             pods[_place(pod)] = small
             if not ready and not failures(small) and _waits(pod, now()):
@@ -352,17 +359,21 @@ def _waits(value: Object, now: datetime) -> bool:
         return False
 
 
-def _composed(client: Client) -> list[dict[str, Any]]:
-    """Return what is ours, trimmed. A volume claim that waits for long carries its events."""
-    found, waiting = [], {}
-    for api_version, kind in _KINDS:
-        for value in listed(client, api_version, kind):
-            found.append(trim(value))
-            if kind == "PersistentVolumeClaim" and _waits(value, clock()):
-                waiting[_place(value)] = found[-1]
+def _composed(client: Client) -> list[Object]:
+    """Return the live objects that the fleet composed."""
+    return [value for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+
+
+def _trimmed(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
+    """Return trimmed objects. A PersistentVolumeClaim that waits for a long time has its events."""
+    trimmed, waiting = [], {}
+    for value in live:
+        trimmed.append(trim(value))
+        if value["kind"] == "PersistentVolumeClaim" and _waits(value, clock()):
+            waiting[_place(value)] = trimmed[-1]
     explained = _with_events(client, waiting)
     return [
-        explained.get(_place(value), value) if value["kind"] == "PersistentVolumeClaim" else value for value in found
+        explained.get(_place(value), value) if value["kind"] == "PersistentVolumeClaim" else value for value in trimmed
     ]
 
 
@@ -405,16 +416,22 @@ def _place(value: Object) -> tuple[str, str]:
     return text(value, "metadata", "namespace"), text(value, "metadata", "name")
 
 
-def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
-    """The pods of workloads that have some which are not ready."""
+def _pods(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
+    """Return the pods of workloads that have pods that are not ready, or that restart engines that hang."""
     replicas, jobs = set(), set()
-    for value in found:
+    for value in live:
         if value["kind"] == "Job" and unsettled(value):
             jobs.add(text(value, "metadata", "name"))
-        elif value["kind"] in WORKLOADS and unsettled(value):
+        elif value["kind"] in WORKLOADS and (unsettled(value) or _restarts_engines(value)):
             replicas.add(text(value, "metadata", "labels", names.REPLICA_LABEL))
     desired = [*selectors(names.REPLICA_LABEL, replicas), *selectors(JOB_LABEL, jobs)]
     return troubled_pods(client, desired, clock)
+
+
+def _restarts_engines(workload: Object) -> bool:
+    """Return whether the stall probe of a Deployment restarts engines. LeaderWorkerSet replaces such pods instead."""
+    containers = entries(workload, "spec", "template", "spec", "containers")
+    return any(restarts_hanging_engine(fields(container, "livenessProbe")) for container in containers)
 
 
 def _by_pool(nodes: Iterable[Object]) -> dict[str, list[Object]]:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import single_definitions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.secrets import secrets_on_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     EVERYTHING,
@@ -77,7 +78,7 @@ def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Sn
         objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
         openshift=_constraints(client, read) if is_openshift(client) else None,
-        secrets=secret_keys(client, ((each.namespace, each.name) for each in desired.expected.secrets)),
+        secrets=secret_keys(client, secrets_on_cluster(desired)),
         unread=read.unread,
     )
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import ceil
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_quantity, nearest
 
 _LONGEST = 60
 _LARGEST = 2**53
@@ -22,8 +22,12 @@ _UNITS = (("s", 3600), ("B", 2000))
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1", "enabled"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0", "disabled"})
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600), "d": Fraction(86400)}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhd]))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
+_DURATION_PART = re.compile(
+    r"([0-9]+(?:\.[0-9]+)?) ?(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z]) ?"
+)
+_DURATION = re.compile(f"(?:{_DURATION_PART.pattern})+")
+_CHOICE_LIKENESS = 0.8
+"""Minimum likeness of a choice. Short words that differ in a letter have different meanings, such as aws and AKS."""
 _AMOUNT = re.compile(r"([0-9.]+)([kmKMGTPE])(i?)")
 _POWERS = "kmgtpe"
 _LEAST_GIB = Fraction(1, 2)
@@ -41,7 +45,7 @@ def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
     may be repeated."""
     match shape.kind:
         case "integer":
-            return _for_integer(name, value, shown)
+            return _for_integer(shape, name, value, shown)
         case "boolean":
             return _for_boolean(value)
         case "text":
@@ -54,12 +58,15 @@ def of_type(shape: Shape, name: str, value: object, shown: bool) -> str:
 
 
 def of_choice(shape: Shape, value: object) -> str:
-    """Return the hint for a value that is one of the choices of a field, but for its case or a list around it."""
+    """Return the hint for a value with a spelling similar to a choice of a field, or that is a list of one choice."""
     only = value[0] if type(value) is list and len(value) == 1 else value
     if type(only) is not str:
         return ""
     exact = {choice.lower(): choice for choice in shape.enum}.get(only.strip().lower())
-    return f"Write {exact}" if exact else ""
+    if exact:
+        return f"Write {exact}"
+    near = nearest(value, shape.enum, _CHOICE_LIKENESS) if type(value) is str else ""
+    return f"Did you mean {near}?" if near else ""
 
 
 def of_spelling(shape: Shape, value: object) -> str:
@@ -79,6 +86,8 @@ def of_spelling(shape: Shape, value: object) -> str:
 def _amounts(text: str) -> Iterator[str]:
     """Yield the spellings of an amount that a text may mean."""
     yield meant_quantity(text)
+    if _DURATION.fullmatch(text):
+        yield "".join(f"{number}{_unit(unit)}" for number, unit in _DURATION_PART.findall(text))
     seconds = _seconds(text)
     if seconds is not None:
         yield f"{seconds}s"
@@ -109,42 +118,58 @@ def _written(value: object) -> str:
 # --- numbers, true and false ---
 
 
-def _for_integer(name: str, value: object, shown: bool) -> str:
+def _for_integer(shape: Shape, name: str, value: object, shown: bool) -> str:
     only = _only(value)
+    number = _integer(name, value if only is None else only)
+    if number is None:
+        return ""
+    limit = shape.outside(number)
+    if limit:
+        return f"It {limit}"
     if only is not None:
-        number = only if type(only) is int else _integer(name, only)
-        return f"Write {number}, without a list" if shown and number is not None else ""
-    if type(value) is float and value.is_integer() and abs(value) < _LARGEST:
-        return f"Write {int(value)}" if shown else "Write it without a fraction"
-    if type(value) is str and re.fullmatch(r"-?[0-9]{1,18}", value):
-        return f"Write it without quotes: {int(value)}" if shown else "Write it without quotes"
-    number = _integer(name, value)
-    return f"Write {number}" if shown and number is not None else ""
+        return f"Write {number}, without a list" if shown else ""
+    if type(value) is float:
+        return f"Write {number}" if shown else "Write it without a fraction"
+    if type(value) is str and re.fullmatch("-?[0-9]+", value):
+        return f"Write it without quotes: {number}" if shown else "Write it without quotes"
+    return f"Write {number}" if shown else ""
 
 
 def _integer(name: str, value: object) -> int | None:
-    """Return the number that a text means in a field, whose name ends with its unit where it has one."""
+    """Return the number that a value means in a field. The name of the field ends with its unit, if it has a unit."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return int(value) if value.is_integer() and abs(value) < _LARGEST else None
     if type(value) is not str or len(value) > _LONGEST:
         return None
     text = value.strip()
-    if _DECIMAL.fullmatch(text):
+    if _DECIMAL.fullmatch(text) or re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text.partition(".")[0])
     if _GROUPED.fullmatch(text):
         return int(re.sub("[^0-9]", "", text))
     lowered = name.lower()
     if lowered.endswith("seconds"):
         return _seconds(text)
+    if lowered.endswith("minutes"):
+        seconds = _seconds(text)
+        return seconds // 60 if seconds is not None and seconds % 60 == 0 else None
     if lowered.endswith(("gib", "gb")):
         return _gibibytes(text, exact=lowered.endswith("gib"))
     return None
 
 
 def _seconds(text: str) -> int | None:
-    """Return the whole seconds of a duration such as 1h30m."""
+    """Return the whole seconds of a duration such as 1h30m or 90 min."""
     if not _DURATION.fullmatch(text):
         return None
-    total = sum(Fraction(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+    total = sum(Fraction(number) * _SECONDS[_unit(unit)] for number, unit in _DURATION_PART.findall(text))
     return int(total) if Fraction(total).denominator == 1 else None
+
+
+def _unit(word: str) -> str:
+    """Return the abbreviation of a unit of time."""
+    return "ms" if word.startswith(("ms", "milli")) else word[0]
 
 
 def _gibibytes(text: str, *, exact: bool) -> int | None:
@@ -200,7 +225,8 @@ def _lost(shape: Shape, value: object) -> str:
     """Return what may have been written for a number: YAML reads 1.30 as 1.3, and 1.00 as 1."""
     if re.fullmatch(r"[0-9]+\.[0-9]", str(value)):
         return f' (or "{value}0", if you wrote that)'
-    is_amount = type(value) is int and shape.pattern and _fits(shape, f"{value}.00")
+    is_name = re.search(shape.pattern, _NAME)
+    is_amount = type(value) is int and shape.pattern and not is_name and _fits(shape, f"{value}.00")
     return f' (or "{value}.00", if you wrote that)' if is_amount else ""
 
 
@@ -219,16 +245,23 @@ def _due(shape: Shape) -> str:
 def _for_list(shape: Shape, value: object, shown: bool) -> str:
     if type(value) is dict:
         return "Put '- ' before the first key, to make it an item of a list"
-    item = shape.item.kind if shape.item else ""
-    if shown and item == "text" and type(value) is str and len(value) <= _LONGEST:
+    item = shape.item
+    if shown and item and item.kind == "text" and type(value) is str and len(value) <= _LONGEST:
         parts = [part.strip() for part in value.split(",")]
-        if all(_PLAIN.fullmatch(part) for part in parts):
+        if len(parts) >= (shape.shortest or 0) and all(
+            _PLAIN.fullmatch(part) and _is_item(item, part) for part in parts
+        ):
             return f"Write [{', '.join(map(_written, parts))}]"
-    if shown and item == "integer" and type(value) is int:
+    if shown and item and item.kind == "integer" and type(value) is int and not item.outside(value):
         return f"Write [{value}]"
     if type(value) in (str, int, float, bool):
         return "Write it as a list: one line with '- ' for each item"
     return ""
+
+
+def _is_item(shape: Shape, text: str) -> bool:
+    """Return whether a text is a valid item of a list."""
+    return text in shape.enum if shape.enum else _fits(shape, text)
 
 
 def _for_mapping(shape: Shape, value: object, shown: bool) -> str:

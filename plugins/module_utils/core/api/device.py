@@ -36,9 +36,11 @@ class DeviceAttribute(AttributeValue):
     @classmethod
     def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
         """Return the hint for a version with fewer than three parts, such as 8.9, which YAML reads as a number."""
-        parts = amount.count(".") + 1
-        is_version = place[-1] == "version" and re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount)
-        return f"Write {amount}{'.0' * (3 - parts)}" if is_version else ""
+        if place[-1] != "version" or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount):
+            return ""
+        # YAML reads 12.10 as 12.1.
+        other = f" (or {amount}0.0, if you wrote {amount}0)" if re.search(r"\.[0-9]$", amount) else ""
+        return f"Write {amount}{'.0' * (2 - amount.count('.'))}{other}"
 
 
 MEMORY = "memory"

@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     ContainerSecurityContext,
     PodSecurityContext,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_memory
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import meant_memory, meant_quantity
 
 ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
@@ -99,10 +99,14 @@ class ResourceList(Model):
 
     @classmethod
     def hint_of_amount(cls, place: Sequence[str | int], amount: str) -> str:
-        """Return the hint for memory or disk space without a unit, which is read as bytes, and for `500 m` of a CPU."""
+        """Return the hint for memory or disk space without a unit, which is read as bytes, and for a CPU with another
+        unit."""
         if place[-1] == "cpu":
-            millis = re.fullmatch(r"([0-9]{1,9}) m", amount.strip())
-            return f"Write {millis[1]}m" if millis else ""
+            cores = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(?:(m)|(?i:c|cores?|v?cpus?))", amount.strip())
+            if cores:
+                return f"Write {cores[1]}m" if cores[2] else f'Write "{cores[1]}"'
+            # Units of memory are valid for a CPU, and mean billions of cores.
+            return "It is a number of cores, such as 4 or 500m" if meant_quantity(amount) else ""
         meant = meant_memory(amount)
         return f"Add the unit, such as {meant}" if meant else ""
 

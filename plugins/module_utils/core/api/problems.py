@@ -165,7 +165,7 @@ def problem_of_unreadable(kind: type[Model], found: Unreadable, ref: Ref | None)
     shape, message, hint = shape_at(kind, found.loc), found.message, found.hint
     if found.number is not None and shape is not None:
         if shape.kind == "integer":
-            message = _outside(shape, found.number) or message
+            message = shape.outside(found.number) or message
         elif shape.kind != "any":
             message = f"must be {_KINDS[shape.kind]}, is {_is(shape, found.number)}"
             hint = "Put it in quotes" if shape.kind == "text" else ""
@@ -243,7 +243,7 @@ def _wrong(shape: Shape | None, name: str, value: object, shown: bool) -> tuple[
     if shape.enum:
         return _wrong_choice(shape, value)
     if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) >= INT64:
-        return _outside(shape, int(value)) or BEYOND_64_BITS, ""
+        return shape.outside(int(value)) or BEYOND_64_BITS, ""
     if not _is_a(shape, value):
         if shape.kind == "object" and shape.words:
             return shape.words, corrections.of_type(shape, name, value, shown)
@@ -281,23 +281,12 @@ def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
         return f"must be one of {choices}, is true or false", "Put the word in quotes"
     if not isinstance(value, str):
         return f"must be one of {choices}, is {type_words(value)}", corrections.of_choice(shape, value)
-    near = nearest(value, shape.enum)
-    hint = f"Did you mean {near}?" if near else ""
-    return f"must be one of {choices}", corrections.of_choice(shape, value) or hint
-
-
-def _outside(shape: Shape, value: int) -> str:
-    """Return which limit of its field a number is beyond; empty for none."""
-    if shape.minimum is not None and value < shape.minimum:
-        return f"must be at least {shape.minimum}"
-    if shape.maximum is not None and value > shape.maximum:
-        return f"must be at most {shape.maximum}"
-    return ""
+    return f"must be one of {choices}", corrections.of_choice(shape, value)
 
 
 def _beyond_limits(shape: Shape, value: Any) -> str:
     if shape.kind == "integer":
-        return _outside(shape, value) or "is not a valid number"
+        return shape.outside(value) or "is not a valid number"
     if shape.int_or_string and shape.words:
         # The number of characters of an amount is irrelevant to users.
         return shape.words

@@ -51,6 +51,14 @@ class Shape:
     known_key: str = ""
     hidden: bool = False
 
+    def outside(self, number: int) -> str:
+        """Return the limit that a number exceeds, "" if it exceeds none."""
+        if self.minimum is not None and number < self.minimum:
+            return f"must be at least {self.minimum}"
+        if self.maximum is not None and number > self.maximum:
+            return f"must be at most {self.maximum}"
+        return ""
+
     @property
     def free(self) -> bool:
         """Return whether everything below is left as it was written."""

@@ -8,7 +8,11 @@ an API key because neither engine requires an API key for metrics.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
+
+VERDICT = "modelplane: the engine hangs: "
+"""Start of the line that the stall probe writes when an engine hangs."""
 
 _RUNNING = "vllm:num_requests_running|vllm:num_requests_waiting|sglang:num_running_reqs|sglang:num_queue_reqs"
 _KV_CACHE = "vllm:kv_cache_usage_perc"
@@ -137,7 +141,7 @@ def problem():
 
 
 limit, patience = map(float, sys.argv[2:4])
-action, memory, log = sys.argv[4:]
+action, memory, log, termination = sys.argv[4:]
 now = time.monotonic()
 progress, moved, idle = None, now, now
 try:
@@ -160,8 +164,18 @@ try:
     os.replace(memory + ".new", memory)
 except OSError:
     pass
+line = "{VERDICT}%s\\n" % found if found else ""
+try:
+    # A container that terminates later for another reason must not have an old verdict.
+    with open(termination, "r+") as file:
+        content = file.read()
+        if action == "Restart" and content != line and (line or content.startswith("{VERDICT}")):
+            file.seek(0)
+            file.truncate()
+            file.write(line)
+except (OSError, ValueError):
+    pass
 if found:
-    line = "modelplane: the engine hangs: %s\\n" % found
     try:
         with open(log, "a") as file:
             file.write(line)
@@ -184,6 +198,14 @@ def drain_command(port: int, *, transfers: bool, least: float, idle: float, most
     return ["sh", "-c", run, f"{most:g}", _DRAIN, str(port), names, f"{least:g}", f"{idle:g}", f"{most:g}"]
 
 
+def restarts_hanging_engine(probe: Mapping[str, Any]) -> bool:
+    """Return whether a probe is a stall probe with the action Restart."""
+    match probe:
+        case {"exec": {"command": [_, _, _, "stall", _, _, _, _, "Restart", *_]}}:
+            return True
+    return False
+
+
 def stall_command(
     port: int,
     seconds: float,
@@ -192,12 +214,27 @@ def stall_command(
     patience: float,
     memory: str = "/dev/shm/modelplane-stall",
     log: str = "/proc/1/fd/1",
+    termination: str = "/dev/termination-log",
 ) -> list[str]:
     """Return the command that fails, or with `Report` only writes a line to `log`, when an engine hangs.
 
     An engine whose metrics change is healthy. After `seconds` without a change, the command requests one token. The
     engine hangs if it does not respond within `patience` seconds. `memory` is a file that keeps the metrics between
-    runs. The command succeeds if the image does not contain Python, or if the engine exports no metrics.
+    runs. With `Restart`, the reason is also in `termination`, which the kubelet returns in the container status. The
+    command succeeds if the image does not contain Python, or if the engine exports no metrics.
     """
     run = 'command -v python3 >/dev/null || exit 0; exec python3 -I -c "$@"'
-    return ["sh", "-c", run, "stall", _STALL, str(port), f"{seconds:g}", f"{patience:g}", action, memory, log]
+    return [
+        "sh",
+        "-c",
+        run,
+        "stall",
+        _STALL,
+        str(port),
+        f"{seconds:g}",
+        f"{patience:g}",
+        action,
+        memory,
+        log,
+        termination,
+    ]

@@ -43,7 +43,7 @@ def steps(
         "objects": [*base, *(value for component in desired for value in entries(component, "objects"))],
         "readiness": _readiness(components),
         "waves": _waves(components),
-        "credential_namespaces": sorted({*_namespaces(desired), SYSTEM_NAMESPACE, "default"}),
+        "credential_namespaces": image_namespaces(desired),
         "removal": [
             component["key"] for component in sorted(planned, key=lambda component: int(component.get("removal", 0)))
         ],
@@ -98,6 +98,11 @@ def _base(
         ),
         *(stack_bindings(_namespaces(charts), privileged) if snapshot.get("openshift") else ()),
     ]
+
+
+def image_namespaces(installed: Iterable[Component]) -> list[str]:
+    """Return the namespaces where pods of installed components, of the gateway and of the fleet pull images."""
+    return sorted({*_namespaces(installed), SYSTEM_NAMESPACE, "default"})
 
 
 def _namespaces(components: Iterable[Component]) -> set[str]:

@@ -53,6 +53,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.caller_policy import USE_KNOWN
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import DECLARED as REASON_DECLARED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import engine_stalls
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.secret_references import MissingSecret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
@@ -72,7 +73,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 SCHEMA_VERSION = 2
 _UNKNOWN = ReplicaState(None, None, "it has not been observed")
 # Failures that the logs of the last start of a container explain; of others, the events of the pod have more.
-_IN_LOGS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
+_IN_LOGS = frozenset({"CrashLoopBackOff", "EngineStalled", "Error", "OOMKilled"})
 
 ServiceState = Literal["Serving", "Degraded", "Unavailable", "Unknown", "Held", "Declared"]
 ClusterState = Literal["Ready", "NotReady", "Provisioning", "Unreachable", "NotInRun", "Declared", "Invalid"]
@@ -151,6 +152,9 @@ class DeploymentStatus(api.Model):
     replicas: list[ReplicaStatus] = Field(description="Its replicas.")
     pending: PendingReplicas | None = Field(default=None, description="Its replicas without a cluster.")
     rollout: DeploymentRollout | None = Field(default=None, description="Incomplete rollout. Unset if complete.")
+    stalls: str = Field(
+        default="", description="Engines that hung and were restarted by their stall probes. Empty without any."
+    )
 
 
 class UnavailableNodeStatus(api.Model):
@@ -439,6 +443,7 @@ def _deployment(
         replicas=rows,
         pending=_pending(pending) if pending else None,
         rollout=next((_rollout(rollout) for rollout in plan.rollouts if rollout.key == key), None),
+        stalls=engine_stalls((row.cluster, plan.states.get((key[0], row.name), _UNKNOWN)) for row in rows),
     )
 
 

@@ -107,6 +107,8 @@ def _deployment_rows(status: FleetStatus, now: str) -> list[Row]:
                 f"{count(rollout.updated, 'replica')} with the current revision, {rollout.old} with an old revision"
             )
             rows.append((cells, [": ".join(filter(None, (counts, rollout.stopped or rollout.outdated)))]))
+        if deployment.stalls:
+            rows.append(((label, "-", "-", "-", "-", "-", "EngineStalled"), [deployment.stalls]))
         if pending := deployment.pending:
             cells = (label, f"0/{pending.count}", "-", "-", "-", "-", "Pending")
             reasons = [f"{pending.reason}: {pending.message}"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import Rollout as Settings
@@ -51,7 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     remember,
     replica_state,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, parse_time
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,
@@ -577,18 +577,11 @@ def _last_start(context: Context, rollout: Rollout) -> str:
         owner = Owner.of(replica)
         label = names.label_value(owner.replica)
         pods = observed.objects.labelled("Pod", owner.workload_namespace, names.REPLICA_LABEL, label)
-        created = _time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
-        ready = _time(text(state, "lastTransitionTime"))
+        created = parse_time(max((text(pod, "metadata", "creationTimestamp") for pod in pods), default=""))
+        ready = parse_time(text(state, "lastTransitionTime"))
         if created and ready and ready > created:
             durations.append(ready - created)
     return f" (the last start took {_duration(max(durations))})" if durations else ""
-
-
-def _time(timestamp: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(timestamp) if timestamp else None
-    except ValueError:
-        return None
 
 
 def _duration(duration: timedelta) -> str:

@@ -26,6 +26,7 @@ OWNED = frozenset(
         "ClustersMatched",
         "ControllerReady",
         "EndpointsResolved",
+        "EngineStalled",
         "ModelAccepted",
         "ModelCacheResolved",
         "RolloutComplete",

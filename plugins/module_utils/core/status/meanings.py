@@ -168,6 +168,20 @@ _MODEL_DEPLOYMENT = (
         ),
     ),
     Meaning(
+        "EngineStalled",
+        "An engine hung and was restarted by its stall probe. The condition is set by the first restart.",
+        (
+            Reason(
+                "True",
+                "EngineRestarted",
+                "The message has the pods, the number of restarts, and the time and reason of the last one.",
+            ),
+            Reason(
+                "False", "NoStalls", "The pods that were restarted no longer exist, or restarted for another reason."
+            ),
+        ),
+    ),
+    Meaning(
         "ModelCacheResolved",
         "The ModelCache of `modelCacheRef` can be used. Absent without `modelCacheRef`.",
         (

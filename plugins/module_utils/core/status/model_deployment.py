@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -18,11 +20,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     Condition,
     Status,
     earlier,
+    hold,
+    known,
     ready,
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed, parse_time
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
 
 _SCHEDULED = "ReplicasScheduled"
@@ -31,6 +35,9 @@ _CACHE = "ModelCacheResolved"
 _REASONS_SHOWN = 3
 
 _ROLLED_OUT = "RolloutComplete"
+_STALLED = "EngineStalled"
+_SAME_CAUSE_TIME = timedelta(minutes=10)
+_SAME_CAUSE = "engines hung within 10 minutes of each other: check their logs for a request that causes it"
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,9 @@ def model_deployment(
         conditions += [scheduled, serving, _overall(scheduled, serving, missing, states, unready_endpoints, before)]
     if rollout is not None or any(seen.get("type") == _ROLLED_OUT for seen in entries(before, "conditions")):
         conditions.append(_rolled_out(rollout))
+    stalled = _engine_stalled(states, before)
+    if stalled is not None:
+        conditions.append(stalled)
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))
     ready_replicas = sum(state.ready is True for state in states.values())
@@ -147,6 +157,39 @@ def _rolled_out(rollout: RolloutState | None) -> Condition:
     if rollout.outdated:
         return Condition(_ROLLED_OUT, "False", "ReplicasOutdated", f"{message}: {rollout.outdated}")
     return Condition(_ROLLED_OUT, "False", "RollingOut", message)
+
+
+def engine_stalls(states: Iterable[tuple[str, ReplicaState]]) -> str:
+    """Return the engines that hung and were restarted as text, the latest first, "" without any.
+
+    states: states of replicas, each with its cluster.
+    """
+    stalls = [(stall.time, f"{stall.pod} on {cluster}", stall) for cluster, state in states for stall in state.stalls]
+    shown = [f"pod {pod}: {stall}" for __, pod, stall in sorted(stalls, reverse=True)[:_REASONS_SHOWN]]
+    more = len(stalls) - len(shown)
+    return "; ".join(
+        [
+            *shown,
+            *([f"{more} more"] if more > 0 else []),
+            *([_SAME_CAUSE] if _have_same_cause(time for time, *__ in stalls) else []),
+        ]
+    )
+
+
+def _have_same_cause(times: Iterable[str]) -> bool:
+    """Return whether two engines hung within a short time."""
+    moments = sorted(filter(None, map(parse_time, times)))
+    return any(later - moment <= _SAME_CAUSE_TIME for moment, later in pairwise(moments))
+
+
+def _engine_stalled(states: Mapping[tuple[str, int], ReplicaState], before: Mapping[str, Any]) -> Condition | None:
+    """Return the condition EngineStalled, None if no engine ever hung."""
+    if message := engine_stalls((cluster, state) for (cluster, __), state in states.items()):
+        return Condition(_STALLED, "True", "EngineRestarted", message)
+    if known(before, _STALLED) is None:
+        return None
+    recovered = Condition(_STALLED, "False", "NoStalls", "No running pod was restarted because its engine hung")
+    return hold(_STALLED, before, recovered) if any(state.remembered for state in states.values()) else recovered
 
 
 def _leaving_message(number: int) -> str:

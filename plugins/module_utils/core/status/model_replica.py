@@ -23,9 +23,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    EngineStall,
     PodFailure,
     any_availability,
     availability,
+    engine_stalls,
     failing_pods,
     failures_text,
     is_permanent,
@@ -47,7 +49,7 @@ class ReplicaState:
     one. `declared`: its cluster is not observed, so it is assumed to be as declared. `failure`: the most frequent
     failure of its pods, `pod` one that has it. `since`: when its first workload was created (RFC 3339).
     `complete`: all pods have the desired revision and are ready. `failed`: a pod cannot start, or a workload makes no
-    progress, without a further change.
+    progress, without a further change. `stalls`: last restarts of its engines by the stall probe.
     """
 
     accepted: bool | None
@@ -61,6 +63,7 @@ class ReplicaState:
     since: str = ""
     complete: bool = True
     failed: bool = False
+    stalls: tuple[EngineStall, ...] = ()
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
@@ -94,13 +97,9 @@ def replica_state(
     serving = accepted and not refused and all(part.answers for part in parts)
     is_ready = serving and all(part.available for part in parts)
     missing = [] if is_ready else sorted(part.message for part in parts if part.message) + sorted(refused)
-    failing: list[tuple[PodFailure, list[str]]] = []
-    if accepted:
-        failing = failing_pods(
-            observed.objects.labelled(
-                "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
-            )
-        )
+    replica_label = (names.REPLICA_LABEL, names.label_value(owner.replica))
+    pods = list(observed.objects.labelled("Pod", owner.workload_namespace, *replica_label)) if accepted else []
+    failing = failing_pods(pods)
     created = (text(observed.objects.like(value), "metadata", "creationTimestamp") for value in workloads)
     return ReplicaState(
         accepted,
@@ -111,6 +110,7 @@ def replica_state(
         pod=failing[0][1][0] if failing else "",
         since=min(filter(None, created), default=""),
         failed=any(is_permanent(failure) for failure, __ in failing) or any(part.is_stalled for part in parts),
+        stalls=tuple(engine_stalls(pods)),
     )
 
 

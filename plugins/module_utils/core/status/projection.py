@@ -13,7 +13,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import CA_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EVENT_CONDITION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    EVENT_CONDITION,
+    stall_verdict,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
     Object,
@@ -154,14 +157,17 @@ def _pod_status(status: Object) -> Trimmed:
 
 
 def _container(status: Object) -> Trimmed:
-    """Return a container status without times and counts, which change without an event."""
-    trimmed = _picked("name", "ready")(status)
+    """Return a container status without times and counts, which change without an event, except those of a stall."""
+    trimmed = _picked("name", "ready", *(("restartCount",) if stall_verdict(fields(status, "lastState")) else ()))(
+        status
+    )
     for kind in ("state", "lastState"):
         state = {}
         if "waiting" in fields(status, kind):
             state["waiting"] = _waiting(fields(status, kind, "waiting"))
         if "terminated" in fields(status, kind):
-            state["terminated"] = _picked("reason", "exitCode")(fields(status, kind, "terminated"))
+            kept = ("reason", "exitCode", *(("message", "finishedAt") if stall_verdict(fields(status, kind)) else ()))
+            state["terminated"] = _picked(*kept)(fields(status, kind, "terminated"))
         if state:
             trimmed[kind] = state
     return trimmed

@@ -9,9 +9,13 @@ Fields with names of Secrets:
 - InferenceGateway: `spec.tls.certificateRefs` and `spec.listeners[].tls.certificateRefs`, on the control cluster
 - ModelDeployment and ModelReplica: `imagePullSecrets` and `env[].valueFrom.secretKeyRef` of pods, on the clusters of
   replicas
+- Gateway of the serving stack: `spec.listeners[].tls.certificateRefs`, on its inference cluster
+- variable `serving_stack_image_pull_secrets`, on the inference cluster, in all namespaces of the serving stack
+
+Only the check of a cluster covers the last two, because other runs do not read the variables of the serving stack.
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
-selectors of API keys when a gateway is planned. A run is not permitted to read certificates in
+selectors of API keys when a gateway is planned. A run is not permitted to read certificates of an InferenceGateway in
 namespaces other than modelplane-system, and `identitySecretRef` is not used.
 """
 
@@ -134,6 +138,16 @@ def _on_control(
     user: api.Resource, namespace: str, name: str, keys: frozenset[str], field: str, kind: SecretType = "generic"
 ) -> SecretReference:
     return SecretReference("", namespace, name, keys, kind, user.ref, field)
+
+
+def certificate_reference(cluster: str, namespace: str, name: str, gateway: Ref) -> SecretReference:
+    """Return the reference of a Gateway to a certificate on its cluster."""
+    return SecretReference(cluster, namespace, name, _TLS_KEYS, "tls", gateway, "spec.listeners[].tls.certificateRefs")
+
+
+def pull_secret(cluster: str, namespace: str, name: str) -> MissingSecret:
+    """Return a missing image pull secret of the serving stack."""
+    return MissingSecret(cluster, namespace, without_keys(name), (), (), "docker-registry", ())
 
 
 class _Member(Protocol):

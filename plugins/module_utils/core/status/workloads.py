@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_scripts import VERDICT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count, cut, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
@@ -172,9 +173,50 @@ class PodFailure:
         return f"container {self.container}: {self.message}" if self.container else self.message
 
 
+@dataclass(frozen=True)
+class EngineStall:
+    """Last restart of a container by the stall probe.
+
+    restarts: number of all restarts of the container.
+    time: when the container terminated (RFC 3339).
+    verdict: reason of the stall probe.
+    """
+
+    pod: str
+    restarts: int
+    time: str
+    verdict: str
+
+    def __str__(self) -> str:
+        return f"{count(self.restarts, 'restart')}, the last one at {self.time}: {self.verdict}"
+
+
+def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
+    """Return the last restarts of containers by the stall probe, sorted by time."""
+    stalls = (
+        EngineStall(
+            text(pod, "metadata", "name"),
+            number(container, "restartCount"),
+            text(container, "lastState", "terminated", "finishedAt"),
+            verdict,
+        )
+        for pod in pods
+        if "deletionTimestamp" not in fields(pod, "metadata")
+        for container in entries(pod, "status", "containerStatuses")
+        if (verdict := stall_verdict(fields(container, "lastState")))
+    )
+    return sorted(stalls, key=lambda stall: (stall.time, stall.pod))
+
+
+def stall_verdict(state: Object) -> str:
+    """Return the reason of the stall probe for the end of a container, "" if the container ended otherwise."""
+    message = text(state, "terminated", "message")
+    return cut(message.removeprefix(VERDICT)) if message.startswith(VERDICT) else ""
+
+
 def is_permanent(failure: PodFailure) -> bool:
     """Return whether a failure persists without a further change. An unscheduled pod might still be scheduled."""
-    return failure.reason in _STUCK or failure.reason in ("Error", "OOMKilled")
+    return failure.reason in _STUCK or failure.reason in ("EngineStalled", "Error", "OOMKilled")
 
 
 def failing_pods(pods: Iterable[Object]) -> list[tuple[PodFailure, list[str]]]:
@@ -262,6 +304,8 @@ def _container_failure(container: Object) -> PodFailure | None:
     reason = text(waiting, "reason")
     ended = _ended(container)
     exit_code = number(ended, "exitCode")
+    if container.get("ready") is not True and (verdict := stall_verdict({"terminated": ended})):
+        return PodFailure("EngineStalled", f"the engine stopped responding and was restarted: {verdict}")
     if text(ended, "reason") == "OOMKilled":
         return _stated("OOMKilled", "it needs more memory than its limit")
     if reason not in _STUCK:

@@ -267,6 +267,30 @@ def test_a_replica_has_the_reason_of_its_pods_and_the_command_that_shows_more(
     assert row.command in shown
 
 
+@pytest.mark.parametrize("serves_again", [False, True])
+def test_an_engine_that_hung_has_its_restarts_in_the_status(fleet: WithPods, serves_again: bool) -> None:
+    message = "modelplane: the engine hangs: no response within 20 s\n"
+    last = {"exitCode": 0, "message": message, "finishedAt": "2026-11-04T08:00:00Z"}
+    container = {"name": "engine", "ready": serves_again, "restartCount": 2, "lastState": {"terminated": last}}
+    conditions = [{"type": "Ready", "status": str(serves_again)}]
+    fleet.settle()
+    fleet.pods = {"west": {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}}
+    if not serves_again:
+        fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    ended = fleet.run()
+    found = ended.fleet_status
+    row = by_cluster(found)["west"]
+    assert row.status == ("Serving" if serves_again else "EngineStalled")
+    restarts = "2 restarts, the last one at 2026-11-04T08:00:00Z: no response within 20 s"
+    (deployment,) = found.deployments
+    assert f"-x on west: {restarts}" in deployment.stalls
+    assert "EngineStalled" in "\n".join(tables(found, NOW, 200))
+    if not serves_again:
+        assert row.command.endswith("-c engine --previous")
+        assert any("on west: EngineStalled" in line for line in refused(outcome(found, []), ["unready"]))
+        assert "the engine stopped responding and was restarted: no response within 20 s" in build.draw(ended)
+
+
 def test_names_of_pods_are_quoted_as_servers_choose_them(fleet: WithPods) -> None:
     fleet.settle()
     fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)

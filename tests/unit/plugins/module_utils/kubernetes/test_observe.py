@@ -148,7 +148,7 @@ def test_pods_of_workloads_that_are_not_ready() -> None:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]
     pods = [
         pod("bad", phase="Pending", conditions=conditions),
-        pod("good", phase="Running", conditions=seen.conditions(Ready="True")),
+        {**pod("good", phase="Running", conditions=seen.conditions(Ready="True")), "spec": {"nodeName": "n1"}},
         pod("other", {**LABELS, "modelplane.ai/replica": "another"}, phase="Pending", conditions=conditions),
     ]
     snapshot = observe_cluster(MemoryClient([seen.available(ENGINE, 0), settled(PICKER), *pods]), EAST)
@@ -157,6 +157,33 @@ def test_pods_of_workloads_that_are_not_ready() -> None:
     ]
     assert snapshot.summary.endswith("; 1 of 2 workloads not ready")
     assert [value["metadata"]["name"] for value in snapshot.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
+
+
+def test_ready_pods_whose_engine_hung_are_kept() -> None:
+    """Only the probe of engines that restart sets the message of a terminated container."""
+    wire = seen.replica()
+    wire["spec"]["engines"][0]["stall"] = {"action": "Restart"}
+    verdict = "modelplane: the engine hangs: no response within 20 s\n"
+
+    def restarted(name: str, message: str) -> dict[str, Any]:
+        last = {"exitCode": 137, "message": message, "startedAt": "t", "finishedAt": "2026-01-01T10:00:00Z"}
+        container = {"name": "engine", "ready": True, "restartCount": 1, "lastState": {"terminated": last}}
+        ready = seen.conditions(Ready="True")
+        return pod(name, phase="Running", conditions=ready, containerStatuses=[container])
+
+    engine = settled(seen.available(seen.parts(wire)["engine"]))
+    pods = [restarted("hung", verdict), restarted("crashed", "out of memory")]
+    snapshot = observe_cluster(MemoryClient([engine, settled(PICKER), *pods]), EAST)
+    assert snapshot.failing_pods == []
+    (kept,) = (value for value in snapshot.entry["objects"] if value["kind"] == "Pod")
+    assert kept["status"]["containerStatuses"] == [
+        {
+            "name": "engine",
+            "ready": True,
+            "restartCount": 1,
+            "lastState": {"terminated": {"exitCode": 137, "message": verdict, "finishedAt": "2026-01-01T10:00:00Z"}},
+        }
+    ]
 
 
 def test_ready_pods_that_mount_a_volume_are_kept_while_others_are_not_ready() -> None:

@@ -55,6 +55,10 @@ def test_memory_of_a_device_has_a_unit(
         ("ephemeral-storage", 1.5, "Add the unit, such as 1.5Mi or 1.5Gi"),
         ("cpu", 0.5, 'Quote it: "0.5"'),
         ("cpu", "500 m", "Write 500m"),
+        ("cpu", "16 cores", 'Write "16"'),
+        ("cpu", "0.5 CPU", 'Write "0.5"'),
+        ("cpu", "80GB", "It is a number of cores, such as 4 or 500m"),
+        ("cpu", "80g", "It is a number of cores, such as 4 or 500m"),
     ],
 )
 def test_memory_of_a_container_has_a_unit(
@@ -95,6 +99,14 @@ def test_a_bound_of_a_rollout_is_a_number_or_a_percentage(
         ("ModelDeployment", "spec.template.spec.model", {"parameters": 32.8, "dtype": "bfloat16"}, "Write 32.8B"),
         ("ModelService", "spec.timeouts", {"request": 30000}, "It must be a duration"),
         ("ModelService", "spec.timeouts", {"request": 30}, "Write 30s"),
+        ("ModelService", "spec.timeouts", {"request": "5 minutes"}, "Write 5m"),
+        ("ModelService", "spec.timeouts", {"request": "1hr 30min"}, 'Write "1h30m"'),
+        # Numbers that the field does not accept.
+        ("EKSCluster", "spec.nodePools[0].diskSizeGb", "7", "It must be at least 10"),
+        ("EKSCluster", "spec.nodePools[0].diskSizeGb", "7GB", "It must be at least 10"),
+        ("EKSCluster", "spec.nodePools[0].diskSizeGb", [7], "It must be at least 10"),
+        ("EKSCluster", "spec.nodePools[0].nodeCount", "-1", "It must be at least 0"),
+        ("EKSCluster", "spec.nodePools[0].nodeCount", "5000", "It must be at most 1000"),
         # Names in the form of amounts.
         ("ModelDeployment", "spec.template.spec.engines[0].name", "1.5h", ""),
         ("ModelDeployment", "spec.template.spec.engines[0].name", "5 Min", 'Write "5-min"'),
@@ -110,8 +122,47 @@ def test_no_hint_is_valid_and_absurd(
     assert found.startswith(write) if write else found == "", found
 
 
-@pytest.mark.parametrize(("value", "write"), [(8.9, "Write 8.9.0"), (9, "Write 9.0.0")])
+@pytest.mark.parametrize(("value", "write"), [(8.9, "Write 8.9.0 (or 8.90.0, if you wrote 8.90)"), (9, "Write 9.0.0")])
 def test_a_version_has_three_parts(minimal: dict[str, dict[str, Any]], change: Change, value: Any, write: str) -> None:
     attribute = {"cudaComputeCapability": {"version": value}}
     document = change(minimal["InferenceClass"], {"spec.devices[0].attributes": attribute})
     assert problem(document, 'spec.devices[0].attributes["cudaComputeCapability"].version').hint == write
+
+
+@pytest.mark.parametrize(
+    ("value", "write"),
+    [("90", "Write it without quotes: 90"), ("2h", "Write 120"), ("90 min", "Write 90"), ("90s", "")],
+)
+def test_minutes_are_whole(minimal: dict[str, dict[str, Any]], change: Change, value: str, write: str) -> None:
+    path = "spec.template.spec.engines[0].startupMinutes"
+    assert problem(change(minimal["ModelDeployment"], {path: value}), path).hint == write
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "value"),
+    [
+        ("InferenceCluster", "spec.cluster.source", "aws"),
+        ("InferenceCluster", "spec.cluster.source", "yes"),
+        ("EKSCluster", "spec.nodePools[0].role", "gcp"),
+    ],
+)
+def test_a_word_that_is_no_misspelt_choice_has_no_hint(
+    minimal: dict[str, dict[str, Any]], change: Change, of: str, path: str, value: str
+) -> None:
+    """One letter makes another word of a short word."""
+    assert problem(change(minimal[of], {path: value}), path).hint == ""
+
+
+def test_a_list_contains_valid_items(minimal: dict[str, dict[str, Any]], change: Change) -> None:
+    path, due = "spec.logging.types", "Write it as a list: one line with '- ' for each item"
+    for value, write in (("api, audit", "Write [api, audit]"), ("auto", due), ("API", due)):
+        assert problem(change(minimal["EKSCluster"], {"spec.logging": {"types": value}}), path).hint == write
+    groups = f"{RESOURCES.removesuffix('.containers[0].resources')}.securityContext.supplementalGroups"
+    for number, write in ((3000, "Write [3000]"), (-1, due)):
+        assert problem(change(minimal["ModelDeployment"], {groups: number}), groups).hint == write
+
+
+def test_a_name_is_not_an_amount_of_money(minimal: dict[str, dict[str, Any]], change: Change) -> None:
+    path = "spec.tls.serverName"
+    document = change(minimal["ModelEndpoint"], {"spec.tls": {"serverName": 15}})
+    assert problem(document, path).hint == 'Quote it: "15"'

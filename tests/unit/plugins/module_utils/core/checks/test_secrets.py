@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from places import MODELS, Object, inference_cluster, thing
+from places import MODELS, Object, desired, inference_cluster, seen, thing
 
 TEAM = names.workload_namespace("team")
 
@@ -53,3 +53,64 @@ def test_unread_and_existing_secrets_have_no_finding() -> None:
     there = {(TEAM, "registry"): frozenset({".dockerconfigjson"})}
     for snapshot in (Snapshot(), Snapshot(secrets=there)):
         assert not list(secrets.findings(snapshot, desired_of(name, resources)))
+
+
+PLANNED = [
+    {"key": "cert-manager", "why": "", "namespace": "cert-manager"},
+    {"key": "prometheus", "why": "disabled", "namespace": "monitoring"},
+    {
+        "key": "gateway",
+        "why": "",
+        "objects": [
+            thing(
+                "Gateway",
+                "inference-gateway",
+                "gateway.networking.k8s.io/v1",
+                "modelplane-system",
+                spec={
+                    "listeners": [
+                        {"name": "http", "port": 80, "protocol": "HTTP"},
+                        {
+                            "name": "https",
+                            "port": 443,
+                            "protocol": "HTTPS",
+                            "tls": {"certificateRefs": [{"name": "own"}, {"name": "shared", "namespace": "tls"}]},
+                        },
+                    ]
+                },
+            )
+        ],
+    },
+]
+
+
+def test_certificates_of_the_gateway_of_the_stack_are_checked() -> None:
+    cluster = desired(planned=PLANNED)
+    places = {("modelplane-system", "own"), ("tls", "shared")}
+    assert secrets.secrets_on_cluster(cluster) == places
+    (own, shared) = secrets.findings(seen(secrets=dict.fromkeys(places, frozenset())), cluster)
+    assert own.message.startswith("does not exist on cluster onprem, and Gateway modelplane-system/inference-gateway")
+    assert "`kubectl -n modelplane-system create secret tls own --cert=FILE --key=FILE`" in own.hint
+    assert (shared.where, "kubectl -n tls create secret tls shared" in shared.hint) == ("Secret tls/shared", True)
+
+
+def test_image_pull_secrets_of_the_stack_are_checked_in_all_its_namespaces() -> None:
+    cluster = desired(planned=PLANNED[:2], pull_secrets=["mirror"])
+    namespaces = ("cert-manager", "default", "modelplane-system")
+    assert secrets.secrets_on_cluster(cluster) == {(namespace, "mirror") for namespace in namespaces}
+    missing = {(namespace, "mirror"): frozenset[str]() for namespace in namespaces}
+    missing["default", "mirror"] = frozenset({".dockerconfigjson"})
+    (found,) = secrets.findings(seen(secrets=missing), cluster)
+    assert (found.severity, found.where) == ("warning", "Secret mirror")
+    assert found.message == (
+        "does not exist in cert-manager, modelplane-system, and serving_stack_image_pull_secrets refers to it"
+    )
+    assert found.hint == (
+        "Set serving_stack_image_pull_config to create it, or create it in each namespace: "
+        "`kubectl -n cert-manager create secret docker-registry mirror --from-file=.dockerconfigjson=FILE`"
+    )
+    assert not list(secrets.findings(seen(), cluster))
+
+
+def test_without_a_stack_no_image_pull_secret_is_checked() -> None:
+    assert not secrets.secrets_on_cluster(desired(planned=(), pull_secrets=["mirror"]))

@@ -133,10 +133,14 @@ class Stall:
 
     def __init__(self, folder: Path, container: Mapping[str, Any]) -> None:
         self._command: list[str] = container["livenessProbe"]["exec"]["command"]
-        self.memory, self.log = folder / "memory", folder / "log"
+        self.memory, self.log, self.termination = folder / "memory", folder / "log", folder / "termination"
 
     def run(self, port: int, patience: float = 20, **variables: str) -> subprocess.CompletedProcess[str]:
-        files = {"/dev/shm/modelplane-stall": self.memory, "/proc/1/fd/1": self.log}
+        files = {
+            "/dev/shm/modelplane-stall": self.memory,
+            "/proc/1/fd/1": self.log,
+            "/dev/termination-log": self.termination,
+        }
         command = adjusted(self._command, {"8000": port, "20": patience, **files})
         return subprocess.run(
             command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60, check=False
@@ -196,6 +200,37 @@ def test_a_frozen_engine_hangs_whatever_its_metrics_say(stall: Stall, engine: St
     stall.age()
     assert stall.result(engine.port, patience=1) == HANGS
     assert stall.log.read_text() == "modelplane: the engine hangs: no response within 1 s\n"
+
+
+def test_a_restart_has_its_verdict_as_termination_message(stall: Stall, engine: StandIn) -> None:
+    """The kubelet returns the file in the status of the container. It exists from the start of the container."""
+    stall.termination.write_text("")
+    stall.run(engine.port)
+    engine.freeze()
+    for __ in range(2):
+        stall.age()
+        assert stall.run(engine.port, patience=1).returncode == 1
+    assert stall.termination.read_text() == "modelplane: the engine hangs: no response within 1 s\n"
+
+
+def test_the_verdict_is_withdrawn_when_the_engine_recovers(stall: Stall, engine: StandIn) -> None:
+    stall.termination.write_text("modelplane: the engine hangs: no response within 1 s\n")
+    assert stall.result(engine.port) == HEALTHY
+    assert stall.termination.read_text() == ""
+    stall.termination.write_text("message of the engine")
+    assert stall.result(engine.port) == HEALTHY
+    assert stall.termination.read_text() == "message of the engine"
+
+
+def test_a_hang_that_is_only_reported_is_no_termination_message(tmp_path: Path, compose: Any) -> None:
+    stall = Stall(tmp_path, compose())
+    stall.termination.write_text("")
+    with stand_in() as engine:
+        stall.run(engine.port)
+        engine.freeze()
+        stall.age()
+        assert stall.result(engine.port, patience=1) == (0, 1)
+    assert stall.termination.read_text() == ""
 
 
 def test_by_default_a_hang_is_only_reported(tmp_path: Path, compose: Any) -> None:

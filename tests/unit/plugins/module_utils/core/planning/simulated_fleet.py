@@ -28,6 +28,7 @@ Object = dict[str, Any]
 Key = tuple[str, str]
 
 MOST_ROUNDS = 40
+IMAGE_FAILURE = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
 
 
 class NeverEndsError(Exception):
@@ -73,6 +74,7 @@ class SimulatedFleet:
     nodes: number of nodes of each node pool.
     broken: replicas whose engines do not start.
     silent: unreachable clusters.
+    failure: status of containers that do not start.
     replicas, endpoints: resources on the control cluster.
     routes: endpoints of each service.
     engines: workloads on each cluster.
@@ -89,6 +91,7 @@ class SimulatedFleet:
     engines: dict[str, dict[Key, Engine]] = field(default_factory=dict)
     composing: Options = field(default_factory=Options)
     log: list[str] = field(default_factory=list)
+    failure: Mapping[str, Any] = field(default_factory=lambda: IMAGE_FAILURE)
 
     @property
     def clusters(self) -> list[str]:
@@ -129,8 +132,7 @@ class SimulatedFleet:
         metadata = engine.value["metadata"]
         shown: Object = {"phase": "Pending"}
         if engine.is_bad:
-            waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-            shown["containerStatuses"] = [{"name": "engine", "ready": False, "state": waiting}]
+            shown["containerStatuses"] = [{"name": "engine", "ready": False, **self.failure}]
         else:
             message = "0/6 nodes are available: 6 node(s) didn't match Pod's node affinity/selector."
             shown["conditions"] = [

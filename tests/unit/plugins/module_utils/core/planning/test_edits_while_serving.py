@@ -13,6 +13,7 @@ from random import Random
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.steps import rollout_steps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import forecast
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.statuses import statuses
 from ansible_collections.modelplane.fleet.tests.e2e import chaos_edits
 from ansible_collections.modelplane.fleet.tests.e2e.chaos_edits import Desired, Model
 
@@ -110,6 +111,26 @@ def test_a_forecast_does_not_continue_a_stopped_rollout() -> None:
     (rollout,) = rollout_steps(decided, forecast(decided))
     assert rollout.steps, "the next edit replaces the failed replica"
     assert len(forecast(decided)[-1].composed) == 3
+
+
+def test_an_engine_that_hangs_stops_the_rollout_of_its_revision() -> None:
+    """Its process exits without an error."""
+    desired = chat()
+    fleet = started(desired)
+    terminated = {
+        "exitCode": 0,
+        "message": "modelplane: the engine hangs: no response within 20 s\n",
+        "finishedAt": "2026-01-01T10:00:00Z",
+    }
+    fleet.failure = {"restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": terminated}}
+    desired.models["chat"].tag = chaos_edits.BAD_TAG
+    apply(fleet, desired)
+    decided = fleet.plan()
+    (rollout,) = rollout_steps(decided, forecast(decided))
+    assert "the engine stopped responding and was restarted: no response within 20 s" in rollout.stopped
+    (deployment,) = (value for value in statuses(decided, "") if value["kind"] == "ModelDeployment")
+    reasons = {entry["type"]: entry["reason"] for entry in deployment["status"]["conditions"]}
+    assert (reasons["RolloutComplete"], reasons["EngineStalled"]) == ("RolloutStopped", "EngineRestarted")
 
 
 def test_an_outdated_replica_without_surge_waits() -> None:

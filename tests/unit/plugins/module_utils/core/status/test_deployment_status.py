@@ -14,8 +14,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Condition, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
 from ansible_collections.modelplane.fleet.tests.written import model_deployment
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
@@ -178,3 +179,51 @@ def test_unavailable_after_it_was_available() -> None:
     before = decide(seen.deployment(1), 1).wire(None, 1, NOW)
     after = decide(seen.deployment(1), 1, states=ReplicaState(True, False, "gone"), previous=before)
     assert seen.reported(after)["Ready"] == ("False", "Unavailable")
+
+
+def stalled(pod: str, time: str) -> ReplicaState:
+    return ReplicaState(True, True, stalls=(EngineStall(pod, 1, time, "no response"),))
+
+
+def stalls(*states: ReplicaState, **more: Any) -> Status:
+    clusters = [f"c{index}" for index in range(len(states))]
+    placements = [Placement("ml-team", "qwen3-8b", cluster, 0, (), "kept") for cluster in clusters]
+    by_place = {(cluster, 0): state for cluster, state in zip(clusters, states, strict=True)}
+    return model_deployment(seen.deployment(len(states)), placements, None, by_place, **more)
+
+
+def test_a_deployment_without_restarts_has_no_condition_about_them() -> None:
+    assert decide(seen.deployment(1), 1).condition("EngineStalled") is None
+
+
+@pytest.mark.parametrize(
+    ("time", "is_shared"),
+    [("2026-01-01T10:10:00Z", True), ("2026-01-01T10:10:01Z", False), ("2026-01-01T10:00:00", True), ("?", False)],
+)
+def test_engines_that_hang_within_ten_minutes_might_have_one_cause(time: str, is_shared: bool) -> None:
+    status = stalls(stalled("a", "2026-01-01T10:00:00Z"), stalled("b", time))
+    shared = "; engines hung within 10 minutes of each other: check their logs for a request that causes it"
+    assert message(status, "EngineStalled").endswith(shared) is is_shared
+    assert status.condition("Ready") == Condition("Ready", "True", "Available")
+
+
+def test_the_latest_restarts_are_named() -> None:
+    status = stalls(*(stalled(f"p{index}", f"2026-01-01T1{index}:00:00Z") for index in range(5)))
+    assert message(status, "EngineStalled") == (
+        "pod p4 on c4: 1 restart, the last one at 2026-01-01T14:00:00Z: no response; "
+        "pod p3 on c3: 1 restart, the last one at 2026-01-01T13:00:00Z: no response; "
+        "pod p2 on c2: 1 restart, the last one at 2026-01-01T12:00:00Z: no response; 2 more"
+    )
+
+
+def test_restarts_stay_known_while_a_cluster_does_not_answer() -> None:
+    before = stalls(stalled("a", "2026-01-01T10:00:00Z")).wire(None, 1, NOW)
+    silent = ReplicaState(True, True, "it did not answer", remembered=True)
+    status = stalls(silent, previous=before)
+    assert status.condition("EngineStalled") == Condition(
+        "EngineStalled",
+        "True",
+        "EngineRestarted",
+        "pod a on c0: 1 restart, the last one at 2026-01-01T10:00:00Z: no response",
+        held=True,
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -20,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.calle
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from ansible_collections.modelplane.fleet.tests.written import (
     caller_policy,
@@ -41,6 +43,7 @@ import sightings as seen
 
 NOW = "2026-01-01T00:00:00Z"
 UP = Component(True)
+STALLED = ReplicaState(True, True, stalls=(EngineStall("chat-a", 2, "2026-01-01T10:00:00Z", "no response"),))
 SERVES, STARTS, ABSENT, UNSEEN = (
     ReplicaState(True, True),
     ReplicaState(True, False, "Deployment a: 0 of 1 available"),
@@ -114,7 +117,7 @@ def cache(*phases: str, token_missing: bool = False) -> Status:
     return model_cache(seen.CACHE, list(each), each, token_missing)
 
 
-def deployment(*states: ReplicaState, replicas: int = 2, pend: Pending | None = None, **more: str) -> Status:
+def deployment(*states: ReplicaState, replicas: int = 2, pend: Pending | None = None, **more: Any) -> Status:
     names = [f"c{index}" for index in range(len(states))]
     by_place = {(name, 0): state for name, state in zip(names, states, strict=True)}
     wire = seen.deployment(replicas, cache="qwen" if more.get("cache") else "")
@@ -317,6 +320,22 @@ ROWS: list[Row] = [
         lambda: deployment(invalid=INVALID_CEL),
     ),
     ("ModelDeployment", "ReplicasScheduled", "True", "ScaledToZero", "zero", lambda: deployment(replicas=0)),
+    (
+        "ModelDeployment",
+        "EngineStalled",
+        "True",
+        "EngineRestarted",
+        "pod chat-a on c1: 2 restarts, the last one at 2026-01-01T10:00:00Z: no response",
+        lambda: deployment(SERVES, STALLED),
+    ),
+    (
+        "ModelDeployment",
+        "EngineStalled",
+        "False",
+        "NoStalls",
+        "",
+        lambda: deployment(SERVES, previous=deployment(STALLED).wire(None, 1, NOW)),
+    ),
     (
         "ModelDeployment",
         "ReplicasReady",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EngineStall
 from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
 from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
@@ -128,6 +129,16 @@ def waiting(reason: str, message: str = "", /, **last: Any) -> dict[str, Any]:
     return {"containerStatuses": [{**container, **({"lastState": {"terminated": last}} if last else {})}]}
 
 
+VERDICT = "modelplane: the engine hangs: no response within 20 s\n"
+
+
+def hung(time: str = "2026-01-01T10:00:00Z", **more: Any) -> dict[str, Any]:
+    """Status of a pod whose engine exited without an error after the stall probe had failed."""
+    last = {"exitCode": 0, "reason": "Completed", "message": VERDICT, "finishedAt": time}
+    container = {"name": "engine", "ready": "conditions" in more, "restartCount": 2, "state": {"running": {}}}
+    return {"containerStatuses": [{**container, "lastState": {"terminated": last}}], **more}
+
+
 UNSCHEDULABLE = [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
 ]
@@ -149,6 +160,11 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], str]] = {
         [pod("a", **waiting("CrashLoopBackOff", "back-off 10s", reason="Error", exitCode=2))],
         "pod a: container engine: CrashLoopBackOff: exit code 2",
     ),
+    "hung": (
+        [pod("a", **hung())],
+        "pod a: container engine: the engine stopped responding and was restarted: no response within 20 s",
+    ),
+    "hung and serves again": ([pod("a", **hung(conditions=conditions(Ready="True")))], ""),
     "alike": (
         [pod(name, **waiting("CrashLoopBackOff")) for name in "cab"],
         "pod a and 2 more: container engine: CrashLoopBackOff",
@@ -190,6 +206,21 @@ def test_failures_of_pods_are_reported(name: str) -> None:
 def test_pods_that_fail_are_reported_of_a_replica_that_serves_as_well() -> None:
     found = state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff")))
     assert (found.ready, found.message) == (True, "pod a: container engine: CrashLoopBackOff")
+
+
+def test_an_engine_that_hangs_fails_its_replica_until_it_serves_again() -> None:
+    found = state(available(PARTS["engine"], 0), PICKER, pod("a", **hung()))
+    assert (found.failed, found.failure and found.failure.reason) == (True, "EngineStalled")
+    recovered = state(UP, PICKER, pod("a", **hung(conditions=conditions(Ready="True"))))
+    assert (recovered.failed, recovered.ready, recovered.message) == (False, True, "")
+    assert found.stalls == recovered.stalls == (EngineStall("a", 2, "2026-01-01T10:00:00Z", "no response within 20 s"),)
+
+
+def test_a_pod_that_never_hung_or_that_terminates_has_no_stalls() -> None:
+    gone = pod("b", **hung())
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    crashed = pod("a", **waiting("CrashLoopBackOff", "", exitCode=1, message="modelplane: error"))
+    assert state(UP, PICKER, crashed, gone).stalls == ()
 
 
 NOW = "2026-01-01T00:00:00Z"
