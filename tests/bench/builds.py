@@ -4,11 +4,11 @@
 of a fleet, and builds it. With `--policies`, its gateway is in mode Model, and each service has a CallerPolicy of
 its own with a budget.
 
-Printed is one JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), and the `cpu`
-seconds and peak `memory` (MiB) of each run, all of which are processes of their own: the `first` build into an empty
-folder, one with `nothing` to do, and one after the `change` of a deployment. `libyaml` is what bare parsing of the same
-manifests and of the state (ModelReplicas and ModelEndpoints) takes: its events, from which nothing is made. With
-`--plan`, the fleet is only planned, in check mode.
+The script prints a JSON object: replicas `placed`, `files` of the build folder and its size (`folder`, MiB), and the
+`cpu` seconds and peak `memory` (MiB) of each run. Each run is a new process: the `first` build into an empty folder, a
+build with `nothing` to do, and a build after the `change` of a deployment. `nothing_uncached` and `change_uncached` run
+without the cache of the user, as in a new container. `libyaml` is the cost of parsing the manifests and the state
+(ModelReplicas and ModelEndpoints) to events. With `--plan`, the fleet is only planned, in check mode.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def state(build: Path) -> Iterator[Path]:
     return (path for path in (build / "control").rglob("*.yaml") if path.name.startswith(STATE))
 
 
-def measured(step: str, place: Path) -> dict[str, float]:
-    """Return what a step costs, in a process of its own with an empty cache in the folder."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(place / "cache")}
+def measured(step: str, place: Path, cache: str = "cache") -> dict[str, float]:
+    """Return the cost of a step in a new process. `cache`: name of the cache folder of the user."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(place / cache)}
     command = [sys.executable, __file__, "--step", step, str(place)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         output = process.stdout.read() if process.stdout else ""
@@ -203,15 +203,17 @@ def main(sizes: list[int], *, plan: bool, policies: bool) -> None:
         found = {"first": measured("plan" if plan else "first", place)}
         if not plan:
             found["nothing"] = measured("nothing", place)
-            if found["nothing"]["changes"]:
+            found["nothing_uncached"] = measured("nothing", place, "nothing-uncached")
+            if found["nothing"]["changes"] or found["nothing_uncached"]["changes"]:
                 sys.exit("the second build changed something")
             start = measured("start", place)
             found["libyaml"] = measured("libyaml", place)
             found["libyaml"]["cpu"] -= start["cpu"]
-            change(place / "manifests")
-            found["change"] = measured("change", place)
-            if not found["change"]["changes"]:
-                sys.exit("the build after a change changed nothing")
+            for name, cache in (("change", "cache"), ("change_uncached", "change-uncached")):
+                change(place / "manifests")
+                found[name] = measured("change", place, cache)
+                if not found[name]["changes"]:
+                    sys.exit("the build after a change changed nothing")
         files = [path.stat().st_size for path in (place / "build").rglob("*") if path.is_file()]
     print(json.dumps({"files": len(files), "folder": sum(files) / 2**20, **found}))
 
