@@ -108,10 +108,8 @@ class FleetCapacity:
         key = (cluster, pool.name)
         found = self._ledgers.get(key)
         if found is None:
-            if self.options.accounting == "Nodes":
-                found = NodeLedger(pool)
-            else:
-                found = DeviceLedger(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
+            kind = NodeLedger if self.options.accounting == "Nodes" else DeviceLedger
+            found = kind(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
             self._ledgers[key] = found
         return found
 
