@@ -260,7 +260,7 @@ class NodeLedger:
         self.pool = pool
         self.used = pool.closed_nodes
         self._packed: DeviceLedger | None = None
-        if any(any(vector) and vector != pool.claimable for vector in pool.unavailable):
+        if pool.partly_unavailable:
             self._packed = DeviceLedger(_with_slots(pool), work, memo, greedy=greedy)
 
     def copy(self) -> NodeLedger:
