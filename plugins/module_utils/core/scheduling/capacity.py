@@ -153,7 +153,18 @@ class DeviceLedger:
     def occupied(self) -> int:
         """Return how many nodes what is charged takes when it is packed; all of the pool when it does not fit."""
         free = self._packed().free
-        return self.pool.open_nodes - (free.get(self._node, 0) if free is not None else 0)
+        if free is None:
+            return self.pool.open_nodes
+        unused = 0
+        for vector, count in self.pool.partly_unavailable.items():
+            available = tuple(have - less for have, less in zip(self._node, vector, strict=True))
+            unused += min(count, free.get(available, 0))
+        return self.pool.open_nodes - self.free_nodes - unused
+
+    @property
+    def free_nodes(self) -> int:
+        """Return how many nodes have all devices when what is charged is packed; none when it does not fit."""
+        return (self._packed().free or {}).get(self._node, 0)
 
     @property
     def overcommitted(self) -> str:
@@ -297,6 +308,11 @@ class NodeLedger:
     def occupied(self) -> int:
         """Return how many nodes what is charged takes, at most all of the pool."""
         return min(self.used - self.pool.closed_nodes, self.pool.nodes)
+
+    @property
+    def free_nodes(self) -> int:
+        """Return how many nodes are not charged, without nodes with unavailable devices."""
+        return max(0, self.left() - sum(self.pool.partly_unavailable.values()))
 
     @property
     def overcommitted(self) -> str:

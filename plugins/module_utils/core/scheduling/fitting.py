@@ -126,6 +126,10 @@ class FleetCapacity:
         """Return how many nodes of a pool what is charged takes."""
         return self.ledger(cluster, pool).occupied
 
+    def free_nodes(self, cluster: str, pool: Pool) -> int:
+        """Return how many nodes of a pool have all devices beside what is charged."""
+        return self.ledger(cluster, pool).free_nodes
+
     def _kind(self, cluster: Cluster) -> int:
         """A number that clusters share whose pools have the same devices and fabrics in the same order."""
         found = self._kind_of.get(cluster.name)
