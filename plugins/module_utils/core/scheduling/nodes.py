@@ -226,9 +226,9 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Room:
-    """Available devices of a node with unavailable devices: all of them, and those that are not reserved."""
+    """Available devices of a node with unavailable devices, and those that are not reserved."""
 
-    all: Vector
+    available: Vector
     free: Vector
 
 
@@ -320,15 +320,17 @@ class _Planner:
             above.below.remove(group)
 
     def _is_bindable(self) -> bool:
-        """Return whether a node with unavailable devices has room for all pods of a number, if one of them fits."""
+        """Return whether a node with unavailable devices has room for all pods of a number, if one of them fits.
+        Numbers without open pods have their nodes."""
         members: dict[int, list[int]] = {}
         for at, planned in enumerate(self._planned):
             if planned is not None and planned.numbers:
                 members.setdefault(planned.numbers[0], []).append(at)
         return all(
             _fits(room.free, self._on_one_node(group))
-            or not any(_fits(room.all, vector) for at in group for vector in self._load[at].vectors)
+            or not any(_fits(room.available, vector) for at in group for vector in self._load[at].vectors)
             for group in members.values()
+            if any(self._load[at].open for at in group)
             for room in self._rooms
         )
 

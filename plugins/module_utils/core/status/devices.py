@@ -87,7 +87,7 @@ class PublishedDevice:
 
     @property
     def is_allocatable(self) -> bool:
-        """Whether a new claim can have the device."""
+        """Return whether a new claim can have the device."""
         return not (self.taint or self.pool_defect)
 
     def is_of(self, promised: Device) -> bool:
@@ -115,13 +115,13 @@ def mismatches(
 
 @dataclass(frozen=True)
 class _SharedDevice:
-    """Device that several nodes can use. `selection`: the ResourceSlice or the device, which select the nodes."""
+    """Device that several nodes can use. `target`: the ResourceSlice or the device, which select the nodes."""
 
     device: PublishedDevice
-    selection: Object
+    target: Object
 
     def is_for(self, node: Object) -> bool:
-        return self.selection.get("allNodes") is True or selects(fields(self.selection, "nodeSelector"), node)
+        return self.target.get("allNodes") is True or selects(fields(self.target, "nodeSelector"), node)
 
 
 class PublishedDevices:
@@ -145,20 +145,23 @@ class PublishedDevices:
         for (driver, pool), specs in sorted(pools.items()):
             newest = max(number(spec, "pool", "generation") for spec in specs)
             current = [spec for spec in specs if number(spec, "pool", "generation") == newest]
-            defect = _pool_defect(pool, current)
-            devices = {text(device, "name"): (device, spec) for spec in current for device in entries(spec, "devices")}
-            for name, (device, spec) in devices.items():
-                self._add((driver, pool, name), device, spec, defect)
+            devices = [(observed, spec) for spec in current for observed in entries(spec, "devices")]
+            counts = Counter(text(observed, "name") for observed, __ in devices)
+            defect = _pool_defect(pool, current, counts)
+            for observed, spec in devices:
+                # A device that is published twice is one device.
+                if counts.pop(text(observed, "name"), 0):
+                    self._add((driver, pool, text(observed, "name")), observed, spec, defect)
 
     def _add(self, key: DeviceKey, observed: Object, spec: Object, defect: str) -> None:
         taints = [*entries(observed, "taints"), *self._taints_of_rules(key)]
         device = PublishedDevice(key, observed, _taint(taints), defect)
-        selection = observed if spec.get("perDeviceNodeSelection") is True else spec
-        node = text(selection, "nodeName")
+        target = observed if spec.get("perDeviceNodeSelection") is True else spec
+        node = text(target, "nodeName")
         if node:
             self._devices.setdefault((node, key[0]), []).append(device)
         else:
-            self._shared.setdefault(key[0], []).append(_SharedDevice(device, selection))
+            self._shared.setdefault(key[0], []).append(_SharedDevice(device, target))
 
     def _taints_of_rules(self, key: DeviceKey) -> Iterator[Object]:
         """Yield the taints of the rules that select a device. An empty selector selects all devices."""
@@ -233,14 +236,13 @@ def _share(
             devices.setdefault(vacancy.key, []).append(entry.device)
 
 
-def _pool_defect(pool: str, specs: Sequence[Object]) -> str:
+def _pool_defect(pool: str, specs: Sequence[Object], devices: Mapping[str, int]) -> str:
     """Return why Kubernetes allocates no device of a resource pool: slices are missing, or device names are not
-    unique. "" for a valid pool."""
+    unique. "" for a valid pool. `devices`: number of devices by name."""
     expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in specs)
     if len(specs) != expected:
         return f"{len(specs)} of {expected} ResourceSlices of its pool {pool}"
-    names = Counter(text(device, "name") for spec in specs for device in entries(spec, "devices"))
-    name, most = min(names.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+    name, most = min(devices.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
     return f"{most} devices with the name {name} in its pool {pool}" if most > 1 else ""
 
 

@@ -25,12 +25,12 @@ def _matches(term: Object, node: Object) -> bool:
     )
 
 
-def _is_satisfied(expression: Object, values: Mapping[str, Any]) -> bool:
-    """Return whether labels or fields satisfy an expression. An operator that is newer than this code is never
+def _is_satisfied(rule: Object, values: Mapping[str, Any]) -> bool:
+    """Return whether labels or fields satisfy an expression (`rule`). An operator that is newer than this code is never
     satisfied."""
-    operator, value = text(expression, "operator"), values.get(text(expression, "key"))
-    given = expression.get("values")
-    options = given if isinstance(given, (list, tuple)) else ()
+    operator, value = text(rule, "operator"), values.get(text(rule, "key"))
+    written = rule.get("values")
+    options = written if isinstance(written, (list, tuple)) else ()
     if operator in ("Gt", "Lt"):
         return len(options) == 1 and _is_ordered(operator, value, options[0])
     return {

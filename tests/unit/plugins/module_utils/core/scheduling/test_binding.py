@@ -270,3 +270,13 @@ def test_planned_nodes_are_nodes_with_all_devices() -> None:
     together = PlannedNodes((1,), "Together")
     assert found.may_strand == ()
     assert [members(found)[name].planned_nodes for name in ("one-0", "one-1", "whole-0")] == [together, together, None]
+
+
+def test_numbers_of_running_pods_stay_beside_unavailable_devices() -> None:
+    three = [cluster("a", pool("gpu", 3, gpu(count=8)))]
+    tight = [deployment("four", 2, standalone(ask(4)), created="2025"), deployment("six", 2, standalone(ask(6)))]
+    first = plan(tight, three)
+    assert first.may_strand == ()
+    tainted = [cluster("a", replace(pool("gpu", 4, gpu(count=8)), unavailable=((4,),)))]
+    second = plan([*tight, deployment("one", 1)], tainted, ran(first))
+    assert {name: members(second)[name] for name in members(first)} == members(first)
