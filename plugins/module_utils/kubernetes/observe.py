@@ -10,7 +10,7 @@ their state. Nothing is written.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -521,10 +521,7 @@ def _mismatches(cluster: ExpectedCluster, nodes: Iterable[Object], published: Pu
     """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
     if published is None:
         return []
-    ready = {
-        pool: [text(node, "metadata", "name") for node in members if is_true(node, "Ready")]
-        for pool, members in _by_pool(nodes).items()
-    }
+    ready = {pool: [node for node in members if is_true(node, "Ready")] for pool, members in _by_pool(nodes).items()}
     return [str(mismatch) for mismatch in mismatches(cluster.promises, ready, published)]
 
 
@@ -542,15 +539,15 @@ def _unavailable(
 ) -> _Unavailable:
     """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
     pools = _by_pool(nodes)
-    found = unavailable_nodes(cluster.promises, pools, published, ())
+    found = unavailable_nodes(cluster.promises, pools, published, {})
     if not found:
         return _Unavailable({})
     try:
         pods = client.list("v1", "Pod", labels=names.REPLICA_LABEL).items
         stranded = stranded_replicas((node for members in found.values() for node in members), pods)
-        of_others = {_place(pod) for pod in pods if replica_of(pod) not in stranded}
+        others = {_place(pod): text(pod, "spec", "nodeName") for pod in pods if replica_of(pod) not in stranded}
         claims = listed(client, *_CLAIM, labels="") if published is not None else ()
-        in_use = allocated(claim for claim in claims if of_others & set(_consumers(claim)))
+        in_use = allocated(claims, others)
     except Forbidden as error:
         found = unavailable_nodes(cluster.promises, pools, published, None)
         warning = f"devices of replicas on unavailable nodes were not read: {reason(error)}"
@@ -565,12 +562,6 @@ def _unavailable(
 
 def _written(pools: Mapping[str, Iterable[UnavailableNode]]) -> dict[str, list[dict[str, Any]]]:
     return {pool: [node.wire for node in nodes] for pool, nodes in sorted(pools.items())}
-
-
-def _consumers(claim: Object) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of the pods that a ResourceClaim is reserved for."""
-    for pod in entries(claim, "status", "reservedFor"):
-        yield text(claim, "metadata", "namespace"), text(pod, "name")
 
 
 def _order(value: Object) -> tuple[str, str, str]:

@@ -73,7 +73,8 @@ def _node(pool: Pool, number: int) -> _Node:
         "kubernetes.io/os": "linux",
         names.POOL_LABEL: pool.name,
     }
-    return _Node(pool, labels, [device.count for device in pool.devices])
+    unavailable = pool.unavailable[number] if number < len(pool.unavailable) else [0] * len(pool.devices)
+    return _Node(pool, labels, [device.count - less for device, less in zip(pool.devices, unavailable, strict=True)])
 
 
 def _pods(load: Sequence[Object]) -> Iterator[_Pod]:

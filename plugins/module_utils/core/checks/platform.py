@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.regist
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices import LEAST_KUBERNETES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -168,10 +168,10 @@ def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
         replace(promise, devices=tuple(device for device in promise.devices if device.driver in publishing))
         for promise in desired.expected.promises
     ]
-    ready: dict[str, list[str]] = {}
+    ready: dict[str, list[Object]] = {}
     for node in snapshot.nodes:
         if is_true(node, "Ready"):
-            ready.setdefault(pool_of(node), []).append(text(node, "metadata", "name"))
+            ready.setdefault(pool_of(node), []).append(node)
     for mismatch in mismatches(promises, ready, PublishedDevices(snapshot.slices, snapshot.taint_rules)):
         yield warning(
             "devices",

@@ -32,7 +32,8 @@ class NodesNeeded:
     """Nodes that the replicas need of a node pool whose autoscaler does not start a first node.
 
     `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
-    `nodes`: how many the replicas that are placed there need; 0 when none is. `waiting`: one of them does not serve.
+    `nodes`: how many the replicas that are placed there need, and how many take no pods; 0 when no replica is placed.
+    `waiting`: one of the replicas does not serve.
     """
 
     cluster: str

@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import is_being_deleted, label
+
+_REMAINS = "the cluster still has its objects, but the fleet has no such ModelReplica"
 
 Action = Literal["new", "changed", "replaced", "removed", "leaving"]
 
@@ -53,9 +56,10 @@ class Changes(Protocol):
 
 
 def replica_changes(plan: Plan) -> list[ReplicaChange]:
-    """Return what a plan changes: replicas that it places or edits, and existing ones that go, by name.
+    """Return the replicas that a plan creates, edits or removes, sorted by name.
 
-    One is `replaced` that goes and comes again by the same name; one is `leaving` that goes once others serve."""
+    A `replaced` replica is removed, and another one is created with the same name. A `leaving` replica is removed when
+    others serve."""
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     dropped = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
     dropped += [(replica, "its deployment was deleted") for replica in plan.unplanned]
@@ -76,7 +80,29 @@ def replica_changes(plan: Plan) -> list[ReplicaChange]:
     for key, (old, reason) in gone.items():
         place = (old.namespace, old.deployment, old.name, old.cluster)
         changes.append(_change(*place, "leaving" if key in stay else "removed", reason))
-    return changes
+    return [*changes, *_remaining_replicas(plan)]
+
+
+def _remaining_replicas(plan: Plan) -> Iterator[ReplicaChange]:
+    """Yield the removed replicas of which a cluster has objects, but the state of the fleet has no ModelReplica. An
+    earlier run might have stopped in between."""
+    context = plan.context
+    held = [(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == api.ModelReplica.KIND]
+    composed = [(replica.namespace, replica.name) for replica in plan.composed]
+    known = {tuple(map(names.label_value, key)) for key in (*context.fleet.replicas, *composed, *held)}
+    for cluster in sorted(cluster.name for cluster in plan.clusters if context.answered(cluster.name)):
+        observed = context.observed_cluster(cluster)
+        objects = [value for value in (observed.objects if observed else ()) if not is_being_deleted(value)]
+        deployments = {
+            (label(value, names.NAMESPACE_LABEL), label(value, names.REPLICA_LABEL)): label(
+                value, names.DEPLOYMENT_LABEL
+            )
+            for value in objects
+            if value["kind"] != "Pod" and label(value, names.REPLICA_LABEL)
+        }
+        for (namespace, replica), deployment in sorted(deployments.items()):
+            if (namespace, replica) not in known:
+                yield _change(namespace, deployment, replica, cluster, "removed", _REMAINS)
 
 
 def _change(namespace: str, deployment: str, replica: str, cluster: str, action: Action, reason: str) -> ReplicaChange:

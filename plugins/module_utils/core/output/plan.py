@@ -313,13 +313,15 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _changes(plan: Plan, earlier: Sequence[Plan]) -> dict[tuple[str, str], ReplicaChange]:
-    """Return what became of replicas in a run, by namespace and name. One that an earlier plan made, and a later one
-    changed, is new."""
+    """Return the changes of replicas in a run, by namespace and name. A new replica that a later plan changes is new,
+    and a removed replica keeps its first reason."""
     found: dict[tuple[str, str], ReplicaChange] = {}
     for each in (*earlier, plan):
         for change in replica_changes(each):
             key = (change.namespace, change.replica)
-            if not (change.action == "changed" and key in found) and (change.action != "leaving" or each is plan):
+            is_removed_again = key in found and found[key].action == change.action == "removed"
+            is_known = is_removed_again or (change.action == "changed" and key in found)
+            if not is_known and (change.action != "leaving" or each is plan):
                 found[key] = change
     return found
 

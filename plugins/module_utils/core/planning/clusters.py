@@ -107,9 +107,7 @@ def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: boo
     shortfall = [] if nodes == pool.nodes else [f"{existing} of {count(pool.nodes, 'declared node')} exist"]
     if unavailable:
         shortfall.append(f"{len(unavailable)} of {count(existing, 'node')} unavailable: {some(map(str, unavailable))}")
-    vectors = sorted(
-        (tuple(node.devices.get(device.name, 0) for device in pool.devices) for node in unavailable), key=sum
-    )
+    vectors = sorted((_unavailable_devices(pool, node) for node in unavailable), key=sum)
     # Existing nodes above the declared number replace unavailable nodes.
     counted = len(vectors) - max(0, existing - pool.nodes)
     return replace(
@@ -120,6 +118,19 @@ def _with_observed_nodes(pool: Pool, observed: ObservedCluster, *, may_grow: boo
         missing=pool.nodes - nodes,
         shortfall="; ".join(shortfall),
     )
+
+
+def unusable_nodes(observed: ObservedCluster | None, pool: Pool) -> int:
+    """Return the number of nodes in a pool that have no device for any pod, without nodes that might be new."""
+    starting = sum(
+        _is_starting(node) and _unavailable_devices(pool, node) == pool.claimable
+        for node in (observed.unavailable_in(pool.name) if observed else ())
+    )
+    return max(0, pool.closed_nodes - starting)
+
+
+def _unavailable_devices(pool: Pool, node: UnavailableNode) -> tuple[int, ...]:
+    return tuple(node.devices.get(device.name, 0) for device in pool.devices)
 
 
 def _is_starting(node: UnavailableNode) -> bool:

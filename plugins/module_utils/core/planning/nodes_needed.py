@@ -15,7 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.clusters import Platform, unusable_nodes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.rollout import stranded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool, pools_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
@@ -56,14 +57,20 @@ def nodes_needed(plan: Plan, written: Iterable[api.Resource]) -> tuple[NodesNeed
             pool.name,
             provisioned.cloud.name,
             provisioned.place,
-            # A pod that claims nothing needs a node as well.
-            max(1, capacity.occupied(name, pool)) if (name, pool.name) in waiting else 0,
+            _nodes(plan, capacity, name, pool) if (name, pool.name) in waiting else 0,
             waiting.get((name, pool.name), False),
         )
         for name, provisioned in concerned.items()
         for pool in sorted(known[name].pools, key=lambda each: each.name)
         if pool.name in provisioned.pools and _claimable(pool)
     )
+
+
+def _nodes(plan: Plan, capacity: FleetCapacity, cluster: str, pool: Pool) -> int:
+    """Return the size that a pool needs in its cloud, which includes nodes with unavailable devices. A pod that claims
+    nothing needs a node as well."""
+    used = pool.open_nodes - capacity.free_nodes(cluster, pool)
+    return max(1, used) + unusable_nodes(plan.context.observed_cluster(cluster), pool)
 
 
 def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provisioned | None:
@@ -87,11 +94,13 @@ def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> di
     """Charge all replicas on these clusters. Return the pools on which one is placed, by cluster and pool, and whether
     one of them does not serve yet."""
     waiting: dict[tuple[str, str], bool] = {}
-    for replica in plan.running:
+    for resource, replica in zip(plan.composed, plan.running, strict=True):
         cluster, engines = replica.cluster, replica.engines
         if cluster not in clusters:
             continue
-        capacity.charge(cluster, engines)
+        if not stranded(plan.context, resource):
+            # The devices of a stranded replica are on nodes that take no pods.
+            capacity.charge(cluster, engines)
         state = plan.states.get((replica.namespace, replica.name))
         waits = state is None or not state.serving
         for pool in pools_of(engines):

@@ -51,6 +51,9 @@ _MAY_STRAND = (
     "docs/scheduling.md, Binding"
 )
 
+_UNAVAILABLE = ("", 0, 0)
+"""Engine of unavailable devices."""
+
 Place = tuple[int, int, int]
 """Of a placed member: the positions of its placement, engine and member."""
 
@@ -78,21 +81,24 @@ def bind(
 ) -> Schedule:
     """Return the schedule with claims and planned nodes such that its pods can be bound.
 
-    The other arguments are those that it was decided from. What a kept replica has stays as it is. Raises
+    The other arguments are those that it was decided from. What a kept replica has stays as it is. Pods that are
+    charged a whole node need no claims and numbers, but beside unavailable devices one of them can be stranded. Raises
     OverBudgetError.
     """
     options = options or Options()
     existing = {(replica.namespace, replica.name): replica for replica in replicas}
     before = [existing.get((one.namespace, one.replica)) if one.replica else None for one in decided.placements]
     placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
-    if options.accounting == "Devices":
+    shares_nodes = options.accounting == "Devices"
+    bindable = [one for one in clusters if shares_nodes or any(pool.partly_unavailable for pool in one.pools)]
+    if bindable:
         placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
         dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
         numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
         charged = [replica for replica in others if replica not in numbers]
         binder = _Binder(options, placements, before, evaluations or Evaluations(options.selector_budget))
-        for cluster in clusters:
+        for cluster in bindable:
             binder.bind(cluster, charged, numbers)
         placements = binder.placements
         decided = replace(decided, may_strand=tuple(binder.may_strand))
@@ -136,6 +142,7 @@ class _Binder:
         self._before = before
         self._matcher = Matcher("Exact", evaluations)
         self._work = Work(min(options.search_budget, SEARCH_BUDGET))
+        self._shares_nodes = options.accounting == "Devices"
         self._on: dict[str, list[int]] = {}
         for at, placement in enumerate(placements):
             self._on.setdefault(placement.cluster, []).append(at)
@@ -203,7 +210,7 @@ class _Binder:
                     continue
                 place = (at, number, position) if at >= 0 else None
                 is_open = at >= 0 and self._changed(at, engine, given)
-                spread = is_open and given.shares
+                spread = is_open and given.shares and self._shares_nodes
                 member = self._set(place, planned_nodes=ANYWHERE) if place and spread else given
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
@@ -217,7 +224,9 @@ class _Binder:
 
     def _bind_pool(self, pool: Pool, parts: list[_Part], taken: set[int]) -> bool:
         """Return whether all pods find a node, whatever their order."""
-        node = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
+        node = pool.claimable
+        if not self._shares_nodes:
+            return not (pool.partly_unavailable and may_strand(node, pool.open_nodes, _pods(pool, parts)))
         before = list(self.placements)
         narrowed = self._narrow(pool, node, parts) if sum(map(bool, node)) > 1 else parts
         if self._number(pool, node, narrowed, taken):
@@ -264,25 +273,15 @@ class _Binder:
         for same in engines.values():
             demand = Demand(same[0].copies, tuple(PodSet(part.pods, part.vectors) for part in same))
             load[demand.group] += demand.copies
+        unavailable = Demand(1, tuple(PodSet(count, (vector,)) for vector, count in pool.partly_unavailable.items()))
+        if unavailable.pod_sets:
+            load[unavailable.group] += 1
         return pack(node, pool.open_nodes, tuple(sorted(load.items())), self._work).free is not None
 
     # Planned nodes
 
     def _number(self, pool: Pool, node: Vector, parts: Sequence[_Part], taken: set[int]) -> bool:
-        pods = [
-            Pods(
-                part.engine,
-                part.copies,
-                part.pods,
-                part.vectors,
-                part.member.planned_nodes,
-                part.open and part.place is not None,
-                part.at_most,
-                part.member.role == "Leader",
-                len(part.vectors) > 1 and not part.member.device_constraints,
-            )
-            for part in parts
-        ]
+        pods = _pods(pool, parts)
         numbered = any(part.member.planned_nodes and not part.open for part in parts)
         if not numbered and not may_strand(node, pool.open_nodes, pods):
             return True
@@ -292,7 +291,7 @@ class _Binder:
             if not numbered:
                 return False
             planned = [ANYWHERE] * len(parts)
-        for part, nodes in zip(parts, planned, strict=True):
+        for part, nodes in zip(parts, planned[: len(parts)], strict=True):
             if part.open and part.place is not None and not part.member.shares:
                 self._set(part.place, planned_nodes=nodes)
         return found
@@ -306,6 +305,29 @@ class _Binder:
         engines = (*placement.engines[:number], replace(engine, members=members), *placement.engines[number + 1 :])
         self.placements[at] = replace(placement, engines=engines)
         return member
+
+
+def _pods(pool: Pool, parts: Iterable[_Part]) -> list[Pods]:
+    """Return the pods of all parts, then the unavailable devices of the pool. Like pods of one engine, unavailable
+    devices of several nodes share no node."""
+    pods = [
+        Pods(
+            part.engine,
+            part.copies,
+            part.pods,
+            part.vectors,
+            part.member.planned_nodes,
+            part.open and part.place is not None,
+            part.at_most,
+            part.member.role == "Leader",
+            len(part.vectors) > 1 and not part.member.device_constraints,
+        )
+        for part in parts
+    ]
+    return pods + [
+        Pods(_UNAVAILABLE, 1, count, (vector,), open=False, unavailable=True)
+        for vector, count in sorted(pool.partly_unavailable.items())
+    ]
 
 
 def _at_most(engine: PlacedEngine, member: PlacedMember, pool: Pool) -> int:

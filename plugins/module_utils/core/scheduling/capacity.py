@@ -11,9 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.packing import (
@@ -70,60 +72,6 @@ class Demand:
     @cached_property
     def _known_least(self) -> dict[tuple[int, ...], int]:
         return {}
-
-
-class NodeLedger:
-    """Charges a whole node for every claiming pod."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.used = pool.closed_nodes
-
-    def copy(self) -> NodeLedger:
-        """Return a ledger with the same charges."""
-        twin = NodeLedger(self.pool)
-        twin.used = self.used
-        return twin
-
-    @property
-    def state(self) -> object:
-        """Return what is charged: ledgers of alike pools with equal states take the same."""
-        return self.used
-
-    def left(self, _kinds: tuple[int, ...] = ()) -> int:
-        """Return how many nodes are left."""
-        return max(0, self.pool.nodes - self.used)
-
-    def fits(self, demand: Demand) -> bool:
-        return self.used + demand.nodes <= self.pool.nodes
-
-    def add(self, demand: Demand) -> None:
-        self.used += demand.nodes
-
-    def remove(self, demand: Demand) -> None:
-        self.used -= demand.nodes
-
-    @property
-    def occupied(self) -> int:
-        """Return how many nodes what is charged takes, at most all of the pool."""
-        return min(self.used - self.pool.closed_nodes, self.pool.nodes)
-
-    @property
-    def overcommitted(self) -> str:
-        """Return why what is charged already cannot all be there, with numbers; empty when it can."""
-        if self.used <= self.pool.nodes or self.pool.arriving:
-            return ""
-        used = self.used - self.pool.closed_nodes
-        return f"its replicas need {_count(used, 'node')}, and it has {self.pool.open_nodes}{_shortfall(self.pool)}"
-
-    def shortage(self, demand: Demand) -> str:
-        """Return why a demand does not fit, with numbers."""
-        if not self.pool.open_nodes and self.pool.shortfall:
-            return self.pool.shortfall
-        free = max(0, self.pool.nodes - self.used)
-        return (
-            f"{free} of {_count(self.pool.open_nodes, 'node')} free, engine needs {demand.nodes}{_shortfall(self.pool)}"
-        )
 
 
 class DeviceLedger:
@@ -205,7 +153,18 @@ class DeviceLedger:
     def occupied(self) -> int:
         """Return how many nodes what is charged takes when it is packed; all of the pool when it does not fit."""
         free = self._packed().free
-        return self.pool.open_nodes - (free.get(self._node, 0) if free is not None else 0)
+        if free is None:
+            return self.pool.open_nodes
+        unused = 0
+        for vector, count in self.pool.partly_unavailable.items():
+            available = tuple(have - less for have, less in zip(self._node, vector, strict=True))
+            unused += min(count, free.get(available, 0))
+        return self.pool.open_nodes - self.free_nodes - unused
+
+    @property
+    def free_nodes(self) -> int:
+        """Return how many nodes have all devices when what is charged is packed; none when it does not fit."""
+        return (self._packed().free or {}).get(self._node, 0)
 
     @property
     def overcommitted(self) -> str:
@@ -302,6 +261,115 @@ class DeviceLedger:
         if not (found.proven or greedy):
             self._work.undecided += 1
         return found
+
+
+class NodeLedger:
+    """Charges a whole node for every claiming pod. A node with some unavailable devices is charged only for pods whose
+    devices it has."""
+
+    def __init__(self, pool: Pool, work: Work, memo: dict[object, Packing], *, greedy: bool = False) -> None:
+        self.pool = pool
+        self.used = pool.closed_nodes
+        self._packed: DeviceLedger | None = None
+        if pool.partly_unavailable:
+            self._packed = DeviceLedger(_with_slots(pool), work, memo, greedy=greedy)
+
+    def copy(self) -> NodeLedger:
+        """Return a ledger with the same charges."""
+        twin = copy(self)
+        twin._packed = self._packed.copy() if self._packed else None
+        return twin
+
+    @property
+    def state(self) -> object:
+        """Return what is charged: ledgers of alike pools with equal states take the same."""
+        return self.used, self._packed.state if self._packed else None
+
+    def left(self, _kinds: tuple[int, ...] = ()) -> int:
+        """Return how many nodes are left."""
+        return max(0, self.pool.nodes - self.used)
+
+    def fits(self, demand: Demand) -> bool:
+        if self.used + demand.nodes > self.pool.nodes:
+            return False
+        return self._packed is None or self._packed.fits(_slotted(demand))
+
+    def add(self, demand: Demand) -> None:
+        self.used += demand.nodes
+        if self._packed:
+            self._packed.add(_slotted(demand))
+
+    def remove(self, demand: Demand) -> None:
+        self.used -= demand.nodes
+        if self._packed:
+            self._packed.remove(_slotted(demand))
+
+    @property
+    def occupied(self) -> int:
+        """Return how many nodes what is charged takes, at most all of the pool."""
+        return min(self.used - self.pool.closed_nodes, self.pool.nodes)
+
+    @property
+    def free_nodes(self) -> int:
+        """Return how many nodes are not charged, without nodes with unavailable devices."""
+        return max(0, self.left() - sum(self.pool.partly_unavailable.values()))
+
+    @property
+    def overcommitted(self) -> str:
+        """Return why what is charged already cannot all be there, with numbers; empty when it can."""
+        if self.pool.arriving:
+            return ""
+        if self.used > self.pool.nodes:
+            used = self.used - self.pool.closed_nodes
+            return f"its replicas need {_count(used, 'node')}, and it has {self.pool.open_nodes}{_shortfall(self.pool)}"
+        if self._packed and self._packed.overcommitted:
+            return f"its replicas need more devices than its nodes have{_shortfall(self.pool)}"
+        return ""
+
+    def shortage(self, demand: Demand) -> str:
+        """Return why a demand does not fit, with numbers."""
+        if not self.pool.open_nodes and self.pool.shortfall:
+            return self.pool.shortfall
+        free = self._free(demand)
+        return (
+            f"{free} of {_count(self.pool.open_nodes, 'node')} free, engine needs {demand.nodes}{_shortfall(self.pool)}"
+        )
+
+    def _free(self, demand: Demand) -> int:
+        """Return how many pods of a demand find a node, at most. Pods with the most devices come first."""
+        free = self.left()
+        if self._packed is None:
+            return free
+        pods = _slotted(demand).group[1] * demand.copies
+        return next(
+            (
+                number
+                for number in range(min(free, len(pods)))
+                if not self._packed.fits(_each_alone(pods[: number + 1]))
+            ),
+            free,
+        )
+
+
+SLOT = Device("node", "", count=1)
+"""Device that every pod takes which is charged a whole node."""
+
+
+def _with_slots(pool: Pool) -> Pool:
+    """Return a pool whose nodes have a slot for one pod. A node with unavailable devices has it too."""
+    return replace(pool, devices=(*pool.devices, SLOT), unavailable=tuple((*vector, 0) for vector in pool.unavailable))
+
+
+def _slotted(demand: Demand) -> Demand:
+    """Return a demand whose pods take a slot each."""
+    return Demand(
+        demand.copies,
+        tuple(PodSet(pod_set.pods, tuple((*vector, 1) for vector in pod_set.vectors)) for pod_set in demand.pod_sets),
+    )
+
+
+def _each_alone(pods: Sequence[tuple[Vector, ...]]) -> Demand:
+    return Demand(1, tuple(PodSet(1, alternatives) for alternatives in pods))
 
 
 Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation

@@ -108,10 +108,8 @@ class FleetCapacity:
         key = (cluster, pool.name)
         found = self._ledgers.get(key)
         if found is None:
-            if self.options.accounting == "Nodes":
-                found = NodeLedger(pool)
-            else:
-                found = DeviceLedger(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
+            kind = NodeLedger if self.options.accounting == "Nodes" else DeviceLedger
+            found = kind(pool, self.work, self._packings, greedy=self.options.search == "Greedy")
             self._ledgers[key] = found
         return found
 
@@ -127,6 +125,10 @@ class FleetCapacity:
     def occupied(self, cluster: str, pool: Pool) -> int:
         """Return how many nodes of a pool what is charged takes."""
         return self.ledger(cluster, pool).occupied
+
+    def free_nodes(self, cluster: str, pool: Pool) -> int:
+        """Return how many nodes of a pool have all devices beside what is charged."""
+        return self.ledger(cluster, pool).free_nodes
 
     def _kind(self, cluster: Cluster) -> int:
         """A number that clusters share whose pools have the same devices and fabrics in the same order."""

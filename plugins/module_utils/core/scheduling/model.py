@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -114,6 +115,11 @@ class Pool:
     def closed_nodes(self) -> int:
         """Number of nodes without available devices and without devices in use."""
         return sum(vector == self.claimable for vector in self.unavailable)
+
+    @property
+    def partly_unavailable(self) -> dict[tuple[int, ...], int]:
+        """Number of open nodes with unavailable devices, by the number of these devices."""
+        return Counter(vector for vector in self.unavailable if any(vector) and vector != self.claimable)
 
     @property
     def open_nodes(self) -> int:

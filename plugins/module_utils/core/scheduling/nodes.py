@@ -101,7 +101,8 @@ def _steer(
             continue
         with work.limited():
             pods = [_beside_workers(load, at, modes) for at in numbered]
-            planned = _Planner(free, nodes, pods, taken, work, beside).run()
+            rooms = [_Room(_less(node, part.most), _less(free, part.most)) for part in load if part.unavailable]
+            planned = _Planner(free, nodes, pods, taken, work, beside, rooms).run()
         if planned is not None:
             by_position = dict(zip(numbered, planned, strict=True))
             return [by_position[at] if mode is None else mode for at, mode in enumerate(modes)]
@@ -223,13 +224,29 @@ class _Group:
         return self.nodes - sum(group.nodes for group in self.below)
 
 
+@dataclass(frozen=True)
+class _Room:
+    """Available devices of a node with unavailable devices, and those that are not reserved."""
+
+    available: Vector
+    free: Vector
+
+
 class _Planner:
     """A depth-first search. Members with most pods come first, as others go beside them, then larger ones."""
 
     def __init__(
-        self, node: Vector, nodes: int, load: Sequence[Pods], taken: Collection[int], work: Work, beside: int
+        self,
+        node: Vector,
+        nodes: int,
+        load: Sequence[Pods],
+        taken: Collection[int],
+        work: Work,
+        beside: int,
+        rooms: Sequence[_Room] = (),
     ) -> None:
-        """`beside`: on how many nodes others have to be that go anywhere, beside what is taken of `node` here."""
+        """`beside`: on how many nodes others have to be that go anywhere, beside what is taken of `node` here. `rooms`:
+        those of nodes with unavailable devices."""
         self._node = node
         self._left = nodes
         self._load = load
@@ -239,6 +256,7 @@ class _Planner:
         self._planned: list[PlannedNodes | None] = [pods.planned for pods in load]
         self._groups: dict[int, _Group] = {}
         self._numbers = set(taken)
+        self._rooms = rooms
 
     def run(self) -> list[PlannedNodes | None] | None:
         """Return what is planned, or None."""
@@ -246,7 +264,8 @@ class _Planner:
         for pods in sorted(kept, key=lambda pods: len(pods.planned.numbers) if pods.planned else 0):
             self._keep(pods)
         # Those without numbers may all be on one node.
-        unnumbered = [pods for pods in kept if not (pods.planned and pods.planned.numbers)]
+        unnumbered = [pods for pods in kept if not (pods.unavailable or (pods.planned and pods.planned.numbers))]
+        self._open -= sum(pods.count for pods in kept if pods.unavailable)
         if not _fits(self._node, _sum(self._node, (_times(pods.most, pods.count) for pods in unnumbered))):
             self._open -= sum(pods.count for pods in unnumbered)
         order = [at for at, pods in enumerate(self._load) if pods.open]
@@ -300,9 +319,35 @@ class _Planner:
         else:
             above.below.remove(group)
 
+    def _is_bindable(self) -> bool:
+        """Return whether a node with unavailable devices has room for all pods of a number, if one of them fits.
+        Numbers without open pods have their nodes."""
+        members: dict[int, list[int]] = {}
+        for at, planned in enumerate(self._planned):
+            if planned is not None and planned.numbers:
+                members.setdefault(planned.numbers[0], []).append(at)
+        return all(
+            _fits(room.free, self._on_one_node(group))
+            or not any(_fits(room.available, vector) for at in group for vector in self._load[at].vectors)
+            for group in members.values()
+            if any(self._load[at].open for at in group)
+            for room in self._rooms
+        )
+
+    def _on_one_node(self, group: Iterable[int]) -> Vector:
+        """Return the devices that pods of a number take on one node, at most."""
+        needs = []
+        for at in group:
+            pods, planned = self._load[at], self._planned[at]
+            sharing = planned.sharing if planned else ""
+            if sharing == "Alone":
+                return self._node
+            needs.append(_times(pods.most, pods.count if sharing == "Together" else 1))
+        return _sum(self._node, needs)
+
     def _place(self, order: Sequence[int]) -> bool:
         if not order:
-            return True
+            return not self._rooms or self._is_bindable()
         at, rest = order[0], order[1:]
         pods = self._load[at]
         if not self._others and all(vector == self._node for vector in pods.vectors):

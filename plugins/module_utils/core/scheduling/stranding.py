@@ -20,7 +20,7 @@ class Pods:
     `vectors`: what each may take from its node. `planned`: the planned nodes that they have. `open`: they may get
     others. `at_most`: of a member that is spread over pools, how many of a copy may come to this one instead of its
     share, `pods`; 0 for others. `leads`: workers that go anywhere wait for it. `mixes`: devices of several kinds may
-    serve one request.
+    serve one request. `unavailable`: no pods, but unavailable devices of so many nodes.
     """
 
     engine: object
@@ -32,6 +32,7 @@ class Pods:
     at_most: int = 0
     leads: bool = False
     mixes: bool = False
+    unavailable: bool = False
 
     @property
     def count(self) -> int:
@@ -55,7 +56,9 @@ def may_strand(node: Vector, nodes: int, load: Sequence[Pods]) -> bool:
     """
     pool = _Pool(node, load)
     # Pods of a kind with equal pods beside them find room alike.
-    distinct = {(pods.vectors, pods.leads, pods.mixes, pool.copy_of(pods)): pods for pods in load}
+    distinct = {
+        (pods.vectors, pods.leads, pods.mixes, pool.copy_of(pods)): pods for pods in load if not pods.unavailable
+    }
     return any(not any(pool.blocked(pods, way) < nodes for way in _ways(pods)) for pods in distinct.values())
 
 

@@ -9,12 +9,15 @@ attributes and larger capacities are no mismatch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.node_selectors import selects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 
@@ -22,6 +25,8 @@ _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that keep claims without tolerations away (KEP-5055)."""
 DEVICE_KEY = ("driver", "pool", "device")
 """Fields that identify a device in a ResourceClaim and in a DeviceTaintRule."""
+DeviceKey = tuple[str, str, str]
+"""Driver, resource pool, and name of a device."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,22 @@ class Mismatch:
 
 @dataclass(frozen=True, eq=False)
 class PublishedDevice:
-    """Device of a ResourceSlice. `key`: driver, resource pool, and name. `taint`: the taint that excludes claims, as
-    key=value:effect, "" without one."""
+    """Device of a ResourceSlice.
 
-    key: tuple[str, str, str]
+    key: driver, resource pool, and name.
+    taint: the taint that excludes claims, as key=value:effect, "" without one.
+    pool_defect: reason why Kubernetes allocates no device of the resource pool, "" for a valid pool.
+    """
+
+    key: DeviceKey
     value: Object
-    taint: str
+    taint: str = ""
+    pool_defect: str = ""
+
+    @property
+    def is_allocatable(self) -> bool:
+        """Return whether a new claim can have the device."""
+        return not (self.taint or self.pool_defect)
 
     def is_of(self, promised: Device) -> bool:
         """Return whether the device has all that an InferenceClass promises."""
@@ -81,22 +96,32 @@ class PublishedDevice:
 
 
 def mismatches(
-    promises: Iterable[Promise], nodes: Mapping[str, Iterable[str]], published: PublishedDevices
+    promises: Sequence[Promise], nodes: Mapping[str, Sequence[Object]], published: PublishedDevices
 ) -> tuple[Mismatch, ...]:
     """Return all mismatches, sorted, with the nodes of equal mismatches grouped.
 
-    `nodes` are the names of the Ready nodes by pool. Devices that are published for several nodes count for each of
-    them.
+    `nodes` are the Ready Nodes by pool.
     """
     found: dict[tuple[str, str], list[str]] = {}
+    devices = published.by_node(promises, nodes)
     for promise in promises:
-        for node in nodes.get(promise.pool, ()):
+        for node in (text(node, "metadata", "name") for node in nodes.get(promise.pool, ())):
             for driver in promise.drivers:
-                for message in _findings(
-                    promise, driver, published.on(node, driver), published.incomplete(node, driver)
-                ):
+                on_node = devices.get((node, driver), ())
+                for message in _findings(promise, driver, on_node, is_shared=published.is_shared(driver)):
                     found.setdefault((promise.pool, message), []).append(node)
     return tuple(Mismatch(pool, tuple(sorted(names)), message) for (pool, message), names in sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class _SharedDevice:
+    """Device that several nodes can use. `target`: the ResourceSlice or the device, which select the nodes."""
+
+    device: PublishedDevice
+    target: Object
+
+    def is_for(self, node: Object) -> bool:
+        return self.target.get("allNodes") is True or selects(fields(self.target, "nodeSelector"), node)
 
 
 class PublishedDevices:
@@ -116,54 +141,118 @@ class PublishedDevices:
             spec = fields(entry, "spec")
             pools.setdefault((text(spec, "driver"), text(spec, "pool", "name")), []).append(spec)
         self._devices: dict[tuple[str, str], list[PublishedDevice]] = {}
-        self._shared: dict[str, list[PublishedDevice]] = {}
-        self._incomplete: dict[tuple[str, str], str] = {}
+        self._shared: dict[str, list[_SharedDevice]] = {}
         for (driver, pool), specs in sorted(pools.items()):
             newest = max(number(spec, "pool", "generation") for spec in specs)
             current = [spec for spec in specs if number(spec, "pool", "generation") == newest]
-            expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in current)
-            for spec in current:
-                self._add(driver, pool, spec)
-                if len(current) < expected and text(spec, "nodeName"):
-                    message = f"{len(current)} of {expected} ResourceSlices of its pool {pool}"
-                    self._incomplete[text(spec, "nodeName"), driver] = message
+            devices = [(observed, spec) for spec in current for observed in entries(spec, "devices")]
+            counts = Counter(text(observed, "name") for observed, __ in devices)
+            defect = _pool_defect(pool, current, counts)
+            for observed, spec in devices:
+                # A device that is published twice is one device.
+                if counts.pop(text(observed, "name"), 0):
+                    self._add((driver, pool, text(observed, "name")), observed, spec, defect)
 
-    def _add(self, driver: str, pool: str, spec: Object) -> None:
-        for observed in entries(spec, "devices"):
-            key = (driver, pool, text(observed, "name"))
-            taints = [*entries(observed, "taints"), *self._taints_of_rules(key)]
-            device = PublishedDevice(key, observed, _taint(taints))
-            node = text(spec, "nodeName") or text(observed, "nodeName")
-            if node:
-                self._devices.setdefault((node, driver), []).append(device)
-            else:
-                self._shared.setdefault(driver, []).append(device)
+    def _add(self, key: DeviceKey, observed: Object, spec: Object, defect: str) -> None:
+        taints = [*entries(observed, "taints"), *self._taints_of_rules(key)]
+        device = PublishedDevice(key, observed, _taint(taints), defect)
+        target = observed if spec.get("perDeviceNodeSelection") is True else spec
+        node = text(target, "nodeName")
+        if node:
+            self._devices.setdefault((node, key[0]), []).append(device)
+        else:
+            self._shared.setdefault(key[0], []).append(_SharedDevice(device, target))
 
-    def _taints_of_rules(self, key: tuple[str, str, str]) -> Iterator[Object]:
+    def _taints_of_rules(self, key: DeviceKey) -> Iterator[Object]:
         """Yield the taints of the rules that select a device. An empty selector selects all devices."""
         for selector, taint in self._rules:
             if all(text(selector, name) in ("", value) for name, value in zip(DEVICE_KEY, key, strict=True)):
                 yield taint
 
-    def on(self, node: str, driver: str) -> list[PublishedDevice]:
-        """Return the devices of a driver on a node."""
-        return [*self._devices.get((node, driver), ()), *self._shared.get(driver, ())]
+    def is_shared(self, driver: str) -> bool:
+        """Return whether a driver publishes devices that several nodes can use."""
+        return driver in self._shared
 
-    def incomplete(self, node: str, driver: str) -> str:
-        """Return the number of published slices if the driver has not published all; "" when it has.
+    def by_node(
+        self,
+        promises: Sequence[Promise],
+        nodes: Mapping[str, Iterable[Object]],
+        in_use: Mapping[DeviceKey, str] = MappingProxyType({}),
+    ) -> dict[tuple[str, str], list[PublishedDevice]]:
+        """Return the devices of each node, by node name and driver.
 
-        The scheduler waits for all slices.
+        A device that several nodes can use counts on one node: the node of its ResourceClaim (`in_use`), or one of
+        `nodes` (by pool) with fewer devices than the InferenceClass promises.
         """
-        return self._incomplete.get((node, driver), "")
+        devices = {place: list(published) for place, published in self._devices.items()}
+        for driver, shared in sorted(self._shared.items()):
+            free = []
+            for entry in shared:
+                if entry.device.key in in_use:
+                    devices.setdefault((in_use[entry.device.key], driver), []).append(entry.device)
+                else:
+                    free.append(entry)
+            _share(free, _vacancies(promises, nodes, driver, devices), devices)
+        return devices
 
 
-def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice], incomplete: str) -> list[str]:
+@dataclass
+class _Vacancy:
+    """Number of devices of a driver that a node has less than its InferenceClass promises."""
+
+    node: Object
+    key: tuple[str, str]
+    lacking: int
+
+
+def _vacancies(
+    promises: Iterable[Promise],
+    nodes: Mapping[str, Iterable[Object]],
+    driver: str,
+    devices: Mapping[tuple[str, str], Sequence[PublishedDevice]],
+) -> list[_Vacancy]:
+    vacancies = []
+    for promise in promises:
+        promised = sum(device.count for device in promise.claimed(driver))
+        for node in sorted(nodes.get(promise.pool, ()), key=lambda node: text(node, "metadata", "name")):
+            key = (text(node, "metadata", "name"), driver)
+            vacancies.append(_Vacancy(node, key, promised - len(devices.get(key, ()))))
+    return [vacancy for vacancy in vacancies if vacancy.lacking > 0]
+
+
+def _share(
+    shared: Iterable[_SharedDevice],
+    vacancies: Sequence[_Vacancy],
+    devices: dict[tuple[str, str], list[PublishedDevice]],
+) -> None:
+    """Add each device to one node. Devices for the fewest nodes come first, and devices that no new claim can have
+    come last."""
+    candidates = [(entry, [vacancy for vacancy in vacancies if entry.is_for(vacancy.node)]) for entry in shared]
+    candidates.sort(key=lambda item: (not item[0].device.is_allocatable, len(item[1]), item[0].device.key))
+    for entry, usable in candidates:
+        vacancy = next((vacancy for vacancy in usable if vacancy.lacking > 0), None)
+        if vacancy:
+            vacancy.lacking -= 1
+            devices.setdefault(vacancy.key, []).append(entry.device)
+
+
+def _pool_defect(pool: str, specs: Sequence[Object], devices: Mapping[str, int]) -> str:
+    """Return why Kubernetes allocates no device of a resource pool: slices are missing, or device names are not
+    unique. "" for a valid pool. `devices`: number of devices by name."""
+    expected = max(number(spec, "pool", "resourceSliceCount", default=1) for spec in specs)
+    if len(specs) != expected:
+        return f"{len(specs)} of {expected} ResourceSlices of its pool {pool}"
+    name, most = min(devices.items(), key=lambda item: (-item[1], item[0]), default=("", 0))
+    return f"{most} devices with the name {name} in its pool {pool}" if most > 1 else ""
+
+
+def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice], *, is_shared: bool) -> list[str]:
     """Return the mismatches of a node for one driver."""
-    if not published:
+    if not published and not is_shared:
         return [f"no ResourceSlice of driver {driver}: is the DRA driver running there?"]
-    if incomplete:
-        return [f"driver {driver} has published {incomplete}, and nothing is allocated until it has published all"]
     promised = promise.claimed(driver)
+    defect = next((device.pool_defect for device in published if device.pool_defect), "")
+    published = [device for device in published if not device.pool_defect]
     offers = [_Offer(device.taint, [_differences(kind, device.value) for kind in promised]) for device in published]
     left = list(offers)
     short = []
@@ -173,6 +262,8 @@ def _findings(promise: Promise, driver: str, published: Sequence[PublishedDevice
         left = [offer for offer in left if offer not in suitable]
         if len(suitable) < promised[index].count:
             short.append((index, len(suitable)))
+    if short and defect:
+        return [f"driver {driver} has published {defect}, so Kubernetes allocates no device of this pool"]
     return [
         message
         for index, count in sorted(short)

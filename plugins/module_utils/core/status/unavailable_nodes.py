@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
@@ -17,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
     DEVICE_KEY,
+    DeviceKey,
     Promise,
     PublishedDevice,
     PublishedDevices,
@@ -36,31 +38,45 @@ _OF_CONDITIONS = "node.kubernetes.io/"
 """Prefix of the taints that the control plane sets for the state of a node (Kubernetes, "Well-Known Labels, Annotations
 and Taints")."""
 
-Devices = Collection[tuple[str, str, str]]
-"""Devices by driver, resource pool, and name."""
-
 
 def unavailable_nodes(
-    promises: Iterable[Promise],
+    promises: Sequence[Promise],
     nodes: Mapping[str, Iterable[Object]],
     published: PublishedDevices | None,
-    in_use: Devices | None,
+    in_use: Mapping[DeviceKey, str] | None,
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
-    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have. A device in use
-    counts as available because its replica keeps it. If the ResourceSlices (`published`) or the ResourceClaims
-    (`in_use`) were not read, all devices count as in use.
+    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have, each with its node.
+    A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
+    ResourceClaims (`in_use`) were not read, all devices count as in use.
     """
-    unavailable = {
-        promise.pool: tuple(
-            found
-            for node in sorted(nodes.get(promise.pool, ()), key=_name)
-            if (found := _unavailable(promise, node, published, in_use))
-        )
-        for promise in promises
-    }
-    return {pool: found for pool, found in unavailable.items() if found}
+    members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
+    closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
+    if published is None or in_use is None:
+        found = {
+            pool: [
+                UnavailableNode(_name(node), reason, closed=True)
+                for node, reason in zip(pool_nodes, closed[pool], strict=True)
+                if reason
+            ]
+            for pool, pool_nodes in members.items()
+        }
+    else:
+        open_nodes = {
+            pool: [node for node, reason in zip(pool_nodes, closed[pool], strict=True) if not reason]
+            for pool, pool_nodes in members.items()
+        }
+        state = _Devices(published, published.by_node(promises, open_nodes, in_use), in_use)
+        found = {
+            promise.pool: [
+                node
+                for name, reason in zip(map(_name, members[promise.pool]), closed[promise.pool], strict=True)
+                if (node := state.unavailable(promise, name, reason))
+            ]
+            for promise in promises
+        }
+    return {pool: tuple(unavailable) for pool, unavailable in found.items() if unavailable}
 
 
 def stranded_replicas(nodes: Iterable[UnavailableNode], pods: Iterable[Object]) -> dict[tuple[str, str], str]:
@@ -85,14 +101,25 @@ def replica_of(pod: Object) -> tuple[str, str]:
     return text(pod, "metadata", "namespace"), label(pod, names.REPLICA_LABEL)
 
 
-def allocated(claims: Iterable[Object]) -> frozenset[tuple[str, str, str]]:
-    """Return the devices that are allocated to ResourceClaims (wire format, resource.k8s.io/v1)."""
+def allocated(claims: Iterable[Object], nodes: Mapping[tuple[str, str], str]) -> dict[DeviceKey, str]:
+    """Return the devices that are allocated to the ResourceClaims of pods, each with the node of the pod.
+
+    `nodes` are the nodes of the pods by namespace and name. ResourceClaims of other pods are ignored.
+    """
     driver, pool, device = DEVICE_KEY
-    return frozenset(
-        (text(result, driver), text(result, pool), text(result, device))
+    return {
+        (text(result, driver), text(result, pool), text(result, device)): nodes[pod]
         for claim in claims
+        for pod in _consumers(claim)
+        if pod in nodes
         for result in entries(claim, "status", "allocation", "devices", "results")
-    )
+    }
+
+
+def _consumers(claim: Object) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of the pods that a ResourceClaim is reserved for."""
+    for pod in entries(claim, "status", "reservedFor"):
+        yield text(claim, "metadata", "namespace"), text(pod, "name")
 
 
 def taints_of(node: Object) -> list[Taint]:
@@ -112,25 +139,30 @@ def _taints(node: Object) -> Iterator[Taint]:
                 yield Taint(text(taint, "key"), effect, text(taint, "value"))
 
 
-def _unavailable(
-    promise: Promise, node: Object, published: PublishedDevices | None, in_use: Devices | None
-) -> UnavailableNode | None:
-    closed = _closed(promise, node)
-    devices: dict[str, int] = {}
-    reasons = []
-    if published is None or in_use is None:
-        return UnavailableNode(_name(node), closed, closed=True) if closed else None
-    for driver in promise.drivers:
-        missing = published.incomplete(_name(node), driver)
-        there = published.on(_name(node), driver)
-        usable = [device for device in there if device.key in in_use or not (closed or missing or device.taint)]
-        short = _short(promise.claimed(driver), there, usable)
-        devices |= short
-        if short:
-            reasons.append(_reason(driver, there, missing))
-    if not (closed or devices):
-        return None
-    return UnavailableNode(_name(node), closed or "; ".join(reasons), bool(closed), devices)
+@dataclass(frozen=True)
+class _Devices:
+    """Devices on each node, by node name and driver. `in_use`: devices that ResourceClaims of replicas have."""
+
+    published: PublishedDevices
+    by_node: Mapping[tuple[str, str], Sequence[PublishedDevice]]
+    in_use: Collection[DeviceKey]
+
+    def unavailable(self, promise: Promise, node: str, closed: str) -> UnavailableNode | None:
+        """Return the unavailable devices of a node, None without any. `closed`: why the node is not schedulable."""
+        devices: dict[str, int] = {}
+        reasons = []
+        for driver in promise.drivers:
+            on_node = self.by_node.get((node, driver), ())
+            usable = [
+                device for device in on_node if device.key in self.in_use or (device.is_allocatable and not closed)
+            ]
+            short = _short(promise.claimed(driver), on_node, usable)
+            devices |= short
+            if short:
+                reasons.append(_reason(driver, on_node, is_shared=self.published.is_shared(driver)))
+        if not (closed or devices):
+            return None
+        return UnavailableNode(node, closed or "; ".join(reasons), bool(closed), devices)
 
 
 def _closed(promise: Promise, node: Object) -> str:
@@ -146,7 +178,9 @@ def _closed(promise: Promise, node: Object) -> str:
     return ""
 
 
-def _short(promised: list[Device], published: list[PublishedDevice], usable: list[PublishedDevice]) -> dict[str, int]:
+def _short(
+    promised: list[Device], published: Sequence[PublishedDevice], usable: Sequence[PublishedDevice]
+) -> dict[str, int]:
     """Return how many devices of each promised kind are not usable.
 
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
@@ -166,14 +200,15 @@ def _short(promised: list[Device], published: list[PublishedDevice], usable: lis
     return short
 
 
-def _reason(driver: str, there: list[PublishedDevice], missing: str) -> str:
-    if not there:
+def _reason(driver: str, published: Sequence[PublishedDevice], *, is_shared: bool) -> str:
+    if not published and not is_shared:
         return f"{NO_DEVICES} of driver {driver}"
-    if missing:
-        return f"{missing} of driver {driver}"
-    tainted = [device for device in there if device.taint]
+    defect = next((device.pool_defect for device in published if device.pool_defect), "")
+    if defect:
+        return f"{defect} of driver {driver}"
+    tainted = next((device for device in published if device.taint), None)
     if tainted:
-        return f"device {tainted[0].key[2]} has the taint {tainted[0].taint}"
+        return f"device {tainted.key[2]} has the taint {tainted.taint}"
     return f"driver {driver} publishes fewer devices than the InferenceClass"
 
 

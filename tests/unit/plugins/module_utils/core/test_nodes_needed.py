@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import NodesNeeded, PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import label_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.nodes_needed import nodes_needed
@@ -62,8 +64,9 @@ class Fleet:
 
     def __init__(self, *resources: Object, cluster: Object | None = None) -> None:
         self.texts = [json.dumps(each) for each in (cluster or inference_cluster(EMPTY), inference_class(), *resources)]
-        self.existing: Iterable[api.Resource] = ()
+        self.existing: Sequence[api.ModelReplica] = ()
         self.objects: list[Object] = []
+        self.observed: Object = {}
 
     @property
     def resources(self) -> list[api.Resource]:
@@ -83,6 +86,7 @@ class Fleet:
             "provisioned": {"ready": True},
             "stack": {"ready": True},
             "objects": [gateway, *self.objects],
+            **self.observed,
         }
         return plan(self.resources, self.existing, observed=parse({"clusters": {CLUSTER: entry}}))
 
@@ -127,6 +131,48 @@ def test_a_replica_waits_until_it_serves() -> None:
     assert fleet.demands() == {"gpu": (1, True)}
     fleet.apply(up)
     assert fleet.demands() == {"gpu": (1, False)}
+
+
+def unavailable(*nodes: tuple[str, int, bool], ready: int) -> Object:
+    """Return observed nodes: the reason, the number of unavailable devices, and whether the node takes no pods."""
+    written = [
+        {"name": f"n{number}", "reason": reason, "closed": closed, "devices": {"gpu": count}}
+        for number, (reason, count, closed) in enumerate(nodes)
+    ]
+    return {"nodes": {"gpu": ready}, "unavailable": {"gpu": written}}
+
+
+TAINTED = "device gpu-0 has the taint sick:NoSchedule"
+
+
+@pytest.mark.parametrize(
+    ("count", "observed", "nodes"),
+    [
+        (4, unavailable(("cordoned", 4, True), ready=1), 2),
+        (4, unavailable(("cordoned", 4, True), ("taint batch:NoSchedule", 4, True), ready=2), 3),
+        # The replica gets a node that starts.
+        (4, unavailable(("not Ready", 4, True), ready=0), 1),
+        (4, unavailable(("no devices of driver gpu.nvidia.com", 4, False), ready=1), 1),
+        (4, unavailable((TAINTED, 1, False), ready=1), 2),
+        (3, unavailable((TAINTED, 1, False), ready=1), 1),
+        (4, unavailable((TAINTED, 4, False), ready=1), 2),
+    ],
+)
+def test_nodes_that_take_no_pods_are_part_of_the_size(count: int, observed: Object, nodes: int) -> None:
+    fleet = Fleet(deployment(1, member(count=count)))
+    fleet.observed = observed
+    assert fleet.demands() == {"gpu": (nodes, True)}
+
+
+def test_the_node_of_a_stranded_replica_counts_once() -> None:
+    fleet = Fleet(deployment(1, member(count=4)))
+    fleet.apply(up)
+    (replica,) = fleet.existing
+    owner = Owner.of(replica)
+    stranded = {"namespace": owner.workload_namespace, "replica": label_value(owner.replica), "reason": "cordoned"}
+    fleet.observed = {**unavailable(("cordoned", 4, True), ready=1), "stranded": [stranded]}
+    fleet.texts.append(json.dumps(deployment(1, member(count=4), name="other")))
+    assert fleet.demands() == {"gpu": (2, True)}
 
 
 def test_a_pool_that_its_last_replica_leaves_needs_none() -> None:

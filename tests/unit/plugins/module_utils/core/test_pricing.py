@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -228,6 +229,19 @@ def test_without_prices_nothing_is_said_about_cost() -> None:
     decided = planned(inference_class(), cluster(), deployment())
     assert plan_output.document(decided).cost is None
     assert shown(decided) == []
+
+
+@pytest.mark.parametrize(("gpus", "unavailable"), [(1, ((1,),)), (2, ((1,),)), (1, ((1,), (1,))), (1, ((2,),))])
+def test_a_node_with_a_tainted_device_is_idle_without_pods(gpus: int, unavailable: tuple[tuple[int, ...], ...]) -> None:
+    sizes = {"nodeCount": 2, "minNodeCount": 2, "maxNodeCount": 2}
+    decided = planned(
+        deployment(1, gpus), inference_class(gpus=2), cluster("west", sizes), prices=catalogue(eks(onDemand="0.80"))
+    )
+    (west,) = decided.clusters
+    observed = replace(west, pools=tuple(replace(pool, unavailable=unavailable) for pool in west.pools))
+    cost = cost_output.cost_of(decided.context, [observed], decided.running)
+    assert cost
+    assert (cost.nodes, cost.idle_nodes) == (2, 1)
 
 
 def test_cost_of_clusters_and_of_deployments() -> None:

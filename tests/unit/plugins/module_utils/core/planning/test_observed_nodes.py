@@ -151,6 +151,33 @@ def test_free_devices_of_different_nodes_are_no_node() -> None:
     assert "2 of 2 gpu free, at most 1 on one node" in refusals(found)
 
 
+TAINTED = UnavailableNode("n0", "device gpu-0 has the taint sick:NoSchedule", devices={"gpu": 1})
+
+
+@pytest.mark.parametrize(("count", "replicas"), [(1, 2), (2, 1)])
+def test_a_whole_node_is_charged_only_if_it_has_the_devices(count: int, replicas: int) -> None:
+    found = run([EAST], deployment(3, count), {"east": nodes(2, TAINTED)}, accounting="Nodes")
+    assert places(found) == ["east"] * replicas
+    assert f"0 of 2 nodes free, engine needs 1; 1 of 2 nodes unavailable: {TAINTED}" in refusals(found)
+
+
+def test_small_pods_leave_whole_nodes_to_large_pods() -> None:
+    small, large = deployment(1, 1, "small"), deployment(1, 2, "large")
+    found = run([EAST], [small, large], {"east": nodes(2, TAINTED)}, accounting="Nodes")
+    assert places(found) == ["east", "east"]
+    # A second run keeps both, in whatever order they are charged.
+    again = run([EAST], [small, large], {"east": nodes(2, TAINTED)}, found.replicas, accounting="Nodes")
+    assert (places(again), again.edited) == (places(found), frozenset())
+
+
+def test_replicas_that_need_more_devices_than_available_are_reported() -> None:
+    before = run([EAST], deployment(2, 2), {"east": nodes(2)}, accounting="Nodes").replicas
+    found = run([EAST], deployment(2, 2), {"east": nodes(2, TAINTED)}, before, accounting="Nodes")
+    assert places(found) == ["east", "east"]
+    (warning,) = found.schedule.overcommitted
+    assert warning.reason == f"its replicas need more devices than its nodes have; 1 of 2 nodes unavailable: {TAINTED}"
+
+
 @pytest.mark.parametrize(
     ("manifest", "ready", "replicas"),
     [

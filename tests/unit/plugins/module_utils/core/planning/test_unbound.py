@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     NOT_READY,
@@ -19,7 +22,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.output.changes import replica_changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning.fleet import written
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, Objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.change.little_server import (
+    OURS,
+    Server,
+    planned,
+    shuffled,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.change.little_server import (
+    run as execute,
+)
 from ansible_collections.modelplane.fleet.tests.written import parsed
 
 GPU = "gpu.nvidia.com"
@@ -36,15 +48,19 @@ def cluster(name: str, nodes: int = 2) -> api.InferenceCluster:
     return made
 
 
-def deployment(name: str, count: int, selector: str = "", replicas: int = 1) -> api.ModelDeployment:
+def deployment(
+    name: str, count: int, selector: str = "", replicas: int = 1, *, copies: int = 1, workers: int = 0
+) -> api.ModelDeployment:
     request = {"name": "gpu", "count": count, "selectors": [{"cel": f'device.driver == "{GPU}"'}]}
     container = {"name": "engine", "image": "registry.example.com/engine:v1"}
-    member = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
+    pods = {"nodeSelector": {"devices": [request]}, "template": {"spec": {"containers": [container]}}}
+    members = [{"role": "Leader", **pods}, {"role": "Worker", "worker": {"nodes": workers}, **pods}]
+    engine = {"name": "main", "copies": copies, "members": members if workers else [pods]}
     spec: dict[str, Any] = {
         "replicas": replicas,
         "template": {
             "spec": {
-                "engines": [{"name": "main", "members": [member]}],
+                "engines": [engine],
                 **({"clusterSelector": {"matchLabels": {names.CLUSTER_LABEL: selector}}} if selector else {}),
             }
         },
@@ -88,18 +104,23 @@ def run(
     *,
     available: Sequence[str] = ("one", "two"),
     stalled: Sequence[str] = (),
+    partial: Sequence[str] = (),
     unavailable: Mapping[str, tuple[UnavailableNode, ...]] | None = None,
 ) -> Plan:
     """Plan with what is observed on east: all workloads, pods, and what statuses said; west is not read.
 
-    `available` are the deployments whose replicas serve, `stalled` those that miss their progress deadline.
+    `available` are the deployments whose replicas serve, `stalled` those that miss their progress deadline, `partial`
+    those of which one copy serves.
     """
     serving = {"availableReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
     late = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
+    some = {"availableReplicas": 1, "readyReplicas": 1, "conditions": [{"type": "Available", "status": "False"}]}
     existing = [parsed(written(replica), api.ModelReplica) for replica in before]
     objects = [
         {**value, "status": serving}
         if value["metadata"]["name"].startswith(tuple(available))
+        else {**value, "status": {**some, "conditions": [*some["conditions"], *late["conditions"]]}}
+        if value["metadata"]["name"].startswith(tuple(partial))
         else {**value, "status": late}
         if value["metadata"]["name"].startswith(tuple(stalled))
         else value
@@ -236,3 +257,49 @@ def test_a_replica_does_not_go_back_to_where_it_found_no_node(before: dict[str, 
     found = run([CLASS, EAST, WEST, *SMALL, deployment("whole", 8)], replicas, pods, {was.name: WAITED})
     assert places(found)["whole"] == "east"
     assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_replica_stays_while_one_of_its_copies_serves(workers: int) -> None:
+    large = deployment("large", 8, copies=2, workers=workers)
+    east, west = cluster("east", 4), cluster("west", 4)
+    (replica,) = [parsed(written(replica), api.ModelReplica) for replica in plan([CLASS, east, large]).replicas]
+    waits = pod(replica, NO_DEVICES)
+    waits["metadata"]["name"] = "waits"
+    arguments = ([CLASS, east, west, large], [replica], [pod(replica), waits], {replica.name: WAITED})
+    # The status of a workload counts copies, so one of two is available, and the progress deadline has passed.
+    kept = run(*arguments, nodes=4, partial=("large",))
+    assert (places(kept), kept.leaving) == ({"large": "east"}, ())
+    assert [one.name for one in kept.replicas] == [replica.name]
+    assert kept.states[replica.namespace, replica.name].serving
+    # Without a serving copy, nothing is lost.
+    assert places(run(*arguments, nodes=4)) == {"large": "west"}
+
+
+def test_the_moved_replica_is_created_before_the_old_one_is_deleted(before: dict[str, api.ModelReplica]) -> None:
+    whole = before["whole"]
+    resources = [CLASS, EAST, WEST, *SMALL, deployment("whole", 8)]
+    found = run(resources, before.values(), [pod(whole, NO_DEVICES)], {whole.name: WAITED})
+    (moved,) = (one for one in found.replicas if one.spec.cluster_name == "west")
+    # Within the control cluster, and within a cluster with two pools.
+    for old, new in (
+        ([ours(written(whole))], [ours(written(moved))]),
+        (composed(whole), composed(moved)),
+    ):
+        server = Server()
+        execute(server, {Key.of(value): value for value in old}, random.Random(1))
+        change_plan = planned(server, {Key.of(value): value for value in new})
+        for number in range(20):
+            steps = [str(step) for step in shuffled(change_plan, random.Random(number))]
+            written_last = max(index for index, step in enumerate(steps) if step.startswith("write "))
+            deleted_first = min(index for index, step in enumerate(steps) if step.startswith("delete "))
+            assert written_last < deleted_first
+
+
+def composed(replica: api.ModelReplica) -> list[Object]:
+    return [ours(value) for value in replica_objects(replica, Options())]
+
+
+def ours(value: Object) -> Object:
+    metadata = {**value["metadata"], "labels": {**value["metadata"].get("labels", {}), **OURS}}
+    return {**value, "metadata": metadata}

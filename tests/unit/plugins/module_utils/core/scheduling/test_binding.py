@@ -142,6 +142,26 @@ def test_pods_that_need_several_kinds_claim_what_the_deployment_accepts() -> Non
     assert "device" not in found["any-0"].device_requests[0]
 
 
+def with_unavailable(clusters: Iterable[Cluster], chance: random.Random) -> tuple[Cluster, ...]:
+    """Return clusters with unavailable devices on about half of their nodes."""
+    return tuple(
+        replace(
+            one,
+            pools=tuple(
+                replace(
+                    part,
+                    unavailable=tuple(
+                        tuple(chance.randint(0, count) for count in part.claimable)
+                        for __ in range(chance.randint(0, part.nodes))
+                    ),
+                )
+                for part in one.pools
+            ),
+        )
+        for one in clusters
+    )
+
+
 MIXED = [deployment("one", 2, created="2025"), deployment("whole", 1, standalone(ask(8)))]
 TWO_NODES = [cluster("a", pool("gpu", 2, gpu(count=8)))]
 
@@ -224,3 +244,39 @@ def test_new_pods_find_a_node_beside_those_that_run(number: int) -> None:
         nodes, chance = Simulation(before.clusters), random.Random(order)
         assert nodes.bind(before.loads, chance) == []
         assert nodes.bind(after.loads, chance) == []
+
+
+@pytest.mark.parametrize("number", range(80))
+def test_pods_find_a_node_beside_unavailable_devices(number: int) -> None:
+    fleet = read({**generate(1, number), "running": []})
+    clusters = with_unavailable(fleet.clusters, random.Random(number))
+    tried = trial.plan(replace(fleet, clusters=clusters), "any")
+    for order in range(6 if not tried.may_strand else 0):
+        assert Simulation(tried.clusters).bind(tried.loads, random.Random(order)) == []
+
+
+ONE_OF_TWO = [cluster("a", replace(pool("gpu", 2, gpu(count=8)), unavailable=((1,),)))]
+ONE_OF_THREE = [cluster("a", replace(pool("gpu", 3, gpu(count=8)), unavailable=((1,),)))]
+
+
+def test_a_small_pod_can_strand_a_large_one_beside_unavailable_devices() -> None:
+    # The small pod goes to either of the nodes, and only one of them has room for the large pod.
+    assert len(plan([deployment("one", 1), MIXED[1]], ONE_OF_TWO).may_strand) == 1
+    assert plan([deployment("one", 2), deployment("two", 1)], ONE_OF_TWO).may_strand == ()
+
+
+def test_planned_nodes_are_nodes_with_all_devices() -> None:
+    found = plan(MIXED, ONE_OF_THREE)
+    together = PlannedNodes((1,), "Together")
+    assert found.may_strand == ()
+    assert [members(found)[name].planned_nodes for name in ("one-0", "one-1", "whole-0")] == [together, together, None]
+
+
+def test_numbers_of_running_pods_stay_beside_unavailable_devices() -> None:
+    three = [cluster("a", pool("gpu", 3, gpu(count=8)))]
+    tight = [deployment("four", 2, standalone(ask(4)), created="2025"), deployment("six", 2, standalone(ask(6)))]
+    first = plan(tight, three)
+    assert first.may_strand == ()
+    tainted = [cluster("a", replace(pool("gpu", 4, gpu(count=8)), unavailable=((4,),)))]
+    second = plan([*tight, deployment("one", 1)], tainted, ran(first))
+    assert {name: members(second)[name] for name in members(first)} == members(first)

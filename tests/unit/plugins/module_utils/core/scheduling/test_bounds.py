@@ -73,6 +73,6 @@ def test_sums_beside_what_is_charged() -> None:
 
 
 def test_sums_of_nodes() -> None:
-    nodes: list[Ledger] = [NodeLedger(pool("p", 2, gpu()))]
+    nodes: list[Ledger] = [NodeLedger(pool("p", 2, gpu()), Work(), {})]
     assert not Totals([[need(2, (0, (1,)))]], 1).exceed(0, nodes)
     assert Totals([[need(3, (0, (1,)))]], 1).exceed(0, nodes)

@@ -26,6 +26,10 @@ def kind(name: str = "gpu", count: int = 8, **more: Any) -> dict[str, Any]:
     return {"name": name, "driver": DRIVER, "count": count, **given, **more}
 
 
+def nodes(*names: str) -> dict[str, list[dict[str, Any]]]:
+    return {"gpu-a": [{"metadata": {"name": name}} for name in names]}
+
+
 def promise(*devices: dict[str, Any], pool: str = "gpu-a") -> Promise:
     return promise_of(pool, {"metadata": {"name": "h100"}, "spec": {"devices": list(devices) or [kind()]}})
 
@@ -58,6 +62,8 @@ PLAIN = {"name": "eth0", "attributes": {"rdma": {"bool": False}}}
 LATE = piece(gpus(5), generation=2)
 FULL = gpus(8)
 A100 = gpus(8, product="NVIDIA A100")
+
+NAMED_N2 = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
 
 CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
     "as promised": (promise(), [piece(FULL)], []),
@@ -138,11 +144,19 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
         promise(),
         [piece(FULL, slices=3)],
         [
-            "driver gpu.nvidia.com has published 1 of 3 ResourceSlices of its pool n1, and nothing is allocated until "
-            "it has published all"
+            "driver gpu.nvidia.com has published 1 of 3 ResourceSlices of its pool n1, so Kubernetes allocates no "
+            "device of this pool"
         ],
     ),
-    "spread over slices": (promise(), [piece(gpus(4), slices=2), piece(gpus(4), slices=2)], []),
+    "one name twice": (
+        promise(),
+        [piece(FULL, slices=2), piece([gpu(7)], slices=2)],
+        [
+            "driver gpu.nvidia.com has published 2 devices with the name gpu-7 in its pool n1, so Kubernetes allocates "
+            "no device of this pool"
+        ],
+    ),
+    "spread over slices": (promise(), [piece(gpus(8)[:4], slices=2), piece(gpus(8)[4:], slices=2)], []),
     "two drivers": (
         promise(kind(), NIC),
         [piece(FULL), piece([PLAIN, RDMA], driver="dra.net")],
@@ -159,6 +173,19 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
         [],
     ),
     "devices of the network": (promise(), [piece(FULL, node="", allNodes=True)], []),
+    "not all slices of the network": (
+        promise(),
+        [piece(FULL, node="", allNodes=True, slices=2)],
+        [
+            "driver gpu.nvidia.com has published 1 of 2 ResourceSlices of its pool net, so Kubernetes allocates no "
+            "device of this pool"
+        ],
+    ),
+    "devices of another node of the network": (
+        promise(),
+        [piece(FULL, node="", nodeSelector={"nodeSelectorTerms": [{"matchFields": [NAMED_N2]}]})],
+        ["class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 0"],
+    ),
     "two kinds of one driver": (
         promise(kind("any", 1, attributes={}), kind("h100", 1)),
         [piece([gpu(0), gpu(1, "NVIDIA A100")])],
@@ -176,7 +203,7 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_node_lacks(name: str) -> None:
     desired, slices, messages = CASES[name]
-    found = mismatches([desired], {"gpu-a": ["n1"]}, PublishedDevices(slices))
+    found = mismatches([desired], nodes("n1"), PublishedDevices(slices))
     assert [mismatch.message for mismatch in found] == messages
     assert all(mismatch.nodes == ("n1",) for mismatch in found)
 
@@ -184,7 +211,9 @@ def test_what_a_node_lacks(name: str) -> None:
 def test_nodes_alike_are_reported_once() -> None:
     slices = [piece(gpus(7), node=f"n{index}") for index in range(1, 6)] + [piece(gpus(6), node="n6")]
     found = mismatches(
-        [promise()], {"gpu-a": [f"n{index}" for index in range(1, 7)], "other": ["n9"]}, PublishedDevices(slices)
+        [promise()],
+        {**nodes(*(f"n{index}" for index in range(1, 7))), "other": nodes("n9")["gpu-a"]},
+        PublishedDevices(slices),
     )
     assert [str(mismatch) for mismatch in found] == [
         "pool gpu-a, node n6: class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 6",
@@ -200,7 +229,8 @@ def test_a_promise_is_kept_when_enough_suit_it(good: int, other: int, sick: int,
         *gpus(other, product="NVIDIA A100"),
         *gpus(sick, taints=[{"key": "xid", "effect": "NoSchedule"}]),
     ]
+    devices = [{**device, "name": f"gpu-{index}"} for index, device in enumerate(devices)]
     shuffled = [devices[index] for index in order if index < len(devices)]
-    found = mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, PublishedDevices([piece(shuffled)]))
+    found = mismatches([promise(kind(count=count))], nodes("n1"), PublishedDevices([piece(shuffled)]))
     assert bool(found) == (good < count)
-    assert found == mismatches([promise(kind(count=count))], {"gpu-a": ["n1"]}, PublishedDevices([piece(devices)]))
+    assert found == mismatches([promise(kind(count=count))], nodes("n1"), PublishedDevices([piece(devices)]))

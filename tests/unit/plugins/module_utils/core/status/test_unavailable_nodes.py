@@ -22,19 +22,20 @@ PROMISE = promise("gpu", {"metadata": {"name": "l4"}, "spec": {"devices": [L4]}}
 FATAL = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
 
 
-def node(*taints: tuple[str, str], ready: str = "True", cordoned: bool = False) -> dict[str, Any]:
+def node(*taints: tuple[str, str], ready: str = "True", cordoned: bool = False, name: str = "n1") -> dict[str, Any]:
     spec: dict[str, Any] = {"taints": [{"key": key, "effect": effect} for key, effect in taints]}
     conditions = [{"type": "Ready", "status": ready}]
     return {
-        "metadata": {"name": "n1"},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
         "spec": {**spec, "unschedulable": True} if cordoned else spec,
         "status": {"conditions": conditions},
     }
 
 
-def resource_slice(*devices: dict[str, Any], count: int = 1) -> dict[str, Any]:
-    pool = {"name": "n1", "generation": 1, "resourceSliceCount": count}
-    return {"spec": {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": list(devices)}}
+def resource_slice(*devices: dict[str, Any], count: int = 1, generation: int = 1, **nodes: Any) -> dict[str, Any]:
+    pool = {"name": "n1", "generation": generation, "resourceSliceCount": count}
+    selection = nodes or {"nodeName": "n1"}
+    return {"spec": {"driver": DRIVER, **selection, "pool": pool, "devices": list(devices)}}
 
 
 def gpu(index: int, *taints: dict[str, str]) -> dict[str, Any]:
@@ -45,9 +46,16 @@ def rule(effect: str = "NoSchedule", **selector: str) -> dict[str, Any]:
     return {"spec": {"deviceSelector": selector, "taint": {"key": "sick", "effect": effect}}}
 
 
+def in_use(*claims: dict[str, Any], on: str = "n1") -> dict[tuple[str, str, str], str]:
+    return allocated(claims, {("mp-ml", "pod"): on})
+
+
 def claim(*devices: str) -> dict[str, Any]:
     results = [{"driver": DRIVER, "pool": "n1", "device": name} for name in devices]
-    return {"status": {"allocation": {"devices": {"results": results}}}}
+    return {
+        "metadata": {"namespace": "mp-ml"},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"name": "pod"}]},
+    }
 
 
 BOTH = resource_slice(gpu(0), gpu(1))
@@ -95,6 +103,59 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
         [],
         [],
         (f"1 of 2 ResourceSlices of its pool n1 of driver {DRIVER}", {"gpu": 2}),
+    ),
+    "device in two slices": (
+        node(),
+        [resource_slice(gpu(0), count=2), resource_slice(gpu(0), count=2)],
+        [],
+        [],
+        (f"2 devices with the name gpu-0 in its pool n1 of driver {DRIVER}", {"gpu": 2}),
+    ),
+    "device in two slices, in use": (
+        node(),
+        [resource_slice(gpu(0), count=2), resource_slice(gpu(0), count=2)],
+        [],
+        [claim("gpu-0")],
+        (f"2 devices with the name gpu-0 in its pool n1 of driver {DRIVER}", {"gpu": 1}),
+    ),
+    "device in two generations": (
+        node(),
+        [resource_slice(gpu(0), gpu(1)), resource_slice(gpu(0), generation=2)],
+        [],
+        [],
+        (f"driver {DRIVER} publishes fewer devices than the InferenceClass", {"gpu": 1}),
+    ),
+    "more slices than the pool has": (
+        node(),
+        [resource_slice(gpu(0)), resource_slice(gpu(1))],
+        [],
+        [],
+        (f"2 of 1 ResourceSlices of its pool n1 of driver {DRIVER}", {"gpu": 2}),
+    ),
+    "incomplete slices of all nodes": (
+        node(),
+        [resource_slice(gpu(0), gpu(1), count=2, allNodes=True)],
+        [],
+        [],
+        (f"1 of 2 ResourceSlices of its pool n1 of driver {DRIVER}", {"gpu": 2}),
+    ),
+    "incomplete slices with nodes of devices": (
+        node(),
+        [
+            resource_slice(
+                *({**gpu(index), "nodeName": "n1"} for index in range(2)), count=2, perDeviceNodeSelection=True
+            )
+        ],
+        [],
+        [],
+        (f"1 of 2 ResourceSlices of its pool n1 of driver {DRIVER}", {"gpu": 2}),
+    ),
+    "another incomplete pool": (
+        node(),
+        [BOTH, {"spec": {**resource_slice(gpu(2), count=2)["spec"], "pool": {"name": "x", "resourceSliceCount": 2}}}],
+        [],
+        [],
+        None,
     ),
     "tainted device": (
         node(),
@@ -145,7 +206,7 @@ CLOSED = {name for name in CASES if name.startswith(("cordoned", "not Ready", "t
 @pytest.mark.parametrize("name", CASES)
 def test_the_free_devices_that_new_pods_cannot_use(name: str) -> None:
     value, slices, rules, claims, expected = CASES[name]
-    found = unavailable_nodes([PROMISE], {"gpu": [value]}, PublishedDevices(slices, rules), allocated(claims))
+    found = unavailable_nodes([PROMISE], {"gpu": [value]}, PublishedDevices(slices, rules), in_use(*claims))
     nodes = [(node.name, node.reason, node.devices) for node in found.get("gpu", ())]
     assert nodes == ([("n1", *expected)] if expected else [])
     assert [node.closed for node in found.get("gpu", ())] == [name in CLOSED for _ in nodes]
@@ -154,9 +215,9 @@ def test_the_free_devices_that_new_pods_cannot_use(name: str) -> None:
 def test_nothing_is_known_of_devices_that_were_not_read() -> None:
     cordon = node(cordoned=True)
     closed = {"gpu": (UnavailableNode("n1", "cordoned", closed=True),)}
-    assert unavailable_nodes([PROMISE], {"gpu": [cordon]}, None, ()) == closed
+    assert unavailable_nodes([PROMISE], {"gpu": [cordon]}, None, {}) == closed
     assert unavailable_nodes([PROMISE], {"gpu": [cordon]}, PublishedDevices([BOTH]), None) == closed
-    assert unavailable_nodes([PROMISE], {"gpu": [node()]}, None, ()) == {}
+    assert unavailable_nodes([PROMISE], {"gpu": [node()]}, None, {}) == {}
 
 
 def pod(replica: str, node_name: str, **spec: Any) -> dict[str, Any]:
@@ -185,7 +246,73 @@ def test_devices_of_two_kinds_count_apart() -> None:
         {**gpu(0, FATAL), "attributes": kinds[0]["attributes"]},
         {**gpu(1), "attributes": kinds[1]["attributes"]},
     ]
-    (found,) = unavailable_nodes([two_kinds], {"gpu": [node()]}, PublishedDevices([resource_slice(*devices)]), ())[
+    (found,) = unavailable_nodes([two_kinds], {"gpu": [node()]}, PublishedDevices([resource_slice(*devices)]), {})[
         "gpu"
     ]
     assert found.devices == {"l4": 1}
+
+
+def on(*names: str) -> dict[str, Any]:
+    expressions = [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(names)}]
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+
+
+FOUR = [gpu(index) for index in range(4)]
+NONE_LEFT = f"driver {DRIVER} publishes fewer devices than the InferenceClass"
+SHARED: dict[str, tuple[list[dict[str, Any]], dict[tuple[str, str, str], str], dict[str, int]]] = {
+    "of all nodes": ([resource_slice(*FOUR, allNodes=True)], {}, {"n3": 2}),
+    "of all nodes, by device": (
+        [resource_slice(*({**device, "allNodes": True} for device in FOUR), perDeviceNodeSelection=True)],
+        {},
+        {"n3": 2},
+    ),
+    "of selected nodes": ([resource_slice(*FOUR, **on("n2", "n3"))], {}, {"n1": 2}),
+    "of selected nodes, by device": (
+        [resource_slice(*({**device, **on("n3")} for device in FOUR), perDeviceNodeSelection=True)],
+        {},
+        {"n1": 2, "n2": 2},
+    ),
+    "of nodes by name, by device": (
+        [resource_slice(*({**device, "nodeName": "n2"} for device in FOUR), perDeviceNodeSelection=True)],
+        {},
+        {"n1": 2, "n3": 2},
+    ),
+    "of fewer nodes first": (
+        [
+            resource_slice(
+                *({**device, "allNodes": True} for device in FOUR[:2]),
+                *({**device, **on("n1")} for device in FOUR[2:]),
+                perDeviceNodeSelection=True,
+            )
+        ],
+        {},
+        {"n3": 2},
+    ),
+    "in use": ([resource_slice(*FOUR, allNodes=True)], in_use(claim("gpu-0", "gpu-1"), on="n3"), {"n2": 2}),
+    "tainted": ([resource_slice(*FOUR[:3], gpu(3, FATAL), allNodes=True)], {}, {"n2": 1, "n3": 2}),
+    "and devices of one node": (
+        [resource_slice(*FOUR[:3], allNodes=True), {"spec": {**BOTH["spec"], "pool": {"name": "local"}}}],
+        {},
+        {"n3": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_device_that_several_nodes_can_use_counts_on_one_node(name: str) -> None:
+    slices, claimed, expected = SHARED[name]
+    nodes = [node(name=name) for name in ("n1", "n2", "n3")]
+    found = unavailable_nodes([PROMISE], {"gpu": nodes}, PublishedDevices(slices), claimed)
+    assert {node.name: node.devices["gpu"] for node in found["gpu"]} == expected
+
+
+def test_shared_devices_count_on_nodes_that_take_pods() -> None:
+    nodes = [node(cordoned=True), node(name="n2"), node(name="n3")]
+    published = PublishedDevices([resource_slice(*FOUR, allNodes=True)])
+    (cordoned,) = unavailable_nodes([PROMISE], {"gpu": nodes}, published, {})["gpu"]
+    assert (cordoned.name, cordoned.devices) == ("n1", {"gpu": 2})
+    held = unavailable_nodes([PROMISE], {"gpu": nodes}, published, in_use(claim("gpu-0", "gpu-1")))["gpu"]
+    assert [(node.name, node.reason, node.devices) for node in held] == [
+        ("n1", "cordoned", {}),
+        ("n3", NONE_LEFT, {"gpu": 2}),
+    ]
