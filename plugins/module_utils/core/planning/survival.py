@@ -443,7 +443,9 @@ def _shortfalls(
                 gone = tuple(
                     each
                     for each in decided.dropped
-                    if each.preempted_by and (each.replica.namespace, each.replica.deployment) in behind
+                    if each.preempted_by
+                    and not each.evicted
+                    and (each.replica.namespace, each.replica.deployment) in behind
                 )
                 missing = {(each.namespace, each.deployment) for each in pending}
                 placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)
