@@ -6,9 +6,10 @@ break them. The rules are written from the page, not from the scheduler's code."
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import is_on_spot, replica_cost
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -20,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
-from ansible_collections.modelplane.fleet.tests.oracle.placement import rules
+from ansible_collections.modelplane.fleet.tests.oracle.placement import prices, rules
 from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import (
     Outcome,
     Scheduler,
@@ -28,9 +29,11 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison impo
     over_capacity,
     running_after,
 )
-from ansible_collections.modelplane.fleet.tests.oracle.placement.facts import Facts, where
+from ansible_collections.modelplane.fleet.tests.oracle.placement.facts import Facts, identity, where
+from ansible_collections.modelplane.fleet.tests.oracle.placement.reasons import false_reasons
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet
 
+One = TypeVar("One", bound=Replica | Placement)
 MOST_RUNS = 20
 
 
@@ -53,6 +56,7 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcom
             preempted=len(promises.victims),
             returned=len(promises.returned),
         )
+        outcome.add("moves", promises.moves())
         outcome.add("over capacity", over_capacity(promises.facts))
         outcome.add("against the rules", against_rules(promises.facts))
         outcome.add("spread", promises.spread())
@@ -64,6 +68,8 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcom
         outcome.add("preferences", promises.preferences())
         outcome.add("return", promises.missed_returns())
         outcome.add("cost", promises.costs())
+        outcome.add("cheapest", promises.dearer_places())
+        outcome.add("false reasons", promises.false_reasons())
         outcome.figures.update(promises.facts.figures)
         fleet = replace(fleet, running=running_after(fleet, decided))
         again = scheduler(fleet)
@@ -104,6 +110,19 @@ class _Promises:
             *(entry.replica for entry in self.returned),
         ]
         self.pending = {(entry.namespace, entry.deployment): entry.count for entry in decided.pending}
+
+    def moves(self) -> Iterator[str]:
+        """Yield running replicas that are removed and may stay, and those that stay and may not."""
+        for deployment in self.facts.ordered:
+            running = [one for one in self.facts.fleet.running if (one.namespace, one.deployment) == deployment.key]
+            staying = [one for one in running if rules.stays(one, deployment, self.facts.clusters.get(one.cluster))]
+            surplus = self._surplus(deployment, staying, deployment.replicas)
+            removed = {identity(one) for one in surplus if not self.facts.clusters[one.cluster].silent}
+            removed |= {identity(entry.replica) for entry in (*self.victims, *self.returned)}
+            expected = {identity(one) for one in staying} - removed
+            kept = {identity(one) for one in self.facts.kept if self._deployment(one) is deployment}
+            yield from (f"{key[1:]} may stay and is removed" for key in sorted(expected - kept))
+            yield from (f"{key[1:]} is kept and may not stay" for key in sorted(kept - expected))
 
     def spread(self) -> Iterator[str]:
         for one in self.facts.new:
@@ -202,23 +221,66 @@ class _Promises:
                     yield f"{where(one)} is new although {cluster.name} is preferred and has room"
 
     def missed_returns(self) -> Iterator[str]:
+        """The replica that scaling down removes first may be on a more preferred cluster, and none returns."""
         if self.returned:
             return
         for deployment in self.facts.ordered:
-            counts = self._counts_of(deployment)
-            if not deployment.returns or deployment.hold or deployment.cost or counts.total() != deployment.replicas:
+            if not deployment.returns or deployment.hold or deployment.cost:
                 continue
-            if any(self.facts.clusters[name].silent for name in counts):
+            mine = [one for one in self.facts.everything if self._deployment(one) is deployment]
+            is_silent = any(self.facts.clusters[one.cluster].silent for one in mine)
+            # One at a time.
+            is_preempted = any(
+                (one.replica.namespace, one.replica.deployment) == deployment.key for one in self.victims
+            )
+            if is_silent or is_preempted or len(mine) > deployment.replicas:
                 continue
-            if any((one.replica.namespace, one.replica.deployment) == deployment.key for one in self.victims):
-                # One at a time.
-                continue
-            for name in dict.fromkeys(one.cluster for one in self.facts.kept if self._deployment(one) is deployment):
-                for cluster in self._allowed(deployment, counts - Counter({name: 1})):
-                    if self._preference(deployment, cluster.name) < self._preference(
-                        deployment, name
-                    ) and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
-                        yield f"{deployment.name} returns nothing from {name} to {cluster.name}, which has room"
+            for cluster in self.facts.fleet.clusters:
+                first = self._first_return(deployment, cluster, mine)
+                if first and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
+                    yield f"{deployment.name} returns nothing from {first} to {cluster.name}, which has room"
+
+    def _first_return(self, deployment: Deployment, cluster: Cluster, mine: Sequence[Replica | Placement]) -> str:
+        """Return the cluster of the replica that returns to a cluster, whatever room that has; "" if none may."""
+        if rules.ineligible(deployment, cluster):
+            return ""
+        new = Replica("", *deployment.key, cluster.name, 1000, ())
+        [removed] = self._surplus(deployment, [*mine, new], len(mine))
+        if removed is new or (isinstance(removed, Placement) and removed.state == "new"):
+            return ""
+        is_preferred = self._preference(deployment, cluster.name) < self._preference(deployment, removed.cluster)
+        others = self._counts_of(deployment) - Counter({removed.cluster: 1})
+        return removed.cluster if is_preferred and self._allows(deployment, others, cluster) else ""
+
+    def _surplus(self, deployment: Deployment, replicas: Sequence[One], desired: int) -> list[One]:
+        """Return the replicas that scaling down to a number removes, in order."""
+        left, removed = list(replicas), []
+        while len(left) > desired:
+            counts = Counter(one.cluster for one in left)
+            removed.append(max(left, key=lambda one: self._removal(deployment, one, counts)))
+            left.remove(removed[-1])
+        return removed
+
+    def _removal(self, deployment: Deployment, one: Replica | Placement, counts: Counter[str]) -> tuple[object, ...]:
+        """Return where a replica is in the order of removal; the largest is removed first."""
+        needed = any(
+            0 < self._by_value(counts, key)[value] <= least
+            for key, least in ((minimum.topology_key, minimum.replicas) for minimum in deployment.minimum)
+            if key and (value := self._value(one.cluster, key))
+        )
+        after = counts - Counter({one.cluster: 1})
+        skew = 0
+        for spread in deployment.spread if any(spread.required for spread in deployment.spread) else ():
+            totals = self._by_value(after, spread.topology_key)
+            fewest = min((totals[value] for value in self._values(deployment, spread.topology_key)), default=0)
+            most = {value: fewest + spread.max_skew if value else 0 for value in totals}
+            skew += sum(max(0, totals[value] - most[value]) for value in totals) if spread.required else 0
+        values = [
+            self._by_value(counts, spread.topology_key)[self._value(one.cluster, spread.topology_key)]
+            for spread in deployment.spread
+        ]
+        preference = self._preference(deployment, one.cluster)
+        return not needed, -skew, preference, values, counts[one.cluster], one.cluster, one.index
 
     def costs(self) -> Iterator[str]:
         for deployment in self.facts.ordered:
@@ -235,6 +297,44 @@ class _Promises:
             most = deployment.replicas if limits.most_spot is None else limits.most_spot
             if new and spot > min(most, deployment.replicas - limits.least_on_demand):
                 yield f"{deployment.name} has {spot} replicas on spot nodes"
+
+    def dearer_places(self) -> Iterator[str]:
+        """A new replica with limits on its cost is on a place although a cheaper one has room."""
+        for one in self.facts.new:
+            deployment = self._deployment(one)
+            if deployment is None or deployment.cost is None or deployment.minimum or len(deployment.engines) > 1:
+                continue
+            cost = prices.cost(one, self.facts.clusters[one.cluster])
+            keys = [spread.topology_key for spread in deployment.spread]
+            here = [self._value(one.cluster, key) for key in keys]
+            for cluster in self.facts.fleet.clusters:
+                is_equal = here == [self._value(cluster.name, key) for key in keys] and self._preference(
+                    deployment, cluster.name
+                ) <= self._preference(deployment, one.cluster)
+                if not is_equal or rules.ineligible(deployment, cluster):
+                    continue
+                for pool in cluster.pools:
+                    most = prices.most(deployment, cluster, pool)
+                    is_cheaper = most is not None and (cost is None or most < cost)
+                    if (
+                        is_cheaper
+                        and not pool.spot
+                        and self.facts.takes_one_more(deployment, cluster.name, pools=[pool.name], beside=self.charged)
+                    ):
+                        yield f"{where(one)} costs {cost} and {pool.name} on {cluster.name} {most}, which has room"
+
+    def false_reasons(self) -> Iterator[str]:
+        facts = Facts(self.facts.fleet, self.decided, [entry.replica for entry in self.returned])
+        yield from false_reasons(facts)
+        self.facts.figures.update(facts.figures)
+        for pending in self.decided.pending:
+            deployment = self.facts.deployments[pending.namespace, pending.deployment]
+            counts = self._counts_of(deployment)
+            for refusal in pending.refusals:
+                is_by_rule = any(word in refusal.reason for word in ("maxSkew", "over which spread", "minAvailable"))
+                for name in refusal.clusters:
+                    if is_by_rule and self._allows(deployment, counts, self.facts.clusters[name]):
+                        yield f"{deployment.name} on {name}: {refusal.reason}; it is allowed"
 
     def _unplaced(self) -> Iterator[Deployment]:
         return (one for one in self.facts.ordered if self.pending.get(one.key) and not one.hold)
