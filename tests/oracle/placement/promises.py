@@ -30,6 +30,7 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison impo
     running_after,
 )
 from ansible_collections.modelplane.fleet.tests.oracle.placement.facts import Facts, identity, where
+from ansible_collections.modelplane.fleet.tests.oracle.placement.losses import Surveyor, by_the_survey, unsurvived
 from ansible_collections.modelplane.fleet.tests.oracle.placement.reasons import false_reasons
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet
 
@@ -41,10 +42,13 @@ def by_the_bound_scheduler(fleet: Fleet) -> Schedule:
     return bound_schedule(fleet.deployments, fleet.clusters, fleet.running, fleet.options)
 
 
-def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcome:
+def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler, surveyor: Surveyor = by_the_survey) -> Outcome:
     """Return all promises that the answers for a fleet break, from the first run to the one that changes nothing."""
     outcome = Outcome()
     outcome.figures["fleets"] = 1
+    if fleet.survive:
+        outcome.figures["fleets that survive"] = 1
+        outcome.add("survive", unsurvived(fleet, surveyor))
     for __ in range(MOST_RUNS):
         decided = scheduler(fleet)
         promises = _Promises(fleet, decided)
@@ -102,7 +106,7 @@ class _Promises:
     def __init__(self, fleet: Fleet, decided: Schedule) -> None:
         self.facts = Facts(fleet, decided)
         self.decided = decided
-        self.victims = [entry for entry in decided.dropped if entry.preempted_by]
+        self.victims = [entry for entry in decided.dropped if entry.preempted_by and not entry.evicted]
         self.returned = _returned(decided)
         # What returns has its devices until the new one serves.
         self.charged: list[Replica | Placement] = [
