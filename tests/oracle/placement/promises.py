@@ -233,11 +233,13 @@ class _Promises:
                 continue
             mine = [one for one in self.facts.everything if self._deployment(one) is deployment]
             is_silent = any(self.facts.clusters[one.cluster].silent for one in mine)
-            # One at a time.
-            is_preempted = any(
-                (one.replica.namespace, one.replica.deployment) == deployment.key for one in self.victims
+            # None while another one leaves.
+            is_leaving = any(
+                (entry.evicted or entry.preempted_by)
+                and (entry.replica.namespace, entry.replica.deployment) == deployment.key
+                for entry in self.decided.dropped
             )
-            if is_silent or is_preempted or len(mine) > deployment.replicas:
+            if is_silent or is_leaving or len(mine) > deployment.replicas:
                 continue
             for cluster in self.facts.fleet.clusters:
                 first = self._first_return(deployment, cluster, mine)
@@ -328,9 +330,12 @@ class _Promises:
                         yield f"{where(one)} costs {cost} and {pool.name} on {cluster.name} {most}, which has room"
 
     def false_reasons(self) -> Iterator[str]:
-        facts = Facts(self.facts.fleet, self.decided, [entry.replica for entry in self.returned])
-        yield from false_reasons(facts)
-        self.facts.figures.update(facts.figures)
+        leaving = [entry.replica for entry in self.returned]
+        # An edit of a replica that leaves counts, and the page has no numbers for that.
+        if all(_is_current(one, self.facts.deployments[one.namespace, one.deployment]) for one in leaving):
+            facts = Facts(self.facts.fleet, self.decided, leaving)
+            yield from false_reasons(facts)
+            self.facts.figures.update(facts.figures)
         for pending in self.decided.pending:
             deployment = self.facts.deployments[pending.namespace, pending.deployment]
             counts = self._counts_of(deployment)

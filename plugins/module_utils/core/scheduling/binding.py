@@ -87,7 +87,7 @@ def bind(
     placements = [_carried(*pair) for pair in zip(decided.placements, before, strict=True)]
     if options.accounting == "Devices":
         placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
-        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped}
+        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped if not one.has_devices}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
         numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
         charged = [replica for replica in others if replica not in numbers]

@@ -109,7 +109,7 @@ class Filler:
                 self._take(state, name, fit)
                 state.kept.remove(entry)
                 reason = f"returns to preferred clusters, as {name} has room"
-                state.dropped.append(Dropped(entry.replica, reason, evicted=True, preempted_by=mark))
+                state.dropped.append(Dropped(entry.replica, reason, evicted=True, preempted_by=mark, has_devices=True))
                 return
 
     def refusals(self, state: State) -> dict[str, str]:

@@ -144,8 +144,9 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             # An edit would restart its pods.
             pinned = replica.stranded
         if isinstance(pinned, str):
-            state.dropped.append(Dropped(replica, pinned, outdated=True))
-            if replica.stays and not replica.stranded:
+            has_devices = replica.stays and not replica.stranded
+            state.dropped.append(Dropped(replica, pinned, outdated=True, has_devices=has_devices))
+            if has_devices:
                 capacity.charge(replica.cluster, replica.engines)
             continue
         engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
@@ -199,7 +200,7 @@ def _remove_returning(
         distribution = Distribution(deployment, fleet, eligible, others)
         if not fleet[place[0]].silent and not distribution.allows(others + Counter({place[0]: 1})):
             entry = kept.pop(place)
-            dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name)
+            dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name, has_devices=True)
             state.dropped.append(dropped)
             charge(entry, capacity)
 
@@ -217,7 +218,7 @@ def _give_up(
         own = preference(deployment, fleet[entry.replica.cluster])
         returns = deployment.returns and number == 0
         if returns and any(preference(deployment, fleet[each.replica.cluster]) < own for each in kept):
-            state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True))
+            state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True, has_devices=True))
             charge(entry, capacity)
         else:
             state.dropped.append(Dropped(entry.replica, SCALED_DOWN))
