@@ -39,7 +39,7 @@ def generate_distributed(seed: int, number: int) -> Written:
             fleet["deployments"].append({**high, "priority": chance.choice((1, 3)), "preempts": True})
     if chance.random() < 0.15:
         chance.choice(fleet["deployments"]).setdefault("cost", {})
-    if chance.random() < 0.15:
+    if chance.random() < 0.05:
         fleet["survive"] = chance.choice((1, 1, 2))
         for deployment in fleet["deployments"]:
             if chance.random() < 0.3:
