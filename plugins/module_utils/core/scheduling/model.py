@@ -473,8 +473,8 @@ class Dropped:
     `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
     there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): it may also stay,
     unless its replacement is unschedulable. If this is its own deployment, the replica returns to a preferred cluster
-    while other replicas are pending. `outdated`: the replica no longer fits its cluster. `has_devices`: no other replica
-    may use its devices until it is removed.
+    while other replicas are pending. `outdated`: the replica no longer fits its cluster. `has_devices`: no other
+    replica may use its devices until it is removed.
     """
 
     replica: Replica
