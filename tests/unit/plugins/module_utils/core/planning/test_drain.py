@@ -50,12 +50,12 @@ def test_a_replica_that_returns_while_another_one_is_pending_serves_until_the_ne
     list(fleet.run(Random(1)))
     assert places(fleet.plan()) == [("one", "b"), ("other", "c")]
     fleet.resources = [*resources, cluster("a", gpu=1)]
-    marks = set()
+    annotations = set()
     for found in fleet.run(Random(1)):
         assert fleet.services()["one"]
         assert not found.blocked_clusters
-        marks |= {replica.annotations.get(names.PREEMPTED_ANNOTATION, "") for replica in found.composed}
-    assert marks == {"", "team/one"}
+        annotations |= {replica.annotations.get(names.PREEMPTED_ANNOTATION, "") for replica in found.composed}
+    assert annotations == {"", "team/one"}
     assert places(fleet.plan()) == [("one", "a"), ("other", "c")]
     assert [entry.count for entry in fleet.plan().schedule.pending] == [1]
 
