@@ -71,6 +71,7 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler, surveyor:
         outcome.add("preemption", promises.missed_preemptions())
         outcome.add("preferences", promises.preferences())
         outcome.add("return", promises.missed_returns())
+        outcome.add("return", promises.wrong_returns())
         outcome.add("cost", promises.costs())
         outcome.add("cheapest", promises.dearer_places())
         outcome.add("false reasons", promises.false_reasons())
@@ -245,6 +246,44 @@ class _Promises:
                 first = self._first_return(deployment, cluster, mine)
                 if first and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
                     yield f"{deployment.name} returns nothing from {first} to {cluster.name}, which has room"
+
+    def wrong_returns(self) -> Iterator[str]:
+        """Several replicas of a deployment return, or one for which none is new on a preferred cluster, or that takes
+        the place of a pending one, or that a minimum needs."""
+        for deployment in self.facts.ordered:
+            returned = [
+                entry.replica
+                for entry in self.returned
+                if (entry.replica.namespace, entry.replica.deployment) == deployment.key
+            ]
+            if not returned:
+                continue
+            old, *others = returned
+            kept = [one.cluster for one in self.facts.kept if self._deployment(one) is deployment]
+            is_silent = any(self.facts.clusters[name].silent for name in (old.cluster, *kept))
+            if others or not deployment.returns or is_silent:
+                yield f"{where(old)} may not return now"
+            after = self._counts_of(deployment)
+            new = dict.fromkeys(one.cluster for one in self.facts.new if self._deployment(one) is deployment)
+            # An earlier run may have placed the replica that is preferred.
+            if not any(self._is_return(deployment, old, name, after, is_new=name in new) for name in after):
+                yield f"{where(old)} returns to no preferred cluster, or one that a pending replica may use"
+            before = Counter([*kept, old.cluster])
+            for minimum in deployment.minimum:
+                lacking = [
+                    self._lacking(deployment, counts, minimum.topology_key, minimum.replicas)
+                    for counts in (before, after)
+                ]
+                if lacking[1] > lacking[0]:
+                    yield f"{where(old)} returns, and a minimum for {minimum.topology_key} needs it"
+
+    def _is_return(self, deployment: Deployment, old: Replica, name: str, after: Counter[str], *, is_new: bool) -> bool:
+        """Return whether a replica may have returned to a cluster."""
+        before = after + Counter({old.cluster: 1}) - Counter({name: 1})
+        is_free = is_new and bool(self.pending.get(deployment.key))
+        return self._preference(deployment, name) < self._preference(deployment, old.cluster) and not (
+            is_free and self._allows(deployment, before, self.facts.clusters[name])
+        )
 
     def _first_return(self, deployment: Deployment, cluster: Cluster, mine: Sequence[Replica | Placement]) -> str:
         """Return the cluster of the replica that returns to a cluster, whatever room that has; "" if none may."""

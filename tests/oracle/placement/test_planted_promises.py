@@ -137,6 +137,30 @@ def test_replicas_that_always_return_are_found() -> None:
     assert "return" in {one.kind for one in check(given, returns).findings}
 
 
+def test_a_return_that_takes_the_place_of_a_pending_replica_is_found() -> None:
+    given = fleet(deployment("d", 3, **RETURNING), running={"d": "bb"}, nodes=1)
+    planted = answer(given, {"d": "a"}, [Dropped(given.running[1], "planted", evicted=True)])
+    assert "return" in kinds(given, planted)
+
+
+@pytest.mark.parametrize("asked", [{}, RETURNING])
+def test_a_return_to_no_preferred_cluster_is_found(asked: Written) -> None:
+    given = fleet(deployment("d", 1, **asked), running={"d": "a"})
+    assert "return" in kinds(given, answer(given, {"d": "b"}, [Dropped(given.running[0], "planted", evicted=True)]))
+
+
+def test_several_returns_at_once_are_found() -> None:
+    given = fleet(deployment("d", 2, **RETURNING), running={"d": "bb"})
+    dropped = [Dropped(one, "planted", evicted=True) for one in given.running]
+    assert "return" in kinds(given, answer(given, {"d": "aa"}, dropped))
+
+
+def test_a_return_that_leaves_a_minimum_is_found() -> None:
+    given = fleet(deployment("d", 2, **RETURNING, **MINIMUM), running={"d": "ab"})
+    planted = answer(given, {"d": "a"}, [Dropped(given.running[1], "planted", evicted=True)])
+    assert "return" in kinds(given, planted)
+
+
 HIGH: Written = {"priority": 1, "preempts": True}
 
 
