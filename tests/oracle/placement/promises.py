@@ -256,7 +256,10 @@ class _Promises:
                 for entry in self.returned
                 if (entry.replica.namespace, entry.replica.deployment) == deployment.key
             ]
-            if not returned:
+            running = [one for one in self.facts.fleet.running if (one.namespace, one.deployment) == deployment.key]
+            staying = [one for one in running if rules.stays(one, deployment, self.facts.clusters.get(one.cluster))]
+            # Scaling down may keep a replica until those on preferred clusters serve.
+            if not returned or len(staying) > deployment.replicas:
                 continue
             old, *others = returned
             kept = [one.cluster for one in self.facts.kept if self._deployment(one) is deployment]

@@ -134,6 +134,11 @@ class Filler:
             position %= len(states)
             state = states[position]
             self._capacity.work.owner = state.deployment.key
+            restore(state, self._capacity)
+            if self._keep_returning(state):
+                # A deployment with a higher priority may preempt the replica.
+                position = 0
+                continue
             self._fill_with_room(state)
             cluster = self._preempt(state, states)
             if not cluster:
@@ -194,7 +199,6 @@ class Filler:
 
     def _fill_with_room(self, state: State) -> None:
         """Place what is missing of a deployment, with room made by new replicas of the same priority."""
-        restore(state, self._capacity)
         if not state.may_grow:
             return
         if state.deployment.cost is not None:
@@ -217,6 +221,17 @@ class Filler:
             state.undecided |= priority.hopeless[key]
         elif not self._make_room(state, tuple(priority.filled.values())) and distribution is None:
             priority.hopeless[key] = state.undecided
+
+    def _keep_returning(self, state: State) -> bool:
+        """Keep a replica that leaves for a replica on a preferred cluster, if that was preempted. Return True if so."""
+        distribution = self._distribution(state) if state.returning and state.may_grow else None
+        for entry in state.returning if distribution else ():
+            if distribution and distribution.allows(state.counts + Counter({entry.placement.cluster: 1})):
+                state.returning.remove(entry)
+                state.kept.append(entry)
+                state.dropped = [dropped for dropped in state.dropped if dropped.replica is not entry.replica]
+                return True
+        return False
 
     def _preempt(self, state: State, states: Sequence[State]) -> str:
         """Place one more replica by preemption. Return its cluster, "" without preemption."""

@@ -55,6 +55,8 @@ class State:
     dropped: list[Dropped] = field(default_factory=list)
     # Replicas that this run preempted.
     preempted: list[Kept] = field(default_factory=list)
+    # Replicas that leave for replicas on preferred clusters, and have their devices.
+    returning: list[Kept] = field(default_factory=list)
     # Replicas that the calling function removes and reports.
     leaving: list[Replica] = field(default_factory=list)
     claimless: list[Refusal] = field(default_factory=list)
@@ -202,6 +204,7 @@ def _remove_returning(
             entry = kept.pop(place)
             dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name, has_devices=True)
             state.dropped.append(dropped)
+            state.returning.append(entry)
             charge(entry, capacity)
 
 
@@ -219,6 +222,7 @@ def _give_up(
         returns = deployment.returns and number == 0
         if returns and any(preference(deployment, fleet[each.replica.cluster]) < own for each in kept):
             state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True, has_devices=True))
+            state.returning.append(entry)
             charge(entry, capacity)
         else:
             state.dropped.append(Dropped(entry.replica, SCALED_DOWN))
