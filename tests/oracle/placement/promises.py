@@ -127,6 +127,11 @@ class _Promises:
             expected = {identity(one) for one in staying} - removed
             kept = {identity(one) for one in self.facts.kept if self._deployment(one) is deployment}
             yield from (f"{key[1:]} may stay and is removed" for key in sorted(expected - kept))
+            if len(kept) <= deployment.replicas and any(
+                (entry.replica.namespace, entry.replica.deployment) == deployment.key for entry in self.victims
+            ):
+                # One that leaves for a replica that is preempted stays.
+                kept -= {identity(one) for one in surplus}
             yield from (f"{key[1:]} is kept and may not stay" for key in sorted(kept - expected))
 
     def spread(self) -> Iterator[str]:
