@@ -173,7 +173,8 @@ class _Promises:
                     yield f"{deployment.name} is refused a replica on {cluster.name}, which has room"
 
     def wrong_victims(self) -> Iterator[str]:
-        new = {(f"{one.namespace}/{one.deployment}", one.cluster) for one in self.facts.new}
+        # A preemptor may keep its own preempted replica there instead of a new one.
+        placed = {(f"{one.namespace}/{one.deployment}", one.cluster) for one in (*self.facts.new, *self.facts.kept)}
         for entry in self.victims:
             replica = entry.replica
             victim = self.facts.deployments[replica.namespace, replica.deployment]
@@ -184,7 +185,7 @@ class _Promises:
             if victim.hold or self.facts.clusters[replica.cluster].silent:
                 yield f"{where(replica)} may not be removed now"
             # Afterwards, others of its priority may move it elsewhere.
-            if (entry.preempted_by, replica.cluster) not in new and self.facts.placed[preemptor.key] == 0:
+            if (entry.preempted_by, replica.cluster) not in placed and self.facts.placed[preemptor.key] == 0:
                 yield f"{where(replica)} is preempted for nothing"
 
     def needless_victims(self) -> Iterator[str]:

@@ -145,6 +145,7 @@ class Filler:
                 position += 1
                 continue
             self._has_moved = True
+            self._restore_instead(state, cluster)
             if any(self._capacity.ledger(cluster, pool).left() for pool in self._fleet[cluster].pools):
                 self._clear_hopeless()
                 position = 0
@@ -247,6 +248,19 @@ class Filler:
         cluster = preempt(state, names, states, self._fleet, self._capacity)
         state.undecided |= not cluster and self._capacity.work.undecided > before
         return cluster
+
+    def _restore_instead(self, state: State, cluster: str) -> None:
+        """Keep a preempted replica of a deployment instead of its last new replica on a cluster, if possible."""
+        if not state.preempted:
+            return
+        fit = state.new[cluster].pop()
+        self._capacity.discharge_fit(cluster, fit)
+        preempted = len(state.preempted)
+        restore(state, self._capacity)
+        if len(state.preempted) == preempted:
+            self._take(state, cluster, fit)
+        elif not state.new[cluster]:
+            del state.new[cluster]
 
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
         """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
