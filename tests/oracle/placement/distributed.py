@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Random small fleets with spread, minAvailable, preferences, return, preemption, surge replicas and limits on cost."""
+"""Random small fleets with spread, minAvailable, preferences, return, preemption, surge replicas, limits on cost, and
+services that survive losses of clusters."""
 
 from __future__ import annotations
 
@@ -36,6 +37,13 @@ def generate_distributed(seed: int, number: int) -> Written:
             high = random_deployment(chance, f"high{place}")
             _distribute(chance, high)
             fleet["deployments"].append({**high, "priority": chance.choice((1, 3)), "preempts": True})
+    if chance.random() < 0.15:
+        chance.choice(fleet["deployments"]).setdefault("cost", {})
+    if chance.random() < 0.05:
+        fleet["survive"] = chance.choice((1, 1, 2))
+        for deployment in fleet["deployments"]:
+            if chance.random() < 0.3:
+                deployment.setdefault("minimum", {})[""] = chance.choice((1, 1, 2))
     return fleet
 
 

@@ -47,10 +47,11 @@ def where(one: Placement | Replica) -> str:
 class Facts:
     """A fleet, the scheduler's answer, and questions about both.
 
-    `closed` are the pools that are overcommitted by what ran before and stays: nothing new may go there.
+    `leaving` are removed replicas that still have their devices. `closed` are the pools that are overcommitted by what
+    ran before and stays: nothing new may go there.
     """
 
-    def __init__(self, fleet: Fleet, decided: Schedule) -> None:
+    def __init__(self, fleet: Fleet, decided: Schedule, leaving: Iterable[Replica] = ()) -> None:
         self.fleet, self.decided = fleet, decided
         self.figures: Counter[str] = Counter()
         self.clusters = {cluster.name: cluster for cluster in fleet.clusters}
@@ -67,7 +68,7 @@ class Facts:
         kept = Counter((one.namespace, one.deployment) for one in self.kept)
         self.missing = {key: max(0, one.replicas - kept[key]) for key, one in self.deployments.items()}
         others = [one for one in fleet.running if (one.namespace, one.deployment) not in self.deployments]
-        self.existing: list[Replica | Placement] = [*others, *self.kept]
+        self.existing: list[Replica | Placement] = [*others, *self.kept, *leaving]
         self.closed = {pool for pool, load in self.load(self.existing).items() if not self.fits(pool, load)}
 
     @property

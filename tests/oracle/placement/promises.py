@@ -6,9 +6,10 @@ break them. The rules are written from the page, not from the scheduler's code."
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.cost import is_on_spot, replica_cost
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -20,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Schedule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
-from ansible_collections.modelplane.fleet.tests.oracle.placement import rules
+from ansible_collections.modelplane.fleet.tests.oracle.placement import prices, rules
 from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import (
     Outcome,
     Scheduler,
@@ -28,9 +29,12 @@ from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison impo
     over_capacity,
     running_after,
 )
-from ansible_collections.modelplane.fleet.tests.oracle.placement.facts import Facts, where
+from ansible_collections.modelplane.fleet.tests.oracle.placement.facts import Facts, identity, where
+from ansible_collections.modelplane.fleet.tests.oracle.placement.losses import Surveyor, by_the_survey, unsurvived
+from ansible_collections.modelplane.fleet.tests.oracle.placement.reasons import false_reasons
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet
 
+One = TypeVar("One", bound=Replica | Placement)
 MOST_RUNS = 20
 
 
@@ -38,10 +42,13 @@ def by_the_bound_scheduler(fleet: Fleet) -> Schedule:
     return bound_schedule(fleet.deployments, fleet.clusters, fleet.running, fleet.options)
 
 
-def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcome:
+def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler, surveyor: Surveyor = by_the_survey) -> Outcome:
     """Return all promises that the answers for a fleet break, from the first run to the one that changes nothing."""
     outcome = Outcome()
     outcome.figures["fleets"] = 1
+    if fleet.survive:
+        outcome.figures["fleets that survive"] = 1
+        outcome.add("survive", unsurvived(fleet, surveyor))
     for __ in range(MOST_RUNS):
         decided = scheduler(fleet)
         promises = _Promises(fleet, decided)
@@ -53,6 +60,7 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcom
             preempted=len(promises.victims),
             returned=len(promises.returned),
         )
+        outcome.add("moves", promises.moves())
         outcome.add("over capacity", over_capacity(promises.facts))
         outcome.add("against the rules", against_rules(promises.facts))
         outcome.add("spread", promises.spread())
@@ -63,7 +71,10 @@ def check(fleet: Fleet, scheduler: Scheduler = by_the_bound_scheduler) -> Outcom
         outcome.add("preemption", promises.missed_preemptions())
         outcome.add("preferences", promises.preferences())
         outcome.add("return", promises.missed_returns())
+        outcome.add("return", promises.wrong_returns())
         outcome.add("cost", promises.costs())
+        outcome.add("cheapest", promises.dearer_places())
+        outcome.add("false reasons", promises.false_reasons())
         outcome.figures.update(promises.facts.figures)
         fleet = replace(fleet, running=running_after(fleet, decided))
         again = scheduler(fleet)
@@ -96,7 +107,7 @@ class _Promises:
     def __init__(self, fleet: Fleet, decided: Schedule) -> None:
         self.facts = Facts(fleet, decided)
         self.decided = decided
-        self.victims = [entry for entry in decided.dropped if entry.preempted_by]
+        self.victims = [entry for entry in decided.dropped if entry.preempted_by and not entry.evicted]
         self.returned = _returned(decided)
         # What returns has its devices until the new one serves.
         self.charged: list[Replica | Placement] = [
@@ -104,6 +115,24 @@ class _Promises:
             *(entry.replica for entry in self.returned),
         ]
         self.pending = {(entry.namespace, entry.deployment): entry.count for entry in decided.pending}
+
+    def moves(self) -> Iterator[str]:
+        """Yield running replicas that are removed and may stay, and those that stay and may not."""
+        for deployment in self.facts.ordered:
+            running = [one for one in self.facts.fleet.running if (one.namespace, one.deployment) == deployment.key]
+            staying = [one for one in running if rules.stays(one, deployment, self.facts.clusters.get(one.cluster))]
+            surplus = self._surplus(deployment, staying, deployment.replicas)
+            removed = {identity(one) for one in surplus if not self.facts.clusters[one.cluster].silent}
+            removed |= {identity(entry.replica) for entry in (*self.victims, *self.returned)}
+            expected = {identity(one) for one in staying} - removed
+            kept = {identity(one) for one in self.facts.kept if self._deployment(one) is deployment}
+            yield from (f"{key[1:]} may stay and is removed" for key in sorted(expected - kept))
+            if len(kept) <= deployment.replicas and any(
+                (entry.replica.namespace, entry.replica.deployment) == deployment.key for entry in self.victims
+            ):
+                # One that leaves for a replica that is preempted stays.
+                kept -= {identity(one) for one in surplus}
+            yield from (f"{key[1:]} is kept and may not stay" for key in sorted(kept - expected))
 
     def spread(self) -> Iterator[str]:
         for one in self.facts.new:
@@ -144,7 +173,8 @@ class _Promises:
                     yield f"{deployment.name} is refused a replica on {cluster.name}, which has room"
 
     def wrong_victims(self) -> Iterator[str]:
-        new = {(f"{one.namespace}/{one.deployment}", one.cluster) for one in self.facts.new}
+        # A preemptor may keep its own preempted replica there instead of a new one.
+        placed = {(f"{one.namespace}/{one.deployment}", one.cluster) for one in (*self.facts.new, *self.facts.kept)}
         for entry in self.victims:
             replica = entry.replica
             victim = self.facts.deployments[replica.namespace, replica.deployment]
@@ -155,7 +185,7 @@ class _Promises:
             if victim.hold or self.facts.clusters[replica.cluster].silent:
                 yield f"{where(replica)} may not be removed now"
             # Afterwards, others of its priority may move it elsewhere.
-            if (entry.preempted_by, replica.cluster) not in new and self.facts.placed[preemptor.key] == 0:
+            if (entry.preempted_by, replica.cluster) not in placed and self.facts.placed[preemptor.key] == 0:
                 yield f"{where(replica)} is preempted for nothing"
 
     def needless_victims(self) -> Iterator[str]:
@@ -202,23 +232,109 @@ class _Promises:
                     yield f"{where(one)} is new although {cluster.name} is preferred and has room"
 
     def missed_returns(self) -> Iterator[str]:
+        """The replica that scaling down removes first may be on a more preferred cluster, and none returns."""
         if self.returned:
             return
         for deployment in self.facts.ordered:
-            counts = self._counts_of(deployment)
-            if not deployment.returns or deployment.hold or deployment.cost or counts.total() != deployment.replicas:
+            if not deployment.returns or deployment.hold or deployment.cost:
                 continue
-            if any(self.facts.clusters[name].silent for name in counts):
+            mine = [one for one in self.facts.everything if self._deployment(one) is deployment]
+            is_silent = any(self.facts.clusters[one.cluster].silent for one in mine)
+            # None while another one leaves.
+            is_leaving = any(
+                (entry.evicted or entry.preempted_by)
+                and (entry.replica.namespace, entry.replica.deployment) == deployment.key
+                for entry in self.decided.dropped
+            )
+            if is_silent or is_leaving or len(mine) > deployment.replicas:
                 continue
-            if any((one.replica.namespace, one.replica.deployment) == deployment.key for one in self.victims):
-                # One at a time.
+            for cluster in self.facts.fleet.clusters:
+                first = self._first_return(deployment, cluster, mine)
+                if first and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
+                    yield f"{deployment.name} returns nothing from {first} to {cluster.name}, which has room"
+
+    def wrong_returns(self) -> Iterator[str]:
+        """Several replicas of a deployment return, or one for which none is new on a preferred cluster, or that takes
+        the place of a pending one, or that a minimum needs."""
+        for deployment in self.facts.ordered:
+            returned = [
+                entry.replica
+                for entry in self.returned
+                if (entry.replica.namespace, entry.replica.deployment) == deployment.key
+            ]
+            running = [one for one in self.facts.fleet.running if (one.namespace, one.deployment) == deployment.key]
+            staying = [one for one in running if rules.stays(one, deployment, self.facts.clusters.get(one.cluster))]
+            # Scaling down may keep a replica until those on preferred clusters serve.
+            if not returned or len(staying) > deployment.replicas:
                 continue
-            for name in dict.fromkeys(one.cluster for one in self.facts.kept if self._deployment(one) is deployment):
-                for cluster in self._allowed(deployment, counts - Counter({name: 1})):
-                    if self._preference(deployment, cluster.name) < self._preference(
-                        deployment, name
-                    ) and self.facts.takes_one_more(deployment, cluster.name, beside=self.charged):
-                        yield f"{deployment.name} returns nothing from {name} to {cluster.name}, which has room"
+            old, *others = returned
+            kept = [one.cluster for one in self.facts.kept if self._deployment(one) is deployment]
+            is_silent = any(self.facts.clusters[name].silent for name in (old.cluster, *kept))
+            if others or not deployment.returns or is_silent:
+                yield f"{where(old)} may not return now"
+            after = self._counts_of(deployment)
+            new = dict.fromkeys(one.cluster for one in self.facts.new if self._deployment(one) is deployment)
+            # An earlier run may have placed the replica that is preferred.
+            if not any(self._is_return(deployment, old, name, after, is_new=name in new) for name in after):
+                yield f"{where(old)} returns to no preferred cluster, or one that a pending replica may use"
+            before = Counter([*kept, old.cluster])
+            for minimum in deployment.minimum:
+                lacking = [
+                    self._lacking(deployment, counts, minimum.topology_key, minimum.replicas)
+                    for counts in (before, after)
+                ]
+                if lacking[1] > lacking[0]:
+                    yield f"{where(old)} returns, and a minimum for {minimum.topology_key} needs it"
+
+    def _is_return(self, deployment: Deployment, old: Replica, name: str, after: Counter[str], *, is_new: bool) -> bool:
+        """Return whether a replica may have returned to a cluster."""
+        before = after + Counter({old.cluster: 1}) - Counter({name: 1})
+        is_free = is_new and bool(self.pending.get(deployment.key))
+        return self._preference(deployment, name) < self._preference(deployment, old.cluster) and not (
+            is_free and self._allows(deployment, before, self.facts.clusters[name])
+        )
+
+    def _first_return(self, deployment: Deployment, cluster: Cluster, mine: Sequence[Replica | Placement]) -> str:
+        """Return the cluster of the replica that returns to a cluster, whatever room that has; "" if none may."""
+        if rules.ineligible(deployment, cluster):
+            return ""
+        new = Replica("", *deployment.key, cluster.name, 1000, ())
+        [removed] = self._surplus(deployment, [*mine, new], len(mine))
+        if removed is new or (isinstance(removed, Placement) and removed.state == "new"):
+            return ""
+        is_preferred = self._preference(deployment, cluster.name) < self._preference(deployment, removed.cluster)
+        others = self._counts_of(deployment) - Counter({removed.cluster: 1})
+        return removed.cluster if is_preferred and self._allows(deployment, others, cluster) else ""
+
+    def _surplus(self, deployment: Deployment, replicas: Sequence[One], desired: int) -> list[One]:
+        """Return the replicas that scaling down to a number removes, in order."""
+        left, removed = list(replicas), []
+        while len(left) > desired:
+            counts = Counter(one.cluster for one in left)
+            removed.append(max(left, key=lambda one: self._removal(deployment, one, counts)))
+            left.remove(removed[-1])
+        return removed
+
+    def _removal(self, deployment: Deployment, one: Replica | Placement, counts: Counter[str]) -> tuple[object, ...]:
+        """Return where a replica is in the order of removal; the largest is removed first."""
+        needed = any(
+            0 < self._by_value(counts, key)[value] <= least
+            for key, least in ((minimum.topology_key, minimum.replicas) for minimum in deployment.minimum)
+            if key and (value := self._value(one.cluster, key))
+        )
+        after = counts - Counter({one.cluster: 1})
+        skew = 0
+        for spread in deployment.spread if any(spread.required for spread in deployment.spread) else ():
+            totals = self._by_value(after, spread.topology_key)
+            fewest = min((totals[value] for value in self._values(deployment, spread.topology_key)), default=0)
+            most = {value: fewest + spread.max_skew if value else 0 for value in totals}
+            skew += sum(max(0, totals[value] - most[value]) for value in totals) if spread.required else 0
+        values = [
+            self._by_value(counts, spread.topology_key)[self._value(one.cluster, spread.topology_key)]
+            for spread in deployment.spread
+        ]
+        preference = self._preference(deployment, one.cluster)
+        return not needed, -skew, preference, values, counts[one.cluster], one.cluster, one.index
 
     def costs(self) -> Iterator[str]:
         for deployment in self.facts.ordered:
@@ -235,6 +351,47 @@ class _Promises:
             most = deployment.replicas if limits.most_spot is None else limits.most_spot
             if new and spot > min(most, deployment.replicas - limits.least_on_demand):
                 yield f"{deployment.name} has {spot} replicas on spot nodes"
+
+    def dearer_places(self) -> Iterator[str]:
+        """A new replica with limits on its cost is on a place although a cheaper one has room."""
+        for one in self.facts.new:
+            deployment = self._deployment(one)
+            if deployment is None or deployment.cost is None or deployment.minimum or len(deployment.engines) > 1:
+                continue
+            cost = prices.cost(one, self.facts.clusters[one.cluster])
+            keys = [spread.topology_key for spread in deployment.spread]
+            here = [self._value(one.cluster, key) for key in keys]
+            for cluster in self.facts.fleet.clusters:
+                is_equal = here == [self._value(cluster.name, key) for key in keys] and self._preference(
+                    deployment, cluster.name
+                ) <= self._preference(deployment, one.cluster)
+                if not is_equal or rules.ineligible(deployment, cluster):
+                    continue
+                for pool in cluster.pools:
+                    most = prices.most(deployment, cluster, pool)
+                    is_cheaper = most is not None and (cost is None or most < cost)
+                    if (
+                        is_cheaper
+                        and not pool.spot
+                        and self.facts.takes_one_more(deployment, cluster.name, pools=[pool.name], beside=self.charged)
+                    ):
+                        yield f"{where(one)} costs {cost} and {pool.name} on {cluster.name} {most}, which has room"
+
+    def false_reasons(self) -> Iterator[str]:
+        leaving = [entry.replica for entry in self.returned]
+        # An edit of a replica that leaves counts, and the page has no numbers for that.
+        if all(_is_current(one, self.facts.deployments[one.namespace, one.deployment]) for one in leaving):
+            facts = Facts(self.facts.fleet, self.decided, leaving)
+            yield from false_reasons(facts)
+            self.facts.figures.update(facts.figures)
+        for pending in self.decided.pending:
+            deployment = self.facts.deployments[pending.namespace, pending.deployment]
+            counts = self._counts_of(deployment)
+            for refusal in pending.refusals:
+                is_by_rule = any(word in refusal.reason for word in ("maxSkew", "over which spread", "minAvailable"))
+                for name in refusal.clusters:
+                    if is_by_rule and self._allows(deployment, counts, self.facts.clusters[name]):
+                        yield f"{deployment.name} on {name}: {refusal.reason}; it is allowed"
 
     def _unplaced(self) -> Iterator[Deployment]:
         return (one for one in self.facts.ordered if self.pending.get(one.key) and not one.hold)

@@ -31,7 +31,9 @@ _NODES = re.compile(r"(\d+) of (\d+) nodes? free")
 _APART = re.compile(r"^each of the engines (.+?) fits alone, not all together$")
 _TOGETHER = re.compile(r"^pools (.+) of fabric .* together take (\d+) of the (\d+) pods of ")
 _SAME_FABRIC = re.compile(r"^pools (.+) would take it together if they named the same fabric$")
-_NEVER = re.compile(r"^(?:label |has no label |taint .* is not tolerated|is not Ready|has no gateway address)")
+_NEVER = re.compile(
+    r"^(?:label |has no label (?!.*, over which spread )|taint .* is not tolerated|is not Ready|has no gateway address)"
+)
 _UNMATCHED = re.compile(
     r"^(?:no device for request |devices? .* match(?:es)?, but a node has |"
     r"requests .* together need more than a node has|no devices for requests |only Synthetic devices match)"

@@ -37,6 +37,7 @@ _OPTIONAL = frozenset(
         "silent",
         "spot",
         "spread",
+        "survive",
         "surge",
         "synthetic",
         "taints",

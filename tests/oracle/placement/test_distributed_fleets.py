@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import bound_schedule
 from ansible_collections.modelplane.fleet.tests.oracle.placement.comparison import running_after
 from ansible_collections.modelplane.fleet.tests.oracle.placement.distributed import generate_distributed
+from ansible_collections.modelplane.fleet.tests.oracle.placement.promises import check
 from ansible_collections.modelplane.fleet.tests.oracle.placement.written import Fleet, read
 
 FLEETS = 120
@@ -53,6 +54,11 @@ def test_a_second_run_has_the_same_places_and_the_same_reasons(fleets: list[Flee
             replace(one, state="", replica="") for one in decided.placements
         ]
         assert (number, again.pending, again.overcommitted) == (number, decided.pending, decided.overcommitted)
+
+
+def test_the_scheduler_keeps_its_promises(fleets: list[Fleet]) -> None:
+    findings = [(number, finding) for number, fleet in enumerate(fleets) for finding in check(fleet).findings]
+    assert findings == []
 
 
 def test_the_order_of_arguments_does_not_matter(fleets: list[Fleet]) -> None:

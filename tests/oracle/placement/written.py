@@ -58,6 +58,8 @@ class Fleet:
     deployments: tuple[Deployment, ...]
     running: tuple[Replica, ...]
     options: Options
+    # The number of clusters whose loss the services of all deployments survive; 0 without such services.
+    survive: int = 0
 
 
 def read(fleet: Written) -> Fleet:
@@ -66,6 +68,7 @@ def read(fleet: Written) -> Fleet:
         tuple(map(_deployment, fleet["deployments"])),
         tuple(map(_replica, fleet.get("running", ()))),
         Options(fleet.get("accounting", "Devices")),
+        fleet.get("survive", 0),
     )
 
 

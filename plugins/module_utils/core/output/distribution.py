@@ -133,7 +133,7 @@ def _distribution(deployment: Deployment, plan: Plan, counts: Counter[str], stay
         returns=deployment.returns,
         preempts=deployment.preempts,
         leaving=tuple(_leaving(entry, stay) for entry in own if entry.may_stay),
-        preempted=tuple(_leaving(entry, stay) for entry in dropped if entry.preempted_by == name),
+        preempted=tuple(_leaving(entry, stay) for entry in dropped if entry.preempted_by == name and not entry.evicted),
     )
 
 

@@ -36,7 +36,8 @@ def leaving(
     context: Context, decided: Schedule, candidates: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> tuple[api.ModelReplica, ...]:
     """Return the candidates that stay until others serve: one for each replica that does not serve yet. One that was
-    preempted holds what another one waits for, so it stays only for a replica that has a place already.
+    preempted holds what another one waits for, so it stays only for a replica that has a place already. The same
+    applies to one that returns while other replicas are pending, because these might never serve.
 
     `states` are those of all placed replicas and of the candidates. A candidate that does not serve is removed at once.
     """
@@ -67,7 +68,8 @@ def blocked(
 ) -> frozenset[str]:
     """Return the clusters on which new replicas cannot serve yet, as preempted ones stay there until others serve on
     other clusters."""
-    preempted = [adapters.replica(replica) for replica in staying if PREEMPTED_ANNOTATION in replica.annotations]
+    marked = [adapters.replica(replica) for replica in staying if PREEMPTED_ANNOTATION in replica.annotations]
+    preempted = [replica for replica in marked if replica.preempted_by != f"{replica.namespace}/{replica.deployment}"]
     owners = {(replica.namespace, replica.deployment) for replica in preempted}
     awaited = set()
     for placement in decided.placements:

@@ -84,7 +84,9 @@ class Changes:
     @cached_property
     def _preempted(self) -> frozenset[Key]:
         return frozenset(
-            (entry.replica.namespace, entry.replica.name) for entry in self.schedule.dropped if entry.preempted_by
+            (entry.replica.namespace, entry.replica.name)
+            for entry in self.schedule.dropped
+            if entry.preempted_by and not entry.evicted
         )
 
     @cached_property

@@ -6,7 +6,7 @@ lost, and what would fix it where they do not.
 Every loss that can matter is planned, and no other one: what runs on other clusters stays, so that a service is hurt by
 a loss of all clusters that it has an endpoint on alone. The exception are replicas of a deployment that preempts: where
 their cluster is lost, they may take the places of replicas of lower priority elsewhere, so these losses are planned for
-all that may give way.
+all that may give way. The same applies to a cluster whose labels hold back pending replicas of such a deployment.
 
 In a fleet with gateways in mode Model, a service needs a gateway too that is left. Nothing places one again.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -327,7 +327,8 @@ class _Requirements:
                 places = Counter(each.cluster for each in running)
                 more = self._of_deployment(scenario, key, entries, places)
                 found += [each for each in more if only is None or each.label == only.label]
-        return [replace(each, gives_way_to=self._gives_way_to(scenario, each)) for each in found]
+        held_back = _held_back(scenario) if self._preempts else {}
+        return [replace(each, gives_way_to=self._gives_way_to(scenario, each, held_back)) for each in found]
 
     def _of_deployment(
         self, scenario: Scenario, key: Key, entries: Iterable[Minimum], places: Counter[str]
@@ -349,12 +350,15 @@ class _Requirements:
                 requirement = _requirement("deployment", key, survival, entry.replicas, there)
                 yield replace(requirement, label=f"{entry.topology_key}={value}", within=frozenset(names_of))
 
-    def _gives_way_to(self, scenario: Scenario, requirement: Requirement) -> frozenset[str]:
-        """Return the clusters with replicas of deployments that preempt, and could preempt some that count here."""
+    def _gives_way_to(
+        self, scenario: Scenario, requirement: Requirement, held_back: Mapping[Key, frozenset[str]]
+    ) -> frozenset[str]:
+        """Return the clusters whose loss may make other deployments preempt replicas that count here."""
         if not self._preempts or requirement.kind == "gateway":
             return frozenset()
         lowest = min((self._priorities.get(key, 0) for key in self.behind(requirement)), default=0)
         running = [(each.cluster, (each.namespace, each.deployment)) for each in scenario.running]
+        running += [(cluster, key) for key, clusters in held_back.items() for cluster in clusters]
         return frozenset(
             cluster for cluster, key in running if key in self._preempts and self._priorities[key] > lowest
         )
@@ -400,6 +404,20 @@ def _stricter(one: Survival, other: Survival) -> Survival:
     return max(one, other, key=lambda each: (each.when_unsatisfiable == "Fail", each.clusters))
 
 
+def _held_back(scenario: Scenario) -> dict[Key, frozenset[str]]:
+    """Return the deployments whose pending replicas `spread` or `minAvailable` may hold back, with their clusters.
+
+    After a loss of one of the clusters, the value of its label may no longer count.
+    """
+    running = scenario.replicas()
+    return {
+        each.key: frozenset(cluster.name for cluster in scenario.clusters if not cluster_refusal(each, cluster))
+        for each in scenario.deployments
+        if each.replicas > running[each.key]
+        and (any(entry.required for entry in each.spread) or any(entry.topology_key for entry in each.minimum))
+    }
+
+
 def _losses(requirements: Iterable[Requirement], clusters: Iterable[Cluster]) -> list[Clusters]:
     """Return the losses after which less is left elsewhere than some requirement asks for, single clusters first."""
     known = sorted(cluster.name for cluster in clusters)
@@ -422,11 +440,12 @@ def _shortfalls(
     found: dict[int, Shortfall] = {}
     replicas = {each.key: each.replicas for each in scenario.deployments}
     is_any_unmet = any(each.is_unmet for each in requirements)
+    held_back: frozenset[str] = frozenset().union(*_held_back(scenario).values())
     for lost in [*([()] if is_any_unmet else []), *losses]:
         violated = [each for each in requirements if each.is_unmet is not bool(lost) and each.is_violated_by(lost)]
         after, displaced = without(scenario, Loss(frozenset(lost)))
         among = {(each.replica.namespace, each.replica.deployment) for each in displaced} if lost else None
-        if among and required.preempts(among):
+        if (among and required.preempts(among)) or not held_back.isdisjoint(lost):
             decided = after.schedule()
             settled = {each.subject: each.left(()) for each in required.of(after.after(decided))}
             numbers = [settled.get(each.subject, 0) for each in violated]
@@ -443,7 +462,9 @@ def _shortfalls(
                 gone = tuple(
                     each
                     for each in decided.dropped
-                    if each.preempted_by and (each.replica.namespace, each.replica.deployment) in behind
+                    if each.preempted_by
+                    and not each.evicted
+                    and (each.replica.namespace, each.replica.deployment) in behind
                 )
                 missing = {(each.namespace, each.deployment) for each in pending}
                 placed = tuple(("/".join(key), replicas[key]) for key in behind if key not in missing)

@@ -93,7 +93,7 @@ def bind(
     bindable = [one for one in clusters if shares_nodes or any(pool.partly_unavailable for pool in one.pools)]
     if bindable:
         placed = {(one.namespace, one.replica) for one in decided.placements if one.replica}
-        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped}
+        dropped = {(one.replica.namespace, one.replica.name) for one in decided.dropped if not one.has_devices}
         others = [replica for key, replica in sorted(existing.items()) if key not in placed]
         numbers = [replica for replica in others if replica.leaves or (replica.namespace, replica.name) in dropped]
         charged = [replica for replica in others if replica not in numbers]

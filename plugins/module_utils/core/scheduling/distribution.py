@@ -41,18 +41,23 @@ class Distribution:
         """Return where a cluster comes in the order: first what a minimum lacks, then preferred clusters, then values
         of labels with few replicas, then clusters with few replicas."""
         cluster = self._fleet[name]
-        lacks = any(
-            self._lacking(counts, entry.topology_key, entry.replicas).get(topology_domain(cluster, entry.topology_key))
-            for entry in self._deployment.minimum
-            if entry.topology_key
-        )
         totals = tuple(
             self._totals(counts, entry.topology_key)[topology_domain(cluster, entry.topology_key)]
             if topology_domain(cluster, entry.topology_key)
             else self._deployment.replicas + 1
             for entry in self._deployment.spread
         )
-        return (not lacks, self._preferences[name], totals, counts[name], name)
+        return (*self.precedence(name, counts), totals, counts[name], name)
+
+    def precedence(self, name: str, counts: Counter[str]) -> tuple[bool, int]:
+        """Return the first part of the rank: whether no minimum lacks a replica on the cluster, and its preference."""
+        cluster = self._fleet[name]
+        lacks = any(
+            self._lacking(counts, entry.topology_key, entry.replicas).get(topology_domain(cluster, entry.topology_key))
+            for entry in self._deployment.minimum
+            if entry.topology_key
+        )
+        return not lacks, self._preferences[name]
 
     def allows(self, counts: Counter[str]) -> bool:
         """Return True when no label value has too many replicas, and enough are left for what a minimum lacks."""
@@ -156,9 +161,10 @@ def surplus(
     fleet: Mapping[str, Cluster],
     placed: Iterable[tuple[str, int]],
     eligible: Iterable[str],
+    desired: int,
     broken: Container[tuple[str, int]] = (),
 ) -> list[tuple[str, int]]:
-    """Return the replicas to remove as (cluster, index), in this order:
+    """Return the replicas to remove as (cluster, index) if `desired` replicas remain, in this order:
 
     1. replicas in `broken`, which do not serve
     2. replicas that no minimum requires
@@ -182,18 +188,15 @@ def surplus(
             for key, total in totals.items():
                 if other in fleet:
                     total[topology_domain(fleet[other], key)] += count
-        spare = all(
-            totals[each.topology_key][topology_domain(cluster, each.topology_key)] > each.replicas
-            for each in deployment.minimum
-            if each.topology_key
-        )
+        values = [(each, topology_domain(cluster, each.topology_key)) for each in deployment.minimum]
+        spare = all(not value or totals[each.topology_key][value] > each.replicas for each, value in values)
         over = tuple(
             totals[each.topology_key][topology_domain(cluster, each.topology_key)] for each in deployment.spread
         )
         excess = distribution.excess(counts - Counter({name: 1})) if distribution else 0
         return (entry in broken, spare, -excess, preference(deployment, cluster), over, counts[name], name, index)
 
-    while len(left) > deployment.replicas:
+    while len(left) > desired:
         victim = max(left, key=rank)
         left.remove(victim)
         counts[victim[0]] -= 1

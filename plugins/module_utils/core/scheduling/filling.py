@@ -43,6 +43,8 @@ class Filler:
         # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
         self._distributions: dict[tuple[str, str], Distribution | None] = {}
+        # True if a replica left its devices since new replicas last moved to preferred clusters.
+        self._has_moved = False
 
     def fill(self, states: Sequence[State]) -> None:
         """Place replicas, and then surge replicas, until a full pass over all deployments places no replica.
@@ -58,7 +60,7 @@ class Filler:
             state.surges = True
         self._fill_rest(states)
         for state in states:
-            if state.deployment.returns and state.may_change and not state.missing:
+            if state.deployment.returns and state.may_change and state.missing >= 0:
                 self._capacity.work.owner = state.deployment.key
                 self._return_one(state)
 
@@ -75,7 +77,9 @@ class Filler:
         """Place a replica on a preferred cluster, for one on a less preferred cluster that leaves when it serves.
 
         One at a time: none while another one leaves, nor while a cluster does not answer, on which the next run might
-        have to remove a replica instead."""
+        have to remove a replica instead. A pending replica of the deployment has priority on each cluster that it may
+        use. With pending replicas, the next run cannot derive which replica leaves from the number of replicas, so the
+        replica is marked."""
         distribution = self._distribution(state)
         if distribution is None or any(entry.may_stay for entry in state.dropped):
             return
@@ -88,20 +92,24 @@ class Filler:
         eligible = self._eligible_for(deployment)
         preferred = [name for name in eligible if preference(deployment, fleet[name]) < worst]
         for name in sorted(preferred, key=lambda name: distribution.rank(name, counts)):
+            if state.missing and distribution.allows(counts + Counter({name: 1})):
+                continue
             fit = self._fit(state, name)
             if fit is None:
                 continue
             # The next run has to remove the same replica if both are there then.
-            [victim] = surplus(deployment, fleet, [*placed, (name, -1 - counts[name])], eligible)
+            both = [*placed, (name, -1 - counts[name])]
+            [victim] = surplus(deployment, fleet, both, eligible, len(placed))
             entry = kept.get(victim)
             if entry is None or entry.placement.state != "kept" or entry.replica.old:
                 continue
             is_better = preference(deployment, fleet[name]) < preference(deployment, fleet[victim[0]])
             if is_better and distribution.allows(counts + Counter({name: 1}) - Counter({victim[0]: 1})):
+                mark = state.name if state.missing else ""
                 self._take(state, name, fit)
                 state.kept.remove(entry)
                 reason = f"returns to preferred clusters, as {name} has room"
-                state.dropped.append(Dropped(entry.replica, reason, evicted=True))
+                state.dropped.append(Dropped(entry.replica, reason, evicted=True, preempted_by=mark, has_devices=True))
                 return
 
     def refusals(self, state: State) -> dict[str, str]:
@@ -118,24 +126,80 @@ class Filler:
         """Place what is missing, the highest priority first.
 
         A preemption can free more devices than its replica requires. The pass then starts again because deployments
-        with a higher priority get these devices first. Otherwise, the next run would preempt replicas of this run.
+        with a higher priority get these devices first. Otherwise, the next run would preempt replicas of this run. A
+        new replica that moves to a preferred cluster also frees devices.
         """
         position = 0
-        while position < len(states):
+        while position < len(states) or self._move_to_preferred(states):
+            position %= len(states)
             state = states[position]
             self._capacity.work.owner = state.deployment.key
+            restore(state, self._capacity)
+            if self._keep_returning(state):
+                # A deployment with a higher priority may preempt the replica.
+                position = 0
+                continue
             self._fill_with_room(state)
             cluster = self._preempt(state, states)
             if not cluster:
                 position += 1
-            elif any(self._capacity.ledger(cluster, pool).left() for pool in self._fleet[cluster].pools):
-                for priority in self._priorities.values():
-                    priority.hopeless.clear()
+                continue
+            self._has_moved = True
+            self._restore_instead(state, cluster)
+            if any(self._capacity.ledger(cluster, pool).left() for pool in self._fleet[cluster].pools):
+                self._clear_hopeless()
                 position = 0
+
+    def _clear_hopeless(self) -> None:
+        for priority in self._priorities.values():
+            priority.hopeless.clear()
+
+    def _move_to_preferred(self, states: Sequence[State]) -> bool:
+        """Move new replicas to preferred clusters with free devices. Return True if a replica moved.
+
+        A replica uses the first cluster with free devices in the order of its distribution. Devices on clusters earlier
+        in that order can become free when new replicas of other deployments move or running replicas are preempted.
+        """
+        if not self._has_moved:
+            return False
+        self._has_moved = False
+        moved = [state for state in states if state.deployment.preferences and self._move_replicas(state)]
+        if moved:
+            self._clear_hopeless()
+        return bool(moved)
+
+    def _move_replicas(self, state: State) -> bool:
+        """Move new replicas of a deployment to preferred clusters. Return True if a replica moved."""
+        distribution = self._distribution(state)
+        if distribution is None or state.deployment.cost is not None or not state.may_change:
+            return False
+        has_moved = False
+        for name in sorted(state.new, key=lambda name: preference(state.deployment, self._fleet[name]), reverse=True):
+            while state.new.get(name) and self._move_replica(state, name, distribution):
+                has_moved = True
+        return has_moved
+
+    def _move_replica(self, state: State, name: str, distribution: Distribution) -> bool:
+        """Move a new replica from a cluster to the first preferred one with free devices. Return True if it moved."""
+        others = state.counts - Counter({name: 1})
+        current = distribution.precedence(name, others)
+        candidates = [
+            other
+            for other in self._eligible_for(state.deployment)
+            if not self._is_refused(state, other)
+            and distribution.precedence(other, others) < current
+            and distribution.allows(others + Counter({other: 1}))
+        ]
+        for other in sorted(candidates, key=lambda other: distribution.rank(other, others)):
+            if self._place(state, other):
+                self._capacity.discharge_fit(name, state.new[name].pop())
+                if not state.new[name]:
+                    del state.new[name]
+                return True
+        return False
 
     def _fill_with_room(self, state: State) -> None:
         """Place what is missing of a deployment, with room made by new replicas of the same priority."""
-        restore(state, self._capacity)
         if not state.may_grow:
             return
         if state.deployment.cost is not None:
@@ -159,6 +223,17 @@ class Filler:
         elif not self._make_room(state, tuple(priority.filled.values())) and distribution is None:
             priority.hopeless[key] = state.undecided
 
+    def _keep_returning(self, state: State) -> bool:
+        """Keep a replica that leaves for a replica on a preferred cluster, if that was preempted. Return True if so."""
+        distribution = self._distribution(state) if state.returning and state.may_grow else None
+        for entry in state.returning if distribution else ():
+            if distribution and distribution.allows(state.counts + Counter({entry.placement.cluster: 1})):
+                state.returning.remove(entry)
+                state.kept.append(entry)
+                state.dropped = [dropped for dropped in state.dropped if dropped.replica is not entry.replica]
+                return True
+        return False
+
     def _preempt(self, state: State, states: Sequence[State]) -> str:
         """Place one more replica by preemption. Return its cluster, "" without preemption."""
         if not state.may_grow or not state.deployment.preempts or state.deployment.cost is not None:
@@ -174,10 +249,24 @@ class Filler:
         state.undecided |= not cluster and self._capacity.work.undecided > before
         return cluster
 
+    def _restore_instead(self, state: State, cluster: str) -> None:
+        """Keep a preempted replica of a deployment instead of its last new replica on a cluster, if possible."""
+        if not state.preempted:
+            return
+        fit = state.new[cluster].pop()
+        self._capacity.discharge_fit(cluster, fit)
+        preempted = len(state.preempted)
+        restore(state, self._capacity)
+        if len(state.preempted) == preempted:
+            self._take(state, cluster, fit)
+        elif not state.new[cluster]:
+            del state.new[cluster]
+
     def _make_room(self, state: State, filled: Sequence[NewReplicas]) -> bool:
         """Place what is missing by placing other new replicas elsewhere; False when something is still missing."""
         before = self._capacity.work.undecided
         while state.may_grow and self._rearranger.make_room(filled):
+            self._has_moved = True
             before = self._capacity.work.undecided
         state.undecided |= state.may_grow and self._capacity.work.undecided > before
         return not state.may_grow

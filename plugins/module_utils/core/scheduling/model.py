@@ -382,7 +382,8 @@ class Replica:
 
     deployment: empty for a manually written ModelReplica.
     preempted_by: deployment (namespace/name) that preempted the replica in an earlier run. The replica is removed when
-        a replica of that deployment serves.
+        a replica of that deployment serves. Its own deployment if the replica returns to a preferred cluster while
+        other replicas are pending.
     stays: a replica that no longer fits keeps its devices until its replacement serves.
     leaves: the replica is removed now. Its devices are free, and no new replica uses its name.
     old: the replica has an old revision. It keeps its devices until the rollout replaces it, and does not count in the
@@ -477,7 +478,9 @@ class Dropped:
 
     `evicted`: it may stay until another one serves in its place, as a taint drives it from a cluster that is still
     there, or it returns to a preferred one. `preempted_by` (the namespace/name of a deployment): it may also stay,
-    unless its replacement is unschedulable. `outdated`: the replica no longer fits its cluster.
+    unless its replacement is unschedulable. If this is its own deployment, the replica returns to a preferred cluster
+    while other replicas are pending. `outdated`: the replica no longer fits its cluster. `has_devices`: no other
+    replica may use its devices until it is removed.
     """
 
     replica: Replica
@@ -485,6 +488,7 @@ class Dropped:
     evicted: bool = False
     preempted_by: str = ""
     outdated: bool = False
+    has_devices: bool = False
 
     @property
     def may_stay(self) -> bool:

@@ -66,7 +66,7 @@ def preempt(
         victim.state.preempted.append(victim.entry)
         for layout in victim.entry.layouts:
             capacity.discharge_layout(name, layout)
-        victim.state.dropped.append(preempted(victim.entry.replica, "/".join(state.deployment.key)))
+        victim.state.dropped.append(preempted(victim.entry.replica, state.name))
     capacity.charge_fit(name, fit)
     state.new.setdefault(name, []).append(fit)
     return name

@@ -8,7 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import preference, surplus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.distribution import (
+    Distribution,
+    preference,
+    surplus,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.eligibility import cluster_refusal
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity, ReplicaFit
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
@@ -26,6 +30,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.p
 
 SCALED_DOWN = "scaled down"
 """Reason for removing replicas above the desired number."""
+REPLACED = "replicas on preferred clusters take its place"
+"""Reason for removing a replica whose replacement on a preferred cluster exists."""
 
 
 @dataclass
@@ -49,6 +55,8 @@ class State:
     dropped: list[Dropped] = field(default_factory=list)
     # Replicas that this run preempted.
     preempted: list[Kept] = field(default_factory=list)
+    # Replicas that leave for replicas on preferred clusters, and have their devices.
+    returning: list[Kept] = field(default_factory=list)
     # Replicas that the calling function removes and reports.
     leaving: list[Replica] = field(default_factory=list)
     claimless: list[Refusal] = field(default_factory=list)
@@ -58,6 +66,11 @@ class State:
     undecided: bool = False
     # True when surge replicas are placed, which is after all other replicas of the fleet.
     surges: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the namespace/name of the deployment."""
+        return "/".join(self.deployment.key)
 
     @property
     def missing(self) -> int:
@@ -117,7 +130,7 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
     for replica in state.existing:
         cluster = fleet.get(replica.cluster)
         reason = _eviction(state.deployment, replica, cluster)
-        if replica.preempted_by and not reason and not state.deployment.invalid:
+        if replica.preempted_by not in ("", state.name) and not reason and not state.deployment.invalid:
             # Its devices are those of the replica that took its place.
             state.dropped.append(preempted(replica, replica.preempted_by))
             continue
@@ -133,8 +146,9 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
             # An edit would restart its pods.
             pinned = replica.stranded
         if isinstance(pinned, str):
-            state.dropped.append(Dropped(replica, pinned, outdated=True))
-            if replica.stays and not replica.stranded:
+            has_devices = replica.stays and not replica.stranded
+            state.dropped.append(Dropped(replica, pinned, outdated=True, has_devices=has_devices))
+            if has_devices:
                 capacity.charge(replica.cluster, replica.engines)
             continue
         engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
@@ -151,12 +165,13 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
         )
         kept[replica.cluster, replica.index] = Kept(placement, replica, pinned)
     if not state.deployment.invalid:
+        _remove_returning(state, kept, fleet, capacity)
         # A replica that returns to a preferred cluster does not serve at first, and must not be removed first.
         returns = state.deployment.returns
         broken = {key for key, entry in kept.items() if not entry.replica.serves and not returns}
         if len(kept) > state.deployment.replicas:
             eligible = [name for name, cluster in fleet.items() if not cluster_refusal(state.deployment, cluster)]
-            places = surplus(state.deployment, fleet, kept, eligible, broken)
+            places = surplus(state.deployment, fleet, kept, eligible, state.deployment.replicas, broken)
             removed = [kept.pop(place) for place in places if not fleet[place[0]].silent]
             _give_up(state, removed, kept.values(), fleet, capacity)
     for entry in kept.values():
@@ -169,6 +184,28 @@ def retain(state: State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) 
 def preempted(replica: Replica, deployment: str) -> Dropped:
     """Return a replica whose place another deployment took."""
     return Dropped(replica, f"preempted by {deployment}, which has a higher priority", preempted_by=deployment)
+
+
+def _remove_returning(
+    state: State, kept: dict[tuple[str, int], Kept], fleet: Mapping[str, Cluster], capacity: FleetCapacity
+) -> None:
+    """Remove the replica that an earlier run marked because it returns to a preferred cluster.
+
+    It keeps its devices until its replacement serves. Without the replacement, it stays: the distribution then allows
+    it. It also stays if the distribution now allows both replicas.
+    """
+    deployment = state.deployment
+    marked = [place for place, entry in kept.items() if entry.replica.preempted_by == state.name]
+    eligible = [name for name, cluster in fleet.items() if not cluster_refusal(deployment, cluster)] if marked else []
+    for place in marked:
+        others = Counter(name for name, index in kept if (name, index) != place)
+        distribution = Distribution(deployment, fleet, eligible, others)
+        if not fleet[place[0]].silent and not distribution.allows(others + Counter({place[0]: 1})):
+            entry = kept.pop(place)
+            dropped = Dropped(entry.replica, REPLACED, evicted=True, preempted_by=state.name, has_devices=True)
+            state.dropped.append(dropped)
+            state.returning.append(entry)
+            charge(entry, capacity)
 
 
 def _give_up(
@@ -184,7 +221,8 @@ def _give_up(
         own = preference(deployment, fleet[entry.replica.cluster])
         returns = deployment.returns and number == 0
         if returns and any(preference(deployment, fleet[each.replica.cluster]) < own for each in kept):
-            state.dropped.append(Dropped(entry.replica, "replicas on preferred clusters take its place", evicted=True))
+            state.dropped.append(Dropped(entry.replica, REPLACED, evicted=True, has_devices=True))
+            state.returning.append(entry)
             charge(entry, capacity)
         else:
             state.dropped.append(Dropped(entry.replica, SCALED_DOWN))

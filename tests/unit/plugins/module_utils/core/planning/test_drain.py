@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -14,7 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.planning imp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from asked_fleet import CLASS, cluster, deployment, planned
+from asked_fleet import CLASS, cluster, deployment, planned, service
+from simulated_fleet import SimulatedFleet
 
 
 def places(found: Plan) -> list[tuple[str, str]]:
@@ -35,6 +37,27 @@ def test_each_plan_returns_one_replica_and_keeps_none_for_it() -> None:
         found = plan([CLASS, cluster("a", gpu=2), cluster("b", gpu=2), desired], found.replicas)
         seen.append([where for __, where in places(found)])
     assert seen == [["a", "b"], ["a", "a"], ["a", "a"]]
+
+
+def test_a_replica_that_returns_while_another_one_is_pending_serves_until_the_new_one_does() -> None:
+    """Spread holds back the second replica, because the other region is full."""
+    terms = [{"matchLabels": {names.CLUSTER_LABEL: "a"}}]
+    spread = [{"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    desired = deployment("one", 2, clusterPreferences={"terms": terms, "return": True}, spread=spread)
+    other = deployment("other", 1, "east", priority=1)
+    resources = [CLASS, cluster("b", gpu=1), cluster("c", "east", gpu=1), desired, other, service("one", "one")]
+    fleet = SimulatedFleet(resources)
+    list(fleet.run(Random(1)))
+    assert places(fleet.plan()) == [("one", "b"), ("other", "c")]
+    fleet.resources = [*resources, cluster("a", gpu=1)]
+    annotations = set()
+    for found in fleet.run(Random(1)):
+        assert fleet.services()["one"]
+        assert not found.blocked_clusters
+        annotations |= {replica.annotations.get(names.PREEMPTED_ANNOTATION, "") for replica in found.composed}
+    assert annotations == {"", "team/one"}
+    assert places(fleet.plan()) == [("one", "a"), ("other", "c")]
+    assert [entry.count for entry in fleet.plan().schedule.pending] == [1]
 
 
 def test_a_preempted_replica_goes_in_the_plan_that_places_it_elsewhere_and_the_next_plan_changes_nothing() -> None:

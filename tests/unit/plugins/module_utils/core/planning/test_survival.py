@@ -141,6 +141,20 @@ def test_the_cheapest_addition_is_the_one_with_the_lowest_price(prices: dict[str
     assert found.fixes == fixes
 
 
+def test_a_loss_that_lets_a_replica_preempt_is_tried() -> None:
+    """Spread holds back the second replica of high, until the cluster without nodes is lost."""
+    spread = [{"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    fleet = planned(
+        cluster("a", "west", gpu=2),
+        cluster("b", "east", gpu=0),
+        deployment("high", 2, priority=5, spread=spread, preemption="LowerPriority"),
+        deployment("low", 1),
+        service("low", "low"),
+    )
+    found = only(surveyed(fleet))
+    assert (found.lost, found.losses, found.left) == (("a",), 2, 0)
+
+
 def test_replicas_that_preempt_survive_in_the_place_of_others_which_do_not() -> None:
     fleet = planned(
         cluster("a", gpu=1),

@@ -94,6 +94,18 @@ def test_the_next_run_charges_the_planned_kind() -> None:
     assert members(second)["any-0"] == members(first)["any-0"]
 
 
+def test_a_claim_leaves_the_devices_of_a_replica_that_returns() -> None:
+    """The replica on a has its large devices until its replacement on b serves."""
+    devices = gpu("80Gi", 1, "large"), gpu("24Gi", 1, "small")
+    both = [cluster("a", pool("gpu", 1, *devices)), cluster("b", pool("gpu", 1, *devices), labels={"tier": "best"})]
+    large = standalone(ask(1, at_least("40Gi")))
+    first = deployment("first", 1, large, preferences=({"tier": "best"},), returns=True)
+    running = ran(plan([first], both[:1]))
+    decided = plan([first, deployment("second", 1, cluster_selector={"modelplane.ai/cluster": "a"})], both, running)
+    assert [(one.deployment, one.cluster) for one in decided.placements] == [("first", "b"), ("second", "a")]
+    assert members(decided)["second-0"].device_requests[0]["device"] == "small"
+
+
 def test_a_kind_that_is_gone_is_no_longer_asked_for() -> None:
     first = plan([deployment("any", 1)], [cluster("a", pool("gpu", 1, LARGE, SMALL))])
     second = plan([deployment("any", 1)], [cluster("a", pool("gpu", 1, SMALL))], ran(first))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,76 @@ def test_replicas_return_while_those_of_other_deployments_are_pending() -> None:
     assert [pending.deployment for pending in decided.pending] == ["large"]
 
 
+def returning() -> tuple[Deployment, list[Cluster], Schedule]:
+    """Return a deployment whose replica of rack 1 returns from b to a, while its replica of rack 2 is pending."""
+    desired = fleets.deployment("d", 2, preferences=TERMS, returns=True, spread=(Spread(RACK),))
+    running = fleets.replicas_of(schedule([desired], racks(a=0, b=1, c=0), []))
+    fleet = racks(a=1, b=1, c=0)
+    return desired, fleet, schedule([desired], fleet, running)
+
+
+def marked(decided: Schedule) -> Replica:
+    """Return the replica that leaves as the next run finds it."""
+    [dropped] = decided.dropped
+    return replace(dropped.replica, preempted_by=dropped.preempted_by)
+
+
+def test_a_replica_returns_while_another_one_is_pending() -> None:
+    desired, fleet, first = returning()
+    assert clusters_of(first) == ["a"]
+    assert [(entry.deployment, entry.count) for entry in first.pending] == [("d", 1)]
+    # Until the new replica serves, both exist, and no number of replicas shows which one leaves.
+    waiting = schedule([desired], fleet, [*fleets.replicas_of(first), marked(first)])
+    assert clusters_of(waiting) == ["a"]
+    [dropped] = waiting.dropped
+    assert (dropped.replica.cluster, dropped.evicted, dropped.preempted_by) == ("b", True, "ml-team/d")
+    assert waiting.pending == first.pending
+    done = schedule([desired], fleet, fleets.replicas_of(waiting))
+    assert (clusters_of(done), done.dropped) == (["a"], ())
+
+
+def test_a_replica_that_returns_keeps_its_devices_while_another_one_is_pending() -> None:
+    desired, fleet, first = returning()
+    other = fleets.deployment("other", 1)
+    waiting = schedule([desired, other], fleet, [*fleets.replicas_of(first), marked(first)])
+    assert clusters_of(waiting, "other") == []
+
+
+def test_a_replica_stays_if_the_replica_that_replaces_it_is_lost() -> None:
+    desired, __, first = returning()
+    without_a = schedule([desired], racks(b=1, c=0), [*fleets.replicas_of(first), marked(first)])
+    assert [(placement.cluster, placement.state) for placement in without_a.placements] == [("b", "kept")]
+
+
+def test_both_replicas_stay_if_spread_allows_both() -> None:
+    """Rack 2 has free devices now, and its second replica allows another one in rack 1."""
+    desired, __, first = returning()
+    more = replace(desired, replicas=4)
+    running = [*fleets.replicas_of(first), marked(first)]
+    later = schedule([more], racks(a=1, b=1, c=1), running)
+    assert clusters_of(later) == ["a", "c"]
+    again = schedule([more], racks(a=1, b=1, c=1), [*fleets.replicas_of(later), marked(first)])
+    assert (clusters_of(again), again.dropped) == (["a", "b", "c"], ())
+
+
+def test_a_pending_replica_has_priority_over_one_that_returns() -> None:
+    """With one more node, a takes the pending replica of rack 1 first."""
+    desired = fleets.deployment("d", 3, preferences=TERMS, returns=True, spread=(Spread(RACK),))
+    running = fleets.replicas_of(schedule([desired], racks(a=0, b=1, c=1), []))
+    decided = schedule([desired], racks(a=1, b=1, c=1), running)
+    assert (clusters_of(decided), decided.dropped) == (["a", "b", "c"], ())
+
+
+def test_a_replica_returns_while_min_available_keeps_another_one_pending() -> None:
+    desired = fleets.deployment("d", 2, preferences=TERMS, returns=True, minimum=(Minimum(1, RACK),))
+    running = fleets.replicas_of(schedule([desired], racks(a=0, b=1, c=0), []))
+    decided = schedule([desired], racks(a=1, b=1, c=0), running)
+    assert clusters_of(decided) == ["a"]
+    assert [entry.count for entry in decided.pending] == [1]
+    waiting = schedule([desired], racks(a=1, b=1, c=0), [*fleets.replicas_of(decided), marked(decided)])
+    assert clusters_of(waiting) == ["a"]
+
+
 def test_nothing_returns_from_a_cluster_that_does_not_answer() -> None:
     desired = fleets.deployment("d", 1, preferences=TERMS, returns=True)
     running = fleets.replicas_of(schedule([desired], regions(west_a=1), []))
@@ -263,6 +334,15 @@ def test_scaling_down_leaves_a_required_spread_as_even_as_it_can_be() -> None:
     running = fleets.replicas_of(schedule([desired], fleet, []))
     fewer = fleets.deployment("d", 2, preferences=TERMS, spread=(Spread(RACK),))
     assert clusters_of(schedule([fewer], fleet, running)) == ["a", "c"]
+
+
+def test_scaling_down_removes_a_replica_without_a_label_before_a_minimum() -> None:
+    """No value of the label requires the replica on the cluster without the label."""
+    labels: dict[str, dict[str, str]] = {"a": {RACK: "1"}, "b": {}}
+    fleet = [fleets.cluster(name, fleets.pool("gpu", 1), labels=labels[name]) for name in labels]
+    running = fleets.replicas_of(schedule([fleets.deployment("d", 2)], fleet, []))
+    fewer = fleets.deployment("d", 1, minimum=(Minimum(1, RACK),), preferences=({"modelplane.ai/cluster": "b"},))
+    assert clusters_of(schedule([fewer], fleet, running)) == ["a"]
 
 
 LABELS = st.sampled_from(("east", "west", "north"))

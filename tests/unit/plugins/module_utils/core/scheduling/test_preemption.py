@@ -56,6 +56,29 @@ def test_a_new_replica_takes_the_place_of_one_of_lower_priority() -> None:
     assert not again.dropped
 
 
+def test_a_replica_stays_if_the_preferred_one_that_it_leaves_for_is_preempted() -> None:
+    """Both replicas of low run, because the one on b stays until the one on a serves."""
+    fleet = one_gpu("a", "b")
+    low = fleets.deployment("low", 2, preferences=({"modelplane.ai/cluster": "a"},), returns=True)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    high = fleets.deployment("high", 1, priority=10, preempts=True, cluster_selector={"modelplane.ai/cluster": "a"})
+    decided = schedule([replace(low, replicas=1), high], fleet, running)
+    assert names(decided) == [("high", "a"), ("low", "b")]
+    assert [placement.state for placement in decided.placements] == ["new", "kept"]
+
+
+def test_a_preempted_replica_stays_if_its_deployment_preempts_on_the_same_cluster() -> None:
+    """High first takes a from low, and b from middle. Low then stays on b, where middle preempts it."""
+    a, b = (fleets.cluster(name, fleets.pool("gpu", nodes)) for name, nodes in (("a", 1), ("b", 3)))
+    low = fleets.deployment("low", 2, preferences=({"modelplane.ai/cluster": "a"},), returns=True)
+    middle = fleets.deployment("middle", 1, fleets.gang(1), priority=5, preempts=True)
+    running = fleets.replicas_of(schedule([low, middle], [a, b], []))
+    high = fleets.deployment("high", 2, priority=10, preempts=True)
+    decided = schedule([replace(low, replicas=1), middle, high], [a, b], running)
+    assert names(decided) == [("high", "a"), ("high", "b"), ("middle", "b")]
+    assert [placement.state for placement in decided.placements] == ["new", "new", "kept"]
+
+
 def test_equal_priority_is_never_preempted() -> None:
     fleet = one_gpu("a")
     low = fleets.deployment("low", 1, priority=10)

@@ -82,3 +82,29 @@ def test_a_refusal_at_the_bound_says_so_and_what_to_do(budget: int) -> None:
     if budget == 0:
         reasons = {refusal.reason for refusal in decided.pending[0].refusals if refusal.clusters == ("a",)}
         assert any("raise fleet_search_budget" in reason for reason in reasons)
+
+
+def test_a_replica_that_gives_way_goes_to_the_next_preferred_cluster() -> None:
+    """One replica leaves a, the best cluster. The order of names would put it on b."""
+    tiers = {"a": "best", "b": "", "c": "good"}
+    fleet = [
+        fleets.cluster(name, fleets.pool("gpu", 1, fleets.gpu(count=2)), labels={"tier": tier})
+        for name, tier in tiers.items()
+    ]
+    first = fleets.deployment("a", 2, preferences=({"tier": "best"}, {"tier": "good"}))
+    second = fleets.deployment("b", 1, cluster_selector={"tier": "best"})
+    assert places(schedule([first, second], fleet, [])) == {"a": ["a", "c"], "b": ["a"]}
+
+
+def test_replicas_go_to_a_preferred_cluster_that_another_one_left() -> None:
+    """The gang first takes a GPU of each node of a. It moves for the last pair, and a has room for two."""
+    nodes = {"a": (2, 2), "b": (1, 2), "c": (2, 3)}
+    fleet = [
+        fleets.cluster(name, fleets.pool("gpu", count, fleets.gpu(count=gpus)), labels={"name": name})
+        for name, (count, gpus) in nodes.items()
+    ]
+    gang = fleets.deployment("a", 1, fleets.gang(1))
+    pairs = fleets.deployment("b", 4, fleets.standalone(fleets.ask(2)), preferences=({"name": "a"},))
+    decided = places(schedule([gang, pairs], fleet, []))
+    assert decided["a"] == ["c"]
+    assert decided["b"].count("a") == 2
