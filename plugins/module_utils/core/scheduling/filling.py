@@ -244,6 +244,7 @@ class Filler:
             for name in self._eligible_for(state.deployment)
             if distribution is None or distribution.allows(counts + Counter({name: 1}))
         ]
+        names.sort(key=lambda name: (distribution.rank(name, counts) if distribution else (), name))
         before = self._capacity.work.undecided
         cluster = preempt(state, names, states, self._fleet, self._capacity)
         state.undecided |= not cluster and self._capacity.work.undecided > before

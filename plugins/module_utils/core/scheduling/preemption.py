@@ -39,10 +39,11 @@ def preempt(
 ) -> str:
     """Preempt kept replicas of lower priority, and place one more replica on their cluster.
 
-    Return the cluster. Return "", and change nothing, if no preemption makes room. Replicas that this run may not
-    remove are not preempted, nor are stranded replicas, whose devices would stay unavailable.
+    Return the cluster: the first of `clusters` with the least important victims. Return "", and change nothing, if no
+    preemption makes room. Replicas that this run may not remove are not preempted, nor are stranded replicas, whose
+    devices would stay unavailable.
     """
-    best: tuple[tuple[list[int], int, int, str], list[_Victim], ReplicaFit] | None = None
+    best: tuple[tuple[list[int], int, int], str, list[_Victim], ReplicaFit] | None = None
     candidates: dict[str, list[_Victim]] = {}
     for other in states:
         if other.deployment.priority < state.deployment.priority and other.may_change:
@@ -55,12 +56,12 @@ def preempt(
         victims, fit = _victims(state, fleet[name], candidates[name], capacity)
         if fit is not None:
             priorities = sorted((victim.state.deployment.priority for victim in victims), reverse=True)
-            rank = (priorities[:1], sum(priorities), len(priorities), name)
+            rank = (priorities[:1], sum(priorities), len(priorities))
             if best is None or rank < best[0]:
-                best = rank, victims, fit
+                best = rank, name, victims, fit
     if best is None:
         return ""
-    (*__, name), victims, fit = best
+    __, name, victims, fit = best
     for victim in victims:
         victim.state.kept.remove(victim.entry)
         victim.state.preempted.append(victim.entry)

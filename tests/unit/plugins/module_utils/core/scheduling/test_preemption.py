@@ -130,6 +130,18 @@ def test_victims_are_as_few_and_as_unimportant_as_can_be() -> None:
     assert ("high", "b") in names(decided)
 
 
+def test_among_equal_victims_those_on_a_preferred_cluster_are_preempted() -> None:
+    fleet = one_gpu("a", "b", "c")
+    low = fleets.deployment("low", 3)
+    running = fleets.replicas_of(schedule([low], fleet, []))
+    high = fleets.deployment(
+        "high", 1, priority=10, preempts=True, preferences=({"modelplane.ai/cluster": "b"},), returns=True
+    )
+    decided = schedule([low, high], fleet, running)
+    assert [cluster for __, cluster, __ in preempted(decided)] == ["b"]
+    assert ("high", "b") in names(decided)
+
+
 def test_replicas_on_a_silent_cluster_are_no_victims() -> None:
     fleet = [fleets.cluster("a", fleets.pool("gpu", 1), silent=True)]
     low = fleets.deployment("low", 1)
