@@ -27,7 +27,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import UnavailableNode
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status import route_policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import PublishedDevices, mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import (
+    DeviceKey,
+    PublishedDevices,
+    mismatches,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route import (
@@ -37,6 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.route
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.unavailable_nodes import (
     allocated,
+    pod_key,
     replica_of,
     stranded_replicas,
     unavailable_nodes,
@@ -543,16 +548,22 @@ def _unavailable(
     if not found:
         return _Unavailable({})
     try:
-        pods = client.list("v1", "Pod", labels=names.REPLICA_LABEL).items
-        stranded = stranded_replicas((node for members in found.values() for node in members), pods)
-        others = {_place(pod): text(pod, "spec", "nodeName") for pod in pods if replica_of(pod) not in stranded}
+        pods = {pod_key(pod): pod for pod in client.list("v1", "Pod", labels=names.REPLICA_LABEL).items}
         claims = listed(client, *_CLAIM, labels="") if published is not None else ()
-        in_use = allocated(claims, others)
     except Forbidden as error:
         found = unavailable_nodes(cluster.promises, pools, published, None)
         warning = f"devices of replicas on unavailable nodes were not read: {reason(error)}"
         return _Unavailable(_written(found), warnings=[warning])
-    found = unavailable_nodes(cluster.promises, pools, published, in_use)
+    devices = allocated(claims, pods.keys())
+    taints = published.taints if published is not None else {}
+    closed = (node for members in found.values() for node in members)
+    stranded = stranded_replicas(closed, pods.values(), devices, taints)
+    in_use: dict[DeviceKey, str] = {}
+    of_stranded: dict[DeviceKey, str] = {}
+    for key, pod in devices.items():
+        claimed = of_stranded if replica_of(pods[pod]) in stranded else in_use
+        claimed[key] = text(pods[pod], "spec", "nodeName")
+    found = unavailable_nodes(cluster.promises, pools, published, in_use, of_stranded)
     written = [
         {"namespace": namespace, "replica": replica, "reason": why}
         for (namespace, replica), why in sorted(stranded.items())

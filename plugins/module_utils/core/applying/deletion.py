@@ -35,7 +35,8 @@ def deletion(live: Object, now: datetime) -> str:
     since = text(live, "metadata", "deletionTimestamp")
     age = _age(since, now)
     metadata, spec = fields(live, "metadata"), fields(live, "spec")
-    finalizers = [str(name) for name in (*(metadata.get("finalizers") or ()), *(spec.get("finalizers") or ()))]
+    lists = (metadata.get("finalizers"), spec.get("finalizers"))
+    finalizers = [str(name) for names in lists if isinstance(names, (list, tuple)) for name in names]
     reasons = [
         cut(text(entry, "message"))
         for entry in entries(live, "status", "conditions")

@@ -47,7 +47,8 @@ def fetch(path, body=None, headers={}, timeout=10):
 
 
 def values(names, metrics):
-    return sorted(map(float, re.findall(r"^(?:%s)(?:\\{.*\\})? (\\S+)" % names, metrics, re.M)))
+    number = r"(-?[0-9]+(?:\\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?= |$)"
+    return sorted(map(float, re.findall(r"^(?:%s)(?:\\{.*\\})? %s" % (names, number), metrics, re.M)))
 """
 
 _DRAIN = f'''{_ENGINE}

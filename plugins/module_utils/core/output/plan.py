@@ -270,7 +270,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
     rows = []
     for served in served_services(plan):
         routed, members = served.routed, served.routed.resolution.members
-        used = [member for member in members if member.weight and served.is_reached]
+        used = [member for member in members if member.weight]
         spare = [member for member in members if member.usable and member not in used]
         cells = (f"{routed.namespace}/{routed.name}", served.address, f"{len(used)} of {served.desired}")
         reasons = [
@@ -284,7 +284,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
             if names
         ]
         place = [served.place] if served.place else []
-        notes = [each for each in (served.note, served.hint) if each]
+        notes = [served.note] if served.note else []
         rows.append((cells, [*reasons, *place, *_unused(served), *notes]))
     services = lines(_SERVICE_TITLES, rows, width)
     known = gateways(plan)

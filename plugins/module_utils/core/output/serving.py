@@ -179,11 +179,6 @@ class ServedService:
         return self.routed.address or self.routed.path if self.is_path else f"model {self.model}"
 
     @property
-    def hint(self) -> str:
-        """Line on what to do about a service without a gateway, "" where the note says it."""
-        return "" if self.is_reached or self.note else "clients cannot reach it: declare an InferenceGateway"
-
-    @property
     def place(self) -> str:
         """Line on the gateways in mode Model that serve it; "" for none."""
         return serving_place(self.model, self.gateways, is_path=self.is_path)
@@ -284,11 +279,9 @@ def _services(plan: Plan) -> list[ServedService]:
         # One that is not declared here may have an address all the same, which is observed.
         is_reached = fleet.has_path_gateway or bool(plan.traffic.address)
         return [
-            ServedService(
-                routed,
-                _path_note(routed),
+            replace(
+                _by_path(routed) if is_reached or routed.held else _unreached(routed),
                 service=fleet.services.get((routed.namespace, routed.name)),
-                is_reached=is_reached or routed.held,
             )
             for routed in plan.traffic.services
         ]
@@ -299,6 +292,16 @@ def _services(plan: Plan) -> list[ServedService]:
     return [
         _served(plan, routed, routes.get((routed.namespace, routed.name), ()), urls) for routed in plan.traffic.services
     ]
+
+
+def _by_path(routed: RoutedService) -> ServedService:
+    return ServedService(routed, _path_note(routed))
+
+
+def _unreached(routed: RoutedService) -> ServedService:
+    """Return a service in a fleet without gateways."""
+    note = "clients cannot reach it: declare an InferenceGateway"
+    return ServedService(replace(routed, resolution=_of_none(routed.resolution)), note, is_reached=False)
 
 
 def _url(plan: Plan, gateway: api.InferenceGateway) -> str:

@@ -62,10 +62,14 @@ def _unusable(plan: Plan, served: ServedService) -> Iterator[tuple[MatchedEndpoi
     for member in served.routed.resolution.members:
         of_models = served.unused.get(member.endpoint.name, "")
         if not member.usable:
-            reason = path_problem(plan.context, member.endpoint) if served.is_path else of_models or served.note
+            reason = _path_reason(plan, served, member) if served.is_path else of_models or served.note
             yield member, reason, False
         elif of_models:
             yield member, of_models, True
+
+
+def _path_reason(plan: Plan, served: ServedService, member: MatchedEndpoint) -> str:
+    return path_problem(plan.context, member.endpoint) if served.is_reached else served.note
 
 
 def _is_declared(plan: Plan, member: MatchedEndpoint) -> bool:

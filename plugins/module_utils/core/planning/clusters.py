@@ -60,7 +60,8 @@ def held_objects(context: Context) -> list[Object]:
 
 
 def pools_without_nodes(context: Context) -> Iterator[str]:
-    """Yield a warning for each node pool of an existing cluster that requires nodes, if no node has its label."""
+    """Yield a warning for each node pool of an existing cluster that has no nodes. A pool that requires no nodes has a
+    warning if nodes with the label of an unknown pool exist: the pool might have been renamed."""
     for name, cluster in sorted(context.fleet.clusters.items()):
         observed = context.observed_cluster(name)
         if observed is None or observed.unreachable or cluster.spec.cluster.source != "Existing":
@@ -70,7 +71,7 @@ def pools_without_nodes(context: Context) -> Iterator[str]:
         others = f" Other nodes have the label {constants.POOL_LABEL}: {some(unknown)}." if unknown else ""
         for index, pool in enumerate(pools):
             label = f"{constants.POOL_LABEL}={pool.name}"
-            if pool.bounds[0] and pool.name not in observed.nodes:
+            if (pool.bounds[0] or unknown) and pool.name not in observed.nodes:
                 waits = pool.is_autoscaled or observed.unavailable is None
                 effect = "replicas wait until the pool has nodes" if waits else "no new replica is placed on the pool"
                 yield (

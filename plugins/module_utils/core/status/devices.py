@@ -169,6 +169,13 @@ class PublishedDevices:
             if all(text(selector, name) in ("", value) for name, value in zip(DEVICE_KEY, key, strict=True)):
                 yield taint
 
+    @property
+    def taints(self) -> dict[DeviceKey, str]:
+        """Return the devices with a taint that excludes claims, each with its taint."""
+        shared = [entry.device for entries_of_driver in self._shared.values() for entry in entries_of_driver]
+        devices = [device for on_node in self._devices.values() for device in on_node]
+        return {device.key: device.taint for device in (*devices, *shared) if device.taint}
+
     def is_shared(self, driver: str) -> bool:
         """Return whether a driver publishes devices that several nodes can use."""
         return driver in self._shared

@@ -66,7 +66,7 @@ def trim(value: Object) -> Trimmed:
 
 def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
     """Return a trimmed object with the latest of its relevant Warning events as a condition."""
-    relevant = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
+    relevant = [event for event in events if event.get("type") == "Warning" and text(event, "reason") in _EVENTS]
     if not relevant:
         return dict(value)
     latest = max(relevant, key=lambda event: (_when(event), text(event, "metadata", "name")))

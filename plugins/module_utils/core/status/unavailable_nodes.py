@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
@@ -27,13 +28,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     Object,
     entries,
     fields,
+    is_being_deleted,
     is_true,
     label,
     text,
 )
 
-_TOLERATED = "node.kubernetes.io/memory-pressure"
-"""Taint that all pods with resource requests tolerate (Kubernetes, "Taints and Tolerations")."""
+PodKey = tuple[str, str]
+"""Namespace and name of a pod."""
+ReplicaKey = tuple[str, str]
+"""Namespace of the pods of a replica, and their label `modelplane.ai/replica`."""
 _OF_CONDITIONS = "node.kubernetes.io/"
 """Prefix of the taints that the control plane sets for the state of a node (Kubernetes, "Well-Known Labels, Annotations
 and Taints")."""
@@ -44,12 +48,14 @@ def unavailable_nodes(
     nodes: Mapping[str, Iterable[Object]],
     published: PublishedDevices | None,
     in_use: Mapping[DeviceKey, str] | None,
+    stranded: Mapping[DeviceKey, str] = MappingProxyType({}),
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
     `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have, each with its node.
     A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
-    ResourceClaims (`in_use`) were not read, all devices count as in use.
+    ResourceClaims (`in_use`) were not read, all devices count as in use. `stranded`: devices of stranded replicas. They
+    count as unavailable because a new replica cannot rely on them.
     """
     members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
     closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
@@ -67,7 +73,8 @@ def unavailable_nodes(
             pool: [node for node, reason in zip(pool_nodes, closed[pool], strict=True) if not reason]
             for pool, pool_nodes in members.items()
         }
-        state = _Devices(published, published.by_node(promises, open_nodes, in_use), in_use)
+        devices = published.by_node(promises, open_nodes, {**in_use, **stranded})
+        state = _Devices(published, devices, in_use, stranded)
         found = {
             promise.pool: [
                 node
@@ -79,44 +86,61 @@ def unavailable_nodes(
     return {pool: tuple(unavailable) for pool, unavailable in found.items() if unavailable}
 
 
-def stranded_replicas(nodes: Iterable[UnavailableNode], pods: Iterable[Object]) -> dict[tuple[str, str], str]:
-    """Return the replicas with all device pods on nodes that take no new pods, and why.
+def stranded_replicas(
+    nodes: Iterable[UnavailableNode],
+    pods: Iterable[Object],
+    devices: Mapping[DeviceKey, PodKey],
+    taints: Mapping[DeviceKey, str],
+) -> dict[ReplicaKey, str]:
+    """Return the replicas with a pod that could not start again on its node, and why: the node takes no new pods, or
+    the pod has a device with a taint.
 
-    Replicas are identified by the namespace and the label `modelplane.ai/replica` of their pods.
+    pods: pods of replicas.
+    devices: devices that are allocated to the pods.
+    taints: taints of devices that exclude claims.
     """
-    closed = {node.name: node for node in nodes if node.closed}
-    places: dict[tuple[str, str], set[str]] = {}
-    for pod in pods:
-        if fields(pod, "spec").get("resourceClaims"):
-            places.setdefault(replica_of(pod), set()).add(text(pod, "spec", "nodeName"))
-    return {
-        replica: "; ".join(f"node {closed[name]} takes no new pods" for name in sorted(found))
-        for replica, found in places.items()
-        if found <= closed.keys()
+    closed = {node.name: f"node {node} takes no new pods" for node in nodes if node.closed}
+    tainted = {
+        pod: f"device {key[2]} of pool {key[1]} has the taint {taints[key]}"
+        for key, pod in sorted(devices.items())
+        if key in taints
     }
+    reasons: dict[ReplicaKey, set[str]] = {}
+    for pod in pods:
+        if fields(pod, "spec").get("resourceClaims") and _is_running(pod):
+            found = (closed.get(text(pod, "spec", "nodeName")), tainted.get(pod_key(pod)))
+            reasons.setdefault(replica_of(pod), set()).update(filter(None, found))
+    return {replica: "; ".join(sorted(found)) for replica, found in reasons.items() if found}
 
 
-def replica_of(pod: Object) -> tuple[str, str]:
+def _is_running(pod: Object) -> bool:
+    """Return whether a pod keeps its node: it has not ended and is not being deleted."""
+    return text(pod, "status", "phase") not in ("Failed", "Succeeded") and not is_being_deleted(pod)
+
+
+def pod_key(pod: Object) -> PodKey:
+    """Return the namespace and the name of a pod."""
+    return text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+
+
+def replica_of(pod: Object) -> ReplicaKey:
     """Return the namespace and the replica label of a pod."""
     return text(pod, "metadata", "namespace"), label(pod, names.REPLICA_LABEL)
 
 
-def allocated(claims: Iterable[Object], nodes: Mapping[tuple[str, str], str]) -> dict[DeviceKey, str]:
-    """Return the devices that are allocated to the ResourceClaims of pods, each with the node of the pod.
-
-    `nodes` are the nodes of the pods by namespace and name. ResourceClaims of other pods are ignored.
-    """
+def allocated(claims: Iterable[Object], pods: Collection[PodKey]) -> dict[DeviceKey, PodKey]:
+    """Return the devices that are allocated to the ResourceClaims of these pods, each with its pod."""
     driver, pool, device = DEVICE_KEY
     return {
-        (text(result, driver), text(result, pool), text(result, device)): nodes[pod]
+        (text(result, driver), text(result, pool), text(result, device)): pod
         for claim in claims
         for pod in _consumers(claim)
-        if pod in nodes
+        if pod in pods
         for result in entries(claim, "status", "allocation", "devices", "results")
     }
 
 
-def _consumers(claim: Object) -> Iterator[tuple[str, str]]:
+def _consumers(claim: Object) -> Iterator[PodKey]:
     """Yield namespace and name of the pods that a ResourceClaim is reserved for."""
     for pod in entries(claim, "status", "reservedFor"):
         yield text(claim, "metadata", "namespace"), text(pod, "name")
@@ -141,11 +165,13 @@ def _taints(node: Object) -> Iterator[Taint]:
 
 @dataclass(frozen=True)
 class _Devices:
-    """Devices on each node, by node name and driver. `in_use`: devices that ResourceClaims of replicas have."""
+    """Devices on each node, by node name and driver. `in_use` and `stranded`: devices that ResourceClaims of replicas
+    have."""
 
     published: PublishedDevices
     by_node: Mapping[tuple[str, str], Sequence[PublishedDevice]]
     in_use: Collection[DeviceKey]
+    stranded: Collection[DeviceKey]
 
     def unavailable(self, promise: Promise, node: str, closed: str) -> UnavailableNode | None:
         """Return the unavailable devices of a node, None without any. `closed`: why the node is not schedulable."""
@@ -154,15 +180,31 @@ class _Devices:
         for driver in promise.drivers:
             on_node = self.by_node.get((node, driver), ())
             usable = [
-                device for device in on_node if device.key in self.in_use or (device.is_allocatable and not closed)
+                device
+                for device in on_node
+                if device.key not in self.stranded
+                and (device.key in self.in_use or (device.is_allocatable and not closed))
             ]
             short = _short(promise.claimed(driver), on_node, usable)
             devices |= short
             if short:
-                reasons.append(_reason(driver, on_node, is_shared=self.published.is_shared(driver)))
+                reasons.append(self._reason(driver, on_node))
         if not (closed or devices):
             return None
         return UnavailableNode(node, closed or "; ".join(reasons), bool(closed), devices)
+
+    def _reason(self, driver: str, on_node: Sequence[PublishedDevice]) -> str:
+        if not on_node and not self.published.is_shared(driver):
+            return f"{NO_DEVICES} of driver {driver}"
+        defect = next((device.pool_defect for device in on_node if device.pool_defect), "")
+        if defect:
+            return f"{defect} of driver {driver}"
+        tainted = next((device for device in on_node if device.taint), None)
+        if tainted:
+            return f"device {tainted.key[2]} has the taint {tainted.taint}"
+        if any(device.key in self.stranded for device in on_node):
+            return "a replica that could not start again uses its devices"
+        return f"driver {driver} publishes fewer devices than the InferenceClass"
 
 
 def _closed(promise: Promise, node: Object) -> str:
@@ -173,7 +215,7 @@ def _closed(promise: Promise, node: Object) -> str:
         return "cordoned"
     tolerations = tolerations_of(promise.device_classes)
     for taint in _taints(node):
-        if taint.key != _TOLERATED and not any(toleration.covers(taint) for toleration in tolerations):
+        if not any(toleration.covers(taint) for toleration in tolerations):
             return f"taint {taint}"
     return ""
 
@@ -198,18 +240,6 @@ def _short(
         if counts[kind.name] + others < kind.count:
             short[kind.name] = kind.count - counts[kind.name] - others
     return short
-
-
-def _reason(driver: str, published: Sequence[PublishedDevice], *, is_shared: bool) -> str:
-    if not published and not is_shared:
-        return f"{NO_DEVICES} of driver {driver}"
-    defect = next((device.pool_defect for device in published if device.pool_defect), "")
-    if defect:
-        return f"{defect} of driver {driver}"
-    tainted = next((device for device in published if device.taint), None)
-    if tainted:
-        return f"device {tainted.key[2]} has the taint {tainted.taint}"
-    return f"driver {driver} publishes fewer devices than the InferenceClass"
 
 
 def _name(node: Object) -> str:

@@ -173,6 +173,10 @@ class PodFailure:
         return f"container {self.container}: {self.message}" if self.container else self.message
 
 
+_STOPPED = frozenset({0, 128 + 9, 128 + 15})
+"""Exit codes of a container that the kubelet stops: its own code for SIGTERM, or 128 plus the number of the signal."""
+
+
 @dataclass(frozen=True)
 class EngineStall:
     """Last restart of a container by the stall probe.
@@ -210,8 +214,11 @@ def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
 
 def stall_verdict(state: Object) -> str:
     """Return the reason of the stall probe for the end of a container, "" if the container ended otherwise."""
-    message = text(state, "terminated", "message")
-    return cut(message.removeprefix(VERDICT)) if message.startswith(VERDICT) else ""
+    ended = fields(state, "terminated")
+    message = text(ended, "message")
+    # The probe writes its reason before the kubelet stops the container, which can end by itself in between.
+    is_stopped = number(ended, "exitCode") in _STOPPED and text(ended, "reason") != "OOMKilled"
+    return cut(message.removeprefix(VERDICT)) if is_stopped and message.startswith(VERDICT) else ""
 
 
 def is_permanent(failure: PodFailure) -> bool:
@@ -304,10 +311,10 @@ def _container_failure(container: Object) -> PodFailure | None:
     reason = text(waiting, "reason")
     ended = _ended(container)
     exit_code = number(ended, "exitCode")
-    if container.get("ready") is not True and (verdict := stall_verdict({"terminated": ended})):
-        return PodFailure("EngineStalled", f"the engine stopped responding and was restarted: {verdict}")
     if text(ended, "reason") == "OOMKilled":
         return _stated("OOMKilled", "it needs more memory than its limit")
+    if container.get("ready") is not True and (verdict := stall_verdict({"terminated": ended})):
+        return PodFailure("EngineStalled", f"the engine stopped responding and was restarted: {verdict}")
     if reason not in _STUCK:
         if exit_code and container.get("ready") is not True:
             # Between two crashes a container runs, or waits for its next start.

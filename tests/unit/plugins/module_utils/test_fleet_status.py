@@ -344,6 +344,16 @@ def test_clusters_of_files_are_declared(fleet: WithPods) -> None:
     assert not refused(outcome(found, []), ["pending", "unready", "unreachable", "drift"])
 
 
+def test_a_service_without_a_gateway_has_no_ready_endpoint_in_any_view(fleet: WithPods) -> None:
+    fleet.edit(GATEWAY, "")
+    found = fleet.run_unseen()
+    (service,) = found.fleet_status.services
+    reason = "clients cannot reach it: declare an InferenceGateway"
+    assert (service.ready, service.message) == (0, reason)
+    assert reason in " ".join(" ".join(tables(found.fleet_status, NOW, 200)).split())
+    assert reason in build.draw(found)
+
+
 def test_pending_replicas_have_their_reasons(fleet: WithPods) -> None:
     fleet.edit("replicas: 2", "replicas: 11")
     fleet.settle()

@@ -352,8 +352,7 @@ def test_the_devices_of_replicas_on_cordoned_nodes_are_unavailable_to_others() -
         "spec": {**engine["spec"], "nodeName": "n2"},
     }
     spread = observe_cluster(MemoryClient([*objects, engine, other, node("n2"), slices("n2")]), EAST).entry
-    assert "stranded" not in spread
-    assert [each["devices"] for each in spread["unavailable"]["gpu-l4"]] == [{}]
+    assert spread["stranded"] == stranded["stranded"]
     denied = MemoryClient([*objects, engine], failures={"ResourceClaim": DENIED})
     unread = observe_cluster(denied, EAST)
     assert [each["devices"] for each in unread.entry["unavailable"]["gpu-l4"]] == [{}]

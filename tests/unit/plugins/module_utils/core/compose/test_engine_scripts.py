@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,16 @@ def stand_in(*arguments: str, **variables: str) -> Iterator[StandIn]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextmanager
+def files(folder: Path) -> Iterator[int]:
+    """Serve the files of a folder on a port."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 @pytest.fixture(params=["vllm", "sglang"])
@@ -295,6 +307,14 @@ def test_a_model_that_completes_nothing_does_not_hang(stall: Stall, names: str) 
         stall.run(engine.port)
         stall.age(busy=True)
         assert stall.result(engine.port) == HANGS
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-", "many"])
+def test_metrics_that_are_no_finite_numbers_are_no_progress(stall: Stall, tmp_path: Path, value: str) -> None:
+    (tmp_path / "metrics").write_text(f"vllm:kv_cache_usage_perc {value}\nvllm:prompt_tokens_total 7\n")
+    with files(tmp_path) as port:
+        stall.run(port, patience=5)
+        assert json.loads(stall.memory.read_text())[0] == [7]
 
 
 def test_a_server_that_does_not_respond_hangs(stall: Stall, engine: StandIn) -> None:

@@ -158,6 +158,18 @@ def test_a_renamed_pool_that_no_node_has_the_label_of_is_named() -> None:
     assert not [line for line in fleet.plan().warnings if "modelplane.ai/pool" in line]
 
 
+def test_a_renamed_pool_that_may_have_no_nodes_is_named() -> None:
+    desired = chat(1)
+    fleet = started(desired)
+    desired.pools["east"] = [("gpu", 3), ("renamed", 2)]
+    pool = '"name": "renamed",'
+    text = desired.clusters_text().replace(pool, f'{pool} "minNodeCount": 0, "maxNodeCount": 2,')
+    assert "minNodeCount" in text
+    fleet.resources = resources(text + desired.models_text())
+    (warning,) = [line for line in fleet.plan().warnings if "modelplane.ai/pool" in line]
+    assert "Other nodes have the label modelplane.ai/pool: large." in warning
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_fewer_replicas_remove_those_that_do_not_serve(number: int) -> None:
     desired = chat()

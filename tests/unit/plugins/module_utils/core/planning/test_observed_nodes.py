@@ -242,3 +242,17 @@ def test_an_edit_restarts_no_pod_that_would_find_no_node() -> None:
     (restarted,) = run([EAST], edited, {"east": nodes(1)}, [old]).replicas
     assert restarted.name == old.name
     assert restarted.spec != old.spec
+
+
+def test_the_devices_of_a_replica_with_one_pod_on_a_cordoned_node_are_available_to_no_other() -> None:
+    """The other pod of the replica runs on a node that takes new pods."""
+    first = deployment(1, 1, "first")
+    before = run([EAST], first, {"east": nodes(2)}).replicas
+    partly = UnavailableNode("n1", "a replica that could not start again uses its devices", False, {"gpu": 2})
+    observed = {"east": nodes(2, IN_USE, partly, stranded=before), "west": nodes(2)}
+    second = deployment(1, 1, "second", priority="9", preemption="LowerPriority")
+    for number in (0, 1):
+        found = run([EAST, WEST], [deployment(number, 1, "first"), second], observed, before)
+        assert [entry.cluster for entry in found.schedule.placements if entry.deployment == "second"] == ["west"]
+    edited = run([EAST, WEST], deployment(1, 1, "first", tag="v2"), observed, before)
+    assert places(edited) == ["west"]

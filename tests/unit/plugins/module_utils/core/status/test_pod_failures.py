@@ -161,6 +161,11 @@ def test_the_latest_event_with_a_message() -> None:
     assert with_events(trim(pod()), events[2:]) == trim(pod())
 
 
+def test_an_event_without_a_text_as_its_reason_is_not_relevant() -> None:
+    malformed = event("FailedMount", "slow", "2026-01-01T00:00:00Z") | {"reason": ["FailedMount"]}
+    assert with_events(trim(pod()), [malformed]) == trim(pod())
+
+
 def test_what_is_known_of_a_container_wins_over_events() -> None:
     seen = with_events(waiting("ErrImagePull"), [event("FailedMount", "slow", "2026-01-01T00:00:00Z")])
     assert list(map(str, failures(seen))) == ["container engine: ErrImagePull"]

@@ -132,9 +132,11 @@ def waiting(reason: str, message: str = "", /, **last: Any) -> dict[str, Any]:
 VERDICT = "modelplane: the engine hangs: no response within 20 s\n"
 
 
-def hung(time: str = "2026-01-01T10:00:00Z", **more: Any) -> dict[str, Any]:
-    """Status of a pod whose engine exited without an error after the stall probe had failed."""
-    last = {"exitCode": 0, "reason": "Completed", "message": VERDICT, "finishedAt": time}
+def hung(
+    time: str = "2026-01-01T10:00:00Z", *, exit_code: int = 0, reason: str = "Completed", **more: Any
+) -> dict[str, Any]:
+    """Status of a pod whose engine exited after the stall probe had failed."""
+    last = {"exitCode": exit_code, "reason": reason, "message": VERDICT, "finishedAt": time}
     container = {"name": "engine", "ready": "conditions" in more, "restartCount": 2, "state": {"running": {}}}
     return {"containerStatuses": [{**container, "lastState": {"terminated": last}}], **more}
 
@@ -206,6 +208,22 @@ def test_failures_of_pods_are_reported(name: str) -> None:
 def test_pods_that_fail_are_reported_of_a_replica_that_serves_as_well() -> None:
     found = state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff")))
     assert (found.ready, found.message) == (True, "pod a: container engine: CrashLoopBackOff")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason", "failure"),
+    [
+        (143, "Error", "EngineStalled"),
+        (137, "Error", "EngineStalled"),
+        (137, "OOMKilled", "OOMKilled"),
+        (1, "Error", "Error"),
+    ],
+)
+def test_only_a_container_that_the_kubelet_stopped_is_a_stall(exit_code: int, reason: str, failure: str) -> None:
+    found = state(available(PARTS["engine"], 0), PICKER, pod("a", **hung(exit_code=exit_code, reason=reason)))
+    assert found.failure is not None
+    assert found.failure.reason == failure
+    assert bool(found.stalls) is (failure == "EngineStalled")
 
 
 def test_an_engine_that_hangs_fails_its_replica_until_it_serves_again() -> None:

@@ -47,7 +47,7 @@ def rule(effect: str = "NoSchedule", **selector: str) -> dict[str, Any]:
 
 
 def in_use(*claims: dict[str, Any], on: str = "n1") -> dict[tuple[str, str, str], str]:
-    return allocated(claims, {("mp-ml", "pod"): on})
+    return dict.fromkeys(allocated(claims, {("mp-ml", "pod")}), on)
 
 
 def claim(*devices: str) -> dict[str, Any]:
@@ -63,7 +63,13 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
     "available": (node(), [BOTH], [], [], None),
     "tolerated taint": (node(("nvidia.com/gpu", "NoSchedule")), [BOTH], [], [], None),
     "taint that prefers": (node(("batch", "PreferNoSchedule")), [BOTH], [], [], None),
-    "memory pressure": (node(("node.kubernetes.io/memory-pressure", "NoSchedule")), [BOTH], [], [], None),
+    "memory pressure": (
+        node(("node.kubernetes.io/memory-pressure", "NoSchedule")),
+        [BOTH],
+        [],
+        [],
+        ("taint node.kubernetes.io/memory-pressure:NoSchedule", {"gpu": 2}),
+    ),
     "cordoned": (node(cordoned=True), [BOTH], [], [], ("cordoned", {"gpu": 2})),
     "not Ready": (node(ready="Unknown"), [BOTH], [], [], ("not Ready", {"gpu": 2})),
     "taint": (node(("batch", "NoSchedule")), [BOTH], [], [], ("taint batch:NoSchedule", {"gpu": 2})),
@@ -198,7 +204,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any], list[Any], list[Any], tuple[st
     ),
     "rule without an effect on pods": (node(), [BOTH], [rule(effect="None", driver=DRIVER)], [], None),
 }
-CLOSED = {name for name in CASES if name.startswith(("cordoned", "not Ready", "taint", "NVIDIA", "disk"))} - {
+CLOSED = {name for name in CASES if name.startswith(("cordoned", "not Ready", "taint", "NVIDIA", "disk", "memory"))} - {
     "tainted device"
 }
 
@@ -220,23 +226,63 @@ def test_nothing_is_known_of_devices_that_were_not_read() -> None:
     assert unavailable_nodes([PROMISE], {"gpu": [node()]}, None, {}) == {}
 
 
-def pod(replica: str, node_name: str, **spec: Any) -> dict[str, Any]:
+def pod(replica: str, node_name: str, name: str = "", phase: str = "Running", **spec: Any) -> dict[str, Any]:
     labels = {"modelplane.ai/replica": replica}
     claims = {"resourceClaims": [{"name": "devices"}]}
-    return {"metadata": {"namespace": "mp-ml", "labels": labels}, "spec": {**claims, "nodeName": node_name, **spec}}
+    return {
+        "metadata": {"namespace": "mp-ml", "name": name or f"{replica}-{node_name}", "labels": labels},
+        "spec": {**claims, "nodeName": node_name, **spec},
+        "status": {"phase": phase},
+    }
 
 
-def test_replicas_with_all_pods_on_closed_nodes_are_stranded() -> None:
+CORDONED = "node n1 (cordoned) takes no new pods"
+DELETED = pod("deleted", "n1")
+DELETED["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def test_replicas_with_a_pod_that_could_not_start_again_are_stranded() -> None:
     nodes = [UnavailableNode("n1", "cordoned", closed=True), UnavailableNode("n2", "device gpu-0 has the taint x:y")]
     pods = [
         pod("there", "n1"),
         pod("both", "n1"),
         pod("both", "n3"),
+        pod("evicted", "n1", phase="Failed"),
+        pod("evicted", "n3"),
+        pod("evicted-to-n1", "n1"),
+        pod("evicted-to-n1", "n3", phase="Failed"),
+        DELETED,
         pod("waits", ""),
-        pod("tainted", "n2"),
+        pod("sick", "n2"),
+        pod("healthy", "n2"),
         pod("picker", "n1", resourceClaims=[]),
     ]
-    assert stranded_replicas(nodes, pods) == {("mp-ml", "there"): "node n1 (cordoned) takes no new pods"}
+    devices = {
+        (DRIVER, "n2", "gpu-0"): ("mp-ml", "sick-n2"),
+        (DRIVER, "n2", "gpu-1"): ("mp-ml", "healthy-n2"),
+    }
+    assert stranded_replicas(nodes, pods, devices, {(DRIVER, "n2", "gpu-0"): "x:y"}) == {
+        ("mp-ml", "there"): CORDONED,
+        ("mp-ml", "both"): CORDONED,
+        ("mp-ml", "evicted-to-n1"): CORDONED,
+        ("mp-ml", "sick"): "device gpu-0 of pool n2 has the taint x:y",
+    }
+
+
+N2 = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
+
+
+def test_devices_of_stranded_replicas_are_unavailable_on_all_their_nodes() -> None:
+    nodes = [node(cordoned=True), {**node(), "metadata": {**node()["metadata"], "name": "n2"}}]
+    other = {"spec": {**BOTH["spec"], "nodeName": "n2", "pool": N2}}
+    published = PublishedDevices([BOTH, other])
+    stranded = {(DRIVER, "n1", "gpu-0"): "n1", (DRIVER, "n2", "gpu-0"): "n2"}
+    found = unavailable_nodes([PROMISE], {"gpu": nodes}, published, {}, stranded)["gpu"]
+    assert [(each.name, each.closed, each.devices) for each in found] == [
+        ("n1", True, {"gpu": 2}),
+        ("n2", False, {"gpu": 1}),
+    ]
+    assert found[1].reason == "a replica that could not start again uses its devices"
 
 
 def test_devices_of_two_kinds_count_apart() -> None:

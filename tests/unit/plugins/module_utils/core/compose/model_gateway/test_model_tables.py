@@ -372,11 +372,12 @@ def test_without_any_gateway_no_service_has_an_address() -> None:
     assert plan_table(built).splitlines() == [
         "SERVICE       URL         IN USE",
         "ml-team/chat  no gateway  0 of 2",
-        "    on standby: a, b",
+        "    not usable: a, b",
         "    clients cannot reach it: declare an InferenceGateway",
     ]
     (row,) = plan_output.document(built.plan).services
-    assert (row.path, row.note) == ("/ml-team/chat/", ""), "what is built stays as it was"
+    assert (row.path, row.note) == ("/ml-team/chat/", "clients cannot reach it: declare an InferenceGateway")
+    assert not any(endpoint.usable or endpoint.weight for endpoint in row.endpoints)
     assert "/ml-team/chat/ " in plan_table(build([*without_gateway(*PROVIDERS), PATH]))
 
 
