@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
 
-One costs one LIST per kind, by our label, plus single objects by name. Pods are listed only for workloads that have
-pods that are not ready, or that restart engines that hang. Events are listed only for pods without another reason for
-their state. Nothing is written.
+A snapshot requires one LIST for each kind, by the label of the fleet, and reads single objects by name. Pods are listed
+only if a workload has pods that are not ready, or restarts engines that hang. Events are listed only for pods without
+another reason for their state. Nothing is written.
 """
 
 from __future__ import annotations
@@ -302,9 +302,8 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
-    """Return the pods, trimmed, that match any of these label selectors and are not ready or mount a
-    PersistentVolumeClaim or have an engine that hung, with events of a few of those without another reason for their
-    state."""
+    """Return trimmed pods that match any of these label selectors, if they are not ready, mount a volume claim, or have
+    an engine that hung. Some pods without another reason for their state have their events."""
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     silent = []
     for selector in selectors:
@@ -417,7 +416,7 @@ def _place(value: Object) -> tuple[str, str]:
 
 
 def _pods(client: Client, live: Iterable[Object]) -> list[dict[str, Any]]:
-    """Return the pods of workloads that have pods that are not ready, or that restart engines that hang."""
+    """Return the pods of workloads that have unready pods or restart engines that hang."""
     replicas, jobs = set(), set()
     for value in live:
         if value["kind"] == "Job" and unsettled(value):
@@ -539,25 +538,25 @@ def _unavailable(
 ) -> _Unavailable:
     """Return the unavailable nodes. Pods and ResourceClaims of replicas are read only if there are any."""
     pools = _by_pool(nodes)
-    found = unavailable_nodes(cluster.promises, pools, published, {})
-    if not found:
+    unavailable = unavailable_nodes(cluster.promises, pools, published, {})
+    if not unavailable:
         return _Unavailable({})
     try:
         pods = client.list("v1", "Pod", labels=names.REPLICA_LABEL).items
-        stranded = stranded_replicas((node for members in found.values() for node in members), pods)
+        stranded = stranded_replicas((node for members in unavailable.values() for node in members), pods)
         others = {_place(pod): text(pod, "spec", "nodeName") for pod in pods if replica_of(pod) not in stranded}
         claims = listed(client, *_CLAIM, labels="") if published is not None else ()
         in_use = allocated(claims, others)
     except Forbidden as error:
-        found = unavailable_nodes(cluster.promises, pools, published, None)
+        unavailable = unavailable_nodes(cluster.promises, pools, published, None)
         warning = f"devices of replicas on unavailable nodes were not read: {reason(error)}"
-        return _Unavailable(_written(found), warnings=[warning])
-    found = unavailable_nodes(cluster.promises, pools, published, in_use)
+        return _Unavailable(_written(unavailable), warnings=[warning])
+    unavailable = unavailable_nodes(cluster.promises, pools, published, in_use)
     written = [
         {"namespace": namespace, "replica": replica, "reason": why}
         for (namespace, replica), why in sorted(stranded.items())
     ]
-    return _Unavailable(_written(found), written)
+    return _Unavailable(_written(unavailable), written)
 
 
 def _written(pools: Mapping[str, Iterable[UnavailableNode]]) -> dict[str, list[dict[str, Any]]]:

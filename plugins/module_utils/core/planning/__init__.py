@@ -441,8 +441,8 @@ def _replicas(
     manual: Mapping[Key, api.ModelReplica],
     rollouts: Mapping[Key, Rollout],
 ) -> tuple[tuple[api.ModelReplica, ...], frozenset[Key]]:
-    """Return the ModelReplicas of all placements after this step, and the keys of those that wait for a later rollout
-    step and stay as they exist."""
+    """Return the ModelReplicas of all placements after this step, and the keys of unchanged replicas that wait for a
+    later rollout step."""
     _refuse_equal_names(desired, manual)
     existing_keys = {
         (placement.namespace, placement.replica) for placement in decided.placements if placement.state == "kept"

@@ -38,9 +38,9 @@ class ExpectedCluster:
 
     `provisioned` is true for a cluster that the fleet creates, `has_cluster_gateway` for one that gateways in mode
     Model may reach, `hosts_gateway` for one that has such a gateway. `callers` are those whose use of budgets is
-    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the references
-    of pods to Secrets of the cluster, `control_secrets` those of resources for the cluster to Secrets of the control
-    cluster."""
+    counted there, by namespace and name of each CallerPolicy that has some. `secrets` are the Secret
+    references of pods on the cluster, and `control_secrets` the references of the cluster's resources to Secrets on the
+    control cluster."""
 
     name: str
     promises: tuple[Promise, ...] = ()

@@ -12,7 +12,7 @@ Fields with names of Secrets:
 - Gateway of the serving stack: `spec.listeners[].tls.certificateRefs`, on its inference cluster
 - variable `serving_stack_image_pull_secrets`, on the inference cluster, in all namespaces of the serving stack
 
-Only the check of a cluster covers the last two, because other runs do not read the variables of the serving stack.
+Only `check` covers the last two fields, because other runs do not read the variables of the serving stack.
 
 Other references are checked where they are used: the kubeconfig of an InferenceCluster when a run connects to it, and
 selectors of API keys when a gateway is planned. A run is not permitted to read certificates of an InferenceGateway in
@@ -161,12 +161,12 @@ class _Engine(Protocol):
 
 
 def deployment_references(deployment: api.ModelDeployment, cluster: str) -> Iterator[SecretReference]:
-    """Yield the references of the pods of a ModelDeployment, if a replica of it is on a cluster."""
+    """Yield the Secret references of a ModelDeployment's pods on a cluster with one of its replicas."""
     return _of_pods(deployment.spec.template.spec.engines, deployment.ref, deployment.namespace, cluster)
 
 
 def replica_references(replica: api.ModelReplica) -> Iterator[SecretReference]:
-    """Yield the references of the pods of a ModelReplica to Secrets of its cluster."""
+    """Yield the Secret references of a ModelReplica's pods on its cluster."""
     deployment = replica.labels.get(names.DEPLOYMENT_LABEL)
     user = Ref(api.ModelDeployment.KIND, replica.namespace, deployment) if deployment else replica.ref
     return _of_pods(replica.spec.engines, user, replica.namespace, replica.spec.cluster_name)
@@ -199,7 +199,7 @@ def missing_secrets(references: Iterable[SecretReference], known: KnownKeys) -> 
 
 
 def observed_keys(observed: Observed) -> KnownKeys:
-    """Return the keys of Secrets according to an observation."""
+    """Return a function that returns observed Secret keys."""
 
     def keys(cluster: str, namespace: str, name: str) -> frozenset[str] | None:
         if not cluster:

@@ -47,14 +47,14 @@ def unavailable_nodes(
 ) -> dict[str, tuple[UnavailableNode, ...]]:
     """Return the unavailable nodes of each pool, sorted by name; pools without any are left out.
 
-    `nodes` are the Nodes of each pool, `in_use` the devices that ResourceClaims of replicas have, each with its node.
+    `nodes` are the Nodes of each pool, and `in_use` the devices in ResourceClaims of replicas, each with its node.
     A device in use counts as available because its replica keeps it. If the ResourceSlices (`published`) or the
     ResourceClaims (`in_use`) were not read, all devices count as in use.
     """
     members = {promise.pool: sorted(nodes.get(promise.pool, ()), key=_name) for promise in promises}
     closed = {promise.pool: [_closed(promise, node) for node in members[promise.pool]] for promise in promises}
     if published is None or in_use is None:
-        found = {
+        unavailable = {
             pool: [
                 UnavailableNode(_name(node), reason, closed=True)
                 for node, reason in zip(pool_nodes, closed[pool], strict=True)
@@ -68,7 +68,7 @@ def unavailable_nodes(
             for pool, pool_nodes in members.items()
         }
         state = _Devices(published, published.by_node(promises, open_nodes, in_use), in_use)
-        found = {
+        unavailable = {
             promise.pool: [
                 node
                 for name, reason in zip(map(_name, members[promise.pool]), closed[promise.pool], strict=True)
@@ -76,7 +76,7 @@ def unavailable_nodes(
             ]
             for promise in promises
         }
-    return {pool: tuple(unavailable) for pool, unavailable in found.items() if unavailable}
+    return {pool: tuple(pool_nodes) for pool, pool_nodes in unavailable.items() if pool_nodes}
 
 
 def stranded_replicas(nodes: Iterable[UnavailableNode], pods: Iterable[Object]) -> dict[tuple[str, str], str]:
@@ -104,7 +104,7 @@ def replica_of(pod: Object) -> tuple[str, str]:
 def allocated(claims: Iterable[Object], nodes: Mapping[tuple[str, str], str]) -> dict[DeviceKey, str]:
     """Return the devices that are allocated to the ResourceClaims of pods, each with the node of the pod.
 
-    `nodes` are the nodes of the pods by namespace and name. ResourceClaims of other pods are ignored.
+    `nodes` contains the node name of each pod, by namespace and name. ResourceClaims of other pods are ignored.
     """
     driver, pool, device = DEVICE_KEY
     return {
@@ -148,7 +148,7 @@ class _Devices:
     in_use: Collection[DeviceKey]
 
     def unavailable(self, promise: Promise, node: str, closed: str) -> UnavailableNode | None:
-        """Return the unavailable devices of a node, None without any. `closed`: why the node is not schedulable."""
+        """Return the unavailable devices of a node, None without any. `closed`: reason why the node accepts no pods."""
         devices: dict[str, int] = {}
         reasons = []
         for driver in promise.drivers:

@@ -175,7 +175,7 @@ class PodFailure:
 
 @dataclass(frozen=True)
 class EngineStall:
-    """Last restart of a container by the stall probe.
+    """Last restart of a container by its stall probe.
 
     restarts: number of all restarts of the container.
     time: when the container terminated (RFC 3339).
@@ -188,7 +188,7 @@ class EngineStall:
     verdict: str
 
     def __str__(self) -> str:
-        return f"{count(self.restarts, 'restart')}, the last one at {self.time}: {self.verdict}"
+        return f"{count(self.restarts, 'restart')}, last at {self.time}: {self.verdict}"
 
 
 def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
@@ -209,7 +209,7 @@ def engine_stalls(pods: Iterable[Object]) -> list[EngineStall]:
 
 
 def stall_verdict(state: Object) -> str:
-    """Return the reason of the stall probe for the end of a container, "" if the container ended otherwise."""
+    """Return the reason of the stall probe for the termination of a container, "" without a stall."""
     message = text(state, "terminated", "message")
     return cut(message.removeprefix(VERDICT)) if message.startswith(VERDICT) else ""
 
