@@ -198,7 +198,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster, fleet: str = "") -
             key=_order,
         ),
     }
-    secrets = secret_keys(client, ((each.namespace, each.name) for each in cluster.secrets))
+    secrets = secret_keys(client, ((reference.namespace, reference.name) for reference in cluster.secrets))
     if secrets:
         entry["secrets"] = [
             {"namespace": namespace, "name": name, "keys": sorted(keys)} for (namespace, name), keys in secrets.items()
@@ -265,13 +265,13 @@ def secret_keys(client: Client, places: Iterable[tuple[str, str]]) -> dict[tuple
     """Return the keys with a value of each Secret, by namespace and name. Missing Secrets have no keys.
 
     Unreadable Secrets are left out because RBAC of workload clusters grants access only in some namespaces."""
-    found = {}
+    keys_by_secret = {}
     for namespace, name in sorted(set(places)):
         with contextlib.suppress(Forbidden):
             secret = client.get("v1", "Secret", name, namespace)
             keys = (key for key, value in fields(secret, "data").items() if value) if secret else ()
-            found[namespace, name] = frozenset(keys)
-    return found
+            keys_by_secret[namespace, name] = frozenset(keys)
+    return keys_by_secret
 
 
 def workload_state(value: Object) -> dict[str, Any]:

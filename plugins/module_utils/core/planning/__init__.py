@@ -169,11 +169,11 @@ class Plan:
         gateways = [*context.fleet.model_gateways, *([path_gateway] if path_gateway else [])]
         references = [
             *(
-                each
+                reference
                 for value in (*caches, *context.fleet.external.values(), *gateways)
-                for each in control_references(value)
+                for reference in control_references(value)
             ),
-            *(each for replica in self.composed for each in replica_references(replica)),
+            *(reference for replica in self.composed for reference in replica_references(replica)),
         ]
         return tuple(missing_secrets(references, observed_keys(context.observed)))
 

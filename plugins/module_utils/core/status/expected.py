@@ -172,7 +172,7 @@ class _Known:
         for cache in self.caches.values():
             if _selects(cache.spec.cluster_selector, cluster):
                 yield from control_references(cache)
-        gateways = [each for each in self.model_gateways.values() if each.spec.cluster_name == cluster.name]
+        gateways = [gateway for gateway in self.model_gateways.values() if gateway.spec.cluster_name == cluster.name]
         for resource in (*gateways, *(self.endpoints.values() if is_host else ())):
             yield from control_references(resource)
 

@@ -128,10 +128,12 @@ def control_references(resource: api.Resource) -> Iterator[SecretReference]:
             field = "spec.tls.certificateRefs"
             yield _on_control(resource, names.SYSTEM_NAMESPACE, certificate.name, _TLS_KEYS, field, "tls")
         for listener in resource.spec.listeners or ():
-            for each in listener.tls.certificate_refs:
-                if each.namespace in (None, names.SYSTEM_NAMESPACE):
+            for listener_certificate in listener.tls.certificate_refs:
+                if listener_certificate.namespace in (None, names.SYSTEM_NAMESPACE):
                     field = "spec.listeners[].tls.certificateRefs"
-                    yield _on_control(resource, names.SYSTEM_NAMESPACE, each.name, _TLS_KEYS, field, "tls")
+                    yield _on_control(
+                        resource, names.SYSTEM_NAMESPACE, listener_certificate.name, _TLS_KEYS, field, "tls"
+                    )
 
 
 def _on_control(
@@ -173,15 +175,15 @@ def replica_references(replica: api.ModelReplica) -> Iterator[SecretReference]:
 
 
 def _of_pods(engines: Iterable[_Engine], user: Ref, namespace: str, cluster: str) -> Iterator[SecretReference]:
-    place = (cluster, names.workload_namespace(namespace))
+    location = (cluster, names.workload_namespace(namespace))
     for template in (member.template.spec for engine in engines for member in engine.members):
         for secret in template.image_pull_secrets or ():
-            yield SecretReference(*place, secret.name, frozenset(), "docker-registry", user, "imagePullSecrets")
+            yield SecretReference(*location, secret.name, frozenset(), "docker-registry", user, "imagePullSecrets")
         for variable in (variable for container in template.containers for variable in container.env or ()):
             reference = variable.value_from.secret_key_ref if variable.value_from else None
             if reference and not reference.optional:
                 keys = frozenset({reference.key})
-                yield SecretReference(*place, reference.name, keys, "generic", user, f"env {variable.name}")
+                yield SecretReference(*location, reference.name, keys, "generic", user, f"env {variable.name}")
 
 
 KnownKeys = Callable[[str, str, str], frozenset[str] | None]  # pylint: disable=unsupported-binary-operation
@@ -204,16 +206,16 @@ def observed_keys(observed: Observed) -> KnownKeys:
     def keys(cluster: str, namespace: str, name: str) -> frozenset[str] | None:
         if not cluster:
             return None if observed.unreachable else observed.secret_keys.get((namespace, name), frozenset())
-        found = observed.clusters.get(cluster)
-        return None if found is None or found.unreachable else found.secret_keys.get((namespace, name))
+        state = observed.clusters.get(cluster)
+        return None if state is None or state.unreachable else state.secret_keys.get((namespace, name))
 
     return keys
 
 
 def _missing(
-    cluster: str, namespace: str, name: str, group: Iterable[SecretReference], found: frozenset[str] | None
+    cluster: str, namespace: str, name: str, group: Iterable[SecretReference], keys: frozenset[str] | None
 ) -> MissingSecret | None:
-    unmet = [each for each in group if found is not None and (each.keys - found or not found)]
+    unmet = [reference for reference in group if keys is not None and (reference.keys - keys or not keys)]
     if not unmet:
         return None
     return MissingSecret(
@@ -221,8 +223,8 @@ def _missing(
         namespace,
         # Users might paste an API key instead of a name.
         without_keys(name),
-        tuple(sorted({without_keys(key) for each in unmet for key in each.keys - (found or frozenset())})),
-        tuple(sorted(found or ())),
+        tuple(sorted({without_keys(key) for reference in unmet for key in reference.keys - (keys or frozenset())})),
+        tuple(sorted(keys or ())),
         unmet[0].type,
-        tuple(dict.fromkeys(f"{each.user} ({each.field})" for each in unmet)),
+        tuple(dict.fromkeys(f"{reference.user} ({reference.field})" for reference in unmet)),
     )

@@ -184,17 +184,17 @@ def _short(
     """Return how many devices of each promised kind are not usable.
 
     A device with other attributes than the InferenceClass also counts, because pods claim devices by selectors."""
-    left = list(usable)
+    remaining = list(usable)
     counts: dict[str, int] = {}
     # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
     for kind in sorted(promised, key=lambda kind: sum(device.is_of(kind) for device in published)):
-        matching = [device for device in left if device.is_of(kind)][: kind.count]
-        left = [device for device in left if device not in matching]
+        matching = [device for device in remaining if device.is_of(kind)][: kind.count]
+        remaining = [device for device in remaining if device not in matching]
         counts[kind.name] = len(matching)
     short = {}
     for kind in promised:
-        others = min(len(left), kind.count - counts[kind.name])
-        left = left[others:]
+        others = min(len(remaining), kind.count - counts[kind.name])
+        remaining = remaining[others:]
         if counts[kind.name] + others < kind.count:
             short[kind.name] = kind.count - counts[kind.name] - others
     return short
